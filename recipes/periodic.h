@@ -12,10 +12,9 @@
  *     }
  *     zke_periodic_free(job);
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
- * It does what a cron job does on one host, for several processes of which one
- * is to run it.
+ * support.h has the rules of all recipes (threads, time, failure, errors).  It
+ * does what a cron job does on one host, for several processes of which one
+ * should run it.
  *
  * LAYOUT:
  *
@@ -24,9 +23,9 @@
  *                           end, status, who, how often tried
  *         running           ephemeral: the process that does it now lives
  *
- * A RUN is claimed in one step, which writes the new record in place of the
- * one that was seen and makes `running`: of several processes that come at once
- * one has it.  While that one lives no other can claim, not by force either.
+ * A RUN is claimed in one step, which replaces the record that was seen by the
+ * new one and makes `running`: of several processes that come at once one has
+ * it.  While that one lives no other can claim, not by force either.
  *
  * IF THE PROCESS DIES before that step, nothing is there; after it, `running`
  * goes with its session and the record has no end: the run counts as the
@@ -46,14 +45,14 @@
  * With `aligned` periods begin at multiples of the period since 1970 (plus the
  * offset) instead of at the last start.
  *
- * WHO IS WOKEN: nobody, until it is due; then all that wait in
- * zke_periodic_acquire() look, and one has it.  The end of a run wakes those
+ * WHO IS WOKEN: no one, until it is due; then all that wait in
+ * zke_periodic_acquire() look, and one has it.  The end of a run wakes the ones
  * for which the job may be due then: its period is over, or retry is set.  A
- * run that is forced wakes those with retry set as it begins, to wait for its
- * end.
+ * run that is forced wakes the ones with retry set as it begins, to wait for
+ * its end.
  *
  * COSTS, in transactions of the database: a try is two reads (this session's
- * identity; the record), and one write where the run is claimed; the first try
+ * identity; the record), and one write if the run is claimed; the first try
  * also makes the directory.  A release is a read and a write.  With a listener
  * a claim is one small write more, which sets a watch, and a release one that
  * takes it back.  A process that waits costs one try at each time at which it
@@ -66,9 +65,9 @@
  * FENCING: zke_periodic_token() is the zxid of the claim; it increases from
  * run to run.
  *
- * ON AN ENSEMBLE (zookeeper.h): a run whose process was silent for the
- * session's timeout may be claimed by another, while it goes on: guard by
- * zke_periodic_op() or the token.
+ * ON AN ENSEMBLE (zookeeper.h): if a run's process was silent for the session's
+ * timeout, another process may claim the run while the first one goes on: guard
+ * by zke_periodic_op() or the token.
  *
  * MISTAKES, and what they come to:
  * - Not releasing: while the process lives the job runs, for others as well.
@@ -76,14 +75,14 @@
  * - Different periods in two processes for one job: each decides by its own.
  * - Taking ZKE_LIMIT for a failure: it says that the work has been done.
  * - Ending another thread's zke_periodic_acquire() by zke_periodic_release():
- *   where that call has just claimed a run, this ends the run, with the status
- *   that was given.  Use zke_periodic_cancel().
+ *   if that call has just claimed a run, this ends the run, with the given
+ *   status.  Use zke_periodic_cancel().
  * - A job that takes longer than its period: the next run begins when it has
  *   been released.
  * - Deleting a job's znode while it is done, to have it run again: use
  *   zke_periodic_force().  The run is lost, as its release says.  But the next
- *   record's versions begin anew, so what zke_periodic_op() guards may pass
- *   while another one has the run; the token tells the two apart.
+ *   record's versions begin again, so what zke_periodic_op() guards may pass
+ *   while another process has the run; the token tells the two apart.
  */
 #ifndef ZKEMBED_RECIPES_PERIODIC_H
 #define ZKEMBED_RECIPES_PERIODIC_H
@@ -111,11 +110,10 @@ enum {
 /* Which runs do not count, so that the job is due again in the same period. */
 enum {
   ZKE_PERIODIC_RETRY_DEAD = 1,  /* a run whose process died */
-  ZKE_PERIODIC_RETRY_FAILED = 2 /* a run that ended with a status but 0 */
+  ZKE_PERIODIC_RETRY_FAILED = 2 /* a run with a status other than 0 */
 };
 
-/* Called with ZKE_PERIODIC_LOST, from zke_dispatch(), zke_wait() or a call on
- * the object; it may call the object or free it.
+/* Called with ZKE_PERIODIC_LOST; it may call the object or free it.
  *
  * Example: tell the work to stop.
  *
@@ -128,17 +126,17 @@ typedef void (*zke_periodic_fn)(zke_periodic *job, int state, void *context);
 
 typedef struct zke_periodic_options {
   size_t size;
-  int64_t period_ms;        /* at least 1 */
-  int retry;                /* sum of ZKE_PERIODIC_RETRY_… */
-  int aligned;              /* 1: periods begin at multiples of the period */
-  int64_t offset_ms;        /* of aligned periods: they begin so much later */
-  zke_periodic_fn listener; /* or NULL */
-  void *context;            /* for the listener; borrowed */
+  int64_t period_ms; /* at least 1 */
+  int retry;         /* sum of ZKE_PERIODIC_RETRY_… */
+  int aligned;       /* 1: periods begin at multiples of the period */
+  int64_t offset_ms; /* of aligned periods: they begin so much later */
+  zke_periodic_fn listener;
+  void *context;
 } zke_periodic_options;
 
 /* zke_periodic_new  - an object for one starter; writes nothing
- * zke_periodic_free - NULL is fine.  A run that was not released ends as if
- *                     the process had died
+ * zke_periodic_free - release it.  A run that was not released ends as if the
+ *                     process had died
  *
  * Example: every night at two o'clock UTC; a run that failed is repeated.
  *
@@ -150,15 +148,9 @@ typedef struct zke_periodic_options {
  *     rc = zke_periodic_new(z, "/jobs", "backup", &o, &job);
  *
  *   base     directory of jobs; made when first needed
- *   name     of the job, without '/'
+ *   name     of the job, without '/', else ZKE_BADARGUMENTS
  *   options  not NULL: there is no default for the period; copied
- *   job_out  out, not NULL; NULL on failure.  For zke_periodic_free()
- *
- * new returns ZKE_OK, ZKE_BADARGUMENTS (base, name, an option, job_out is
- * NULL), ZKE_NOMEM, or what the handle's state asks for.  After free the
- * listener does not run on any thread.
- * Threads: any; free while no other call on it runs.  In a callback: yes.
- * Block: on the disk.  Since 0.1. */
+ *   job_out  out; for zke_periodic_free() */
 ZKE_API int zke_periodic_new(zke *z, const char *base, const char *name,
                              const zke_periodic_options *options,
                              zke_periodic **job_out);
@@ -175,57 +167,53 @@ ZKE_API void zke_periodic_free(zke_periodic *job);
  *   ZKE_MISUSE        this object does it already, or another thread waits
  *   ZKE_INVALIDSTATE  the session has ended
  *
- * zke_periodic_force - the same, whether it is due or not: never ZKE_LIMIT
- * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
+ * zke_periodic_force - the same, whether it is due or not: never ZKE_LIMIT */
 ZKE_API int zke_periodic_try(zke_periodic *job);
 ZKE_API int zke_periodic_force(zke_periodic *job);
 
 /* zke_periodic_acquire - wait until it is due, and claim it
  *
- * Where another process is first, it waits for the next time.
+ * If another process is first, it waits for the next time.
  *
  * Example: a process that does the job whenever it is due.
  *
  *     while ((rc = zke_periodic_acquire(job, ZKE_FOREVER)) == ZKE_OK)
  *       zke_periodic_release(job, 0);
  *
- *   deadline_ms  of zke_now(); ZKE_FOREVER
- *
  * Returns ZKE_OK: do it; or
  *   ZKE_OPERATIONTIMEOUT  at the deadline, with the sentence of ZKE_LIMIT or
  *                         ZKE_HELD
  *   ZKE_CANCELLED         zke_periodic_cancel()
  *   ZKE_LOST              zke_periodic_release() by another thread
- *   others                as zke_periodic_try()
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ *   others                as zke_periodic_try() */
 ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
 
-/* zke_periodic_release - it is done; or, beside another thread's acquire: end
+/* zke_periodic_release - it is done; or, if another thread is in acquire: end
  * that call with ZKE_LOST
  *
- *   status  as a program's exit status: 0 when all went well
+ *   status  as a program's exit status: 0 if all went well
  *
- * Returns ZKE_OK, or ZKE_LOST where the object does not do the job, or lost the
- * claim before; after any other code the claim is held, and the call can be
- * repeated.  It is ZKE_LOST, too, where the reply was lost and the job's znode
- * was deleted before the call looked again: then nothing tells of the run, even
- * if it had ended.  ZKE_CONNECTIONLOSS: on an ensemble, the link was lost for
+ * Returns ZKE_OK, or ZKE_LOST if the object does not do the job, or lost the
+ * claim before.  After any other code the claim is held, and the call can be
+ * repeated.  It is ZKE_LOST, too, if the reply was lost and the job's znode was
+ * deleted before the call looked again: then nothing tells of the run, even if
+ * it had ended.  ZKE_CONNECTIONLOSS: on an ensemble, the link was lost for
  * longer than the call tries; the run may have ended by it.  Repeated after
- * another run has begun, the call says ZKE_LOST.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * another run has begun, the call says ZKE_LOST. */
 ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 
 /* zke_periodic_cancel - the blocking call on it returns ZKE_CANCELLED;
- *                       ZKE_IDLE where none runs
- * zke_periodic_state  - ZKE_PERIODIC_…, as known without asking the file
+ *                       ZKE_IDLE if none runs
+ * zke_periodic_state  - ZKE_PERIODIC_…, from memory
  * zke_periodic_token  - the fencing value, 0 unless it runs
  * zke_periodic_check  - ask the file: ZKE_OK while the claim is this object's,
  *                       else ZKE_LOST
  * zke_periodic_op     - for a zke_multi() of the program: fails with
  *                       ZKE_BADVERSION or ZKE_NONODE once the claim is lost to
- *                       another run; valid until the next call.  ZKE_LOST
- *                       where the object does not do the job
+ *                       another run; valid until the next call.  ZKE_LOST if
+ *                       the object does not do the job
+ *
+ * Only check reads the file; the others answer from memory.
  *
  * Example: write a result that a later run cannot have overtaken.
  *
@@ -233,8 +221,7 @@ ZKE_API int zke_periodic_release(zke_periodic *job, int status);
  *     rc = zke_periodic_op(job, &ops[0]);
  *     zke_op_set(&ops[1], "/backup/last", "12", 2, -1);
  *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 2, NULL);
- *
- * Threads: any.  In a callback: yes.  Check blocks on the disk. */
+ */
 ZKE_API int zke_periodic_cancel(zke_periodic *job);
 ZKE_API int zke_periodic_state(zke_periodic *job);
 ZKE_API int64_t zke_periodic_token(zke_periodic *job);
@@ -245,7 +232,7 @@ ZKE_API int zke_periodic_op(zke_periodic *job, zke_op *op);
 typedef struct zke_periodic_record {
   int64_t start_ms;     /* ms since 1970 */
   int64_t end_ms;       /* ms since 1970; 0: it has not ended, or died */
-  int status;           /* where it has ended */
+  int status;           /* if it has ended */
   int running;          /* 1: a process does it, and lives */
   int tries;            /* runs begun in its period */
   int forced;           /* 1: by zke_periodic_force() */
@@ -268,9 +255,8 @@ typedef struct zke_periodic_record {
  *
  *   record_out  out, not NULL: one block for zke_free()
  *
- * Returns ZKE_OK; ZKE_NONODE where it was never run; ZKE_OTHERKIND where the
- * znode is not a job's; ZKE_BADARGUMENTS.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK; ZKE_NONODE if it was never run; or ZKE_OTHERKIND if the znode
+ * is not a job's. */
 ZKE_API int zke_periodic_get(zke *z, const char *base, const char *name,
                              zke_periodic_record **record_out);
 
