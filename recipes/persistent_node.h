@@ -12,15 +12,14 @@
  *     zke_close(z);
  *     zke_persistent_node_free(node);  // it has gone
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
+ * support.h has the rules of all recipes (threads, time, failure, errors).
  * Curator has it as PersistentNode, before that PersistentEphemeralNode.
  *
  * LAYOUT: one plain ephemeral znode at the path, with the owner's data and
  * nothing else.  Missing parents are made as persistent nodes and stay.
  *
  * A znode at the path that another session owns is left alone: the object
- * waits until it goes, and takes its place.  So a restarted process gets its
+ * waits until it goes, and then makes its own.  So a restarted process gets its
  * znode as soon as its former session has ended.
  *
  * IF THE PROCESS DIES the znode goes with its session.  Every step is one
@@ -35,20 +34,20 @@
  * two writes.
  *
  * LOSING THE SESSION: the znode has gone.  The listener hears
- * ZKE_PERSISTENT_NODE_LOST, every call but renew and free returns
+ * ZKE_PERSISTENT_NODE_LOST, every call except renew and free returns
  * ZKE_INVALIDSTATE.  Open another handle and renew.
  *
  * FENCING: the token is the znode's czxid, greater each time it is made.
  *
- * LIMITS.  One object for a path and session.  Deleting never hits another
+ * LIMITS.  One object for a path and session.  Deleting never removes another
  * session's znode.  Setting looks first whether the znode is the object's own
- * and then names its version: only a znode that another session puts in the
- * place of a deleted one between the two, at the very same version, is not told
- * apart.  Between the two are microseconds, but where the process is stopped
- * just then, as long a time as that.
+ * and then names its version.  It is wrong only if, between the two, the znode
+ * is deleted and another session makes one that has the very same version.
+ * Between the two are microseconds, or the time for which the process is
+ * stopped just then.
  *
- * ON AN ENSEMBLE (zookeeper.h): the znode of a process that has died stays for
- * the session's timeout, and that of one that was silent for so long has gone.
+ * ON AN ENSEMBLE (zookeeper.h): a process's znode stays for the session's
+ * timeout after its death, and goes if the process was silent for so long.
  *
  * MISTAKES, and what they come to:
  * - Two objects of one session on one path: each of them may take the znode for
@@ -58,7 +57,7 @@
  * - Deleting the znode to get rid of it: the object makes it again.  Release
  *   the object, or free it.
  * - Closing the old handle before zke_persistent_node_renew(): the old object
- *   points to a handle that is gone, so this is undefined.
+ *   points to a handle that is gone, so the behaviour is undefined.
  */
 #ifndef ZKEMBED_RECIPES_PERSISTENT_NODE_H
 #define ZKEMBED_RECIPES_PERSISTENT_NODE_H
@@ -104,36 +103,29 @@ typedef void (*zke_persistent_node_fn)(zke_persistent_node *node, int state,
 
 typedef struct zke_persistent_node_options {
   size_t size;
-  zke_persistent_node_fn listener; /* or NULL */
-  void *context;                   /* for the listener; borrowed */
+  zke_persistent_node_fn listener;
+  void *context;
 } zke_persistent_node_options;
 
 /* zke_persistent_node_new - an object for one znode; writes nothing
  *
  *   path      of the znode
- *   data,len  its value, as for zke_create(); copied
+ *   data,len  its value, as for zke_create(), else ZKE_BADARGUMENTS; copied
  *   options   NULL for the defaults; copied
- *   node_out  out, not NULL; NULL on failure.  For zke_persistent_node_free()
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, node_out is NULL, a len below
- * -1), ZKE_NOMEM, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   node_out  out; for zke_persistent_node_free() */
 ZKE_API int zke_persistent_node_new(zke *z, const char *path, const void *data,
                                     int len,
                                     const zke_persistent_node_options *options,
                                     zke_persistent_node **node_out);
 
-/* zke_persistent_node_free - delete the object's znode, release the object;
- * NULL is fine
+/* zke_persistent_node_free - delete the object's znode, release the object
  *
- * Another session's znode at the path stays.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk. */
+ * Another session's znode at the path stays. */
 ZKE_API void zke_persistent_node_free(zke_persistent_node *node);
 
 /* zke_persistent_node_start - make the znode, and again whenever it has gone
  *
- * Where another session's znode stands there the object waits for that to go,
+ * If another session's znode stands there, the object waits for that to go,
  * inside zke_dispatch(); zke_persistent_node_state() tells.
  *
  * Example: a status that a program need not wait for.
@@ -143,20 +135,14 @@ ZKE_API void zke_persistent_node_free(zke_persistent_node *node);
  *       printf("the former process is still there\n");
  *
  * Returns ZKE_OK, or as zke_create(); after a failure it is started all the
- * same, and this can be repeated.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * same, and this can be repeated. */
 ZKE_API int zke_persistent_node_start(zke_persistent_node *node);
 
-/* zke_persistent_node_step - look again now, as dispatches do by themselves
- *
- * Returns ZKE_OK, or why it could not look: then it is to be called again.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+/* zke_persistent_node_step - look again now */
 ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
 
-/* zke_persistent_node_acquire - start, where that was not done, and wait until
- * the object's own znode is there
- *
- *   deadline_ms  of zke_now(); ZKE_FOREVER
+/* zke_persistent_node_acquire - start, if that was not done, and wait until the
+ * object's own znode is there
  *
  * Returns ZKE_OK, or, released,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says whose it is
@@ -164,8 +150,7 @@ ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
  *   ZKE_LOST              another thread released it
  *   ZKE_MISUSE            another thread waits with this object; not released
  *   ZKE_INVALIDSTATE      the session has ended
- *   others                as zke_create()
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ *   others                as zke_create() */
 ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
                                         int64_t deadline_ms);
 
@@ -175,33 +160,25 @@ ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
  * Deletes nothing else, neither another session's nor the parent.  Another
  * thread's zke_persistent_node_acquire() ends with ZKE_LOST.
  *
- * Returns ZKE_OK, or ZKE_LOST where it was not started.  After any other
- * failure the znode may be there still: the session deletes it as soon as it
- * can.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, or ZKE_LOST if it was not started.  After any other failure
+ * the znode may be there still: the session deletes it as soon as it can. */
 ZKE_API int zke_persistent_node_release(zke_persistent_node *node);
 
 /* zke_persistent_node_set - give it another value, now and whenever it is made
  *
- * Example: what the process is doing.
- *
- *     rc = zke_persistent_node_set(node, "busy", 4, ZKE_FOREVER);
- *
  *   data,len     as for zke_create(); copied
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   deadline_ms  for repeating what got no reply
  *
- * Returns ZKE_OK, also where it is not there at the moment; or as zke_set(),
- * and then the next znode made has the value, and this can be repeated.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, also if it is not there at the moment; or as zke_set(), and
+ * then the next znode made has the value, and this can be repeated. */
 ZKE_API int zke_persistent_node_set(zke_persistent_node *node, const void *data,
                                     int len, int64_t deadline_ms);
 
-/* zke_persistent_node_state  - ZKE_PERSISTENT_NODE_…, as known without asking
- *                              the file
- * zke_persistent_node_token  - the znode's czxid, or 0 when it is not there
+/* zke_persistent_node_state  - ZKE_PERSISTENT_NODE_…, from memory
+ * zke_persistent_node_token  - the znode's czxid, or 0 if it is not there; from
+ *                              memory
  * zke_persistent_node_cancel - the blocking call on it returns ZKE_CANCELLED;
- *                              ZKE_IDLE where none runs
- * Threads: any.  In a callback: yes.  Block: no. */
+ *                              ZKE_IDLE if none runs */
 ZKE_API int zke_persistent_node_state(zke_persistent_node *node);
 ZKE_API int64_t zke_persistent_node_token(zke_persistent_node *node);
 ZKE_API int zke_persistent_node_cancel(zke_persistent_node *node);
@@ -210,7 +187,7 @@ ZKE_API int zke_persistent_node_cancel(zke_persistent_node *node);
  *
  * Makes an object on the other handle with the same path, value and listener,
  * started if the old one was, and frees the old one.  Call it before the old
- * handle is closed.
+ * handle is closed, and while no other call on the object runs.
  *
  * Example: after ZKE_INVALIDSTATE.
  *
@@ -222,10 +199,8 @@ ZKE_API int zke_persistent_node_cancel(zke_persistent_node *node);
  *   node  in, out: the old object, the new one; on failure it is unchanged
  *   z     the other handle
  *
- * Returns ZKE_OK, also where the znode cannot be made yet: ask its state.  Or
- * as zke_persistent_node_new().
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk. */
+ * Returns ZKE_OK, also if the znode cannot be made yet: ask its state.  Or as
+ * zke_persistent_node_new(). */
 ZKE_API int zke_persistent_node_renew(zke_persistent_node **node, zke *z);
 
 #ifdef __cplusplus
