@@ -1,26 +1,25 @@
-/* queue.h - items for whoever comes first, with claims, priorities and delays
+/* queue.h - items for the first that comes, with claims, priorities and delays
  *
  *     zke_queue *queue;
  *     zke_queue_item *item;
  *     if (zke_queue_new(z, "/jobs", NULL, &queue) != ZKE_OK) return;
  *     zke_queue_put(queue, "resize 7", 8, NULL, ZKE_FOREVER);
  *     while (zke_queue_claim(queue, zke_now(z) + 5000, &item) == ZKE_OK) {
- *       // Work on item->data; should this process die, another one gets it.
+ *       // Work on item->data; if this process dies, another one gets it.
  *       if (zke_queue_ack(queue, item, NULL, 0, NULL) != ZKE_OK)
  *         fprintf(stderr, "%s\n", zke_errmsg());
  *       zke_free(item);
  *     }
  *     zke_queue_free(queue);
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
- * The algorithm stands at the head of queue.c.  The queue is that of
- * ZooKeeper's page "Recipes and Solutions", with its priorities.  Entries and
- * claims are those of kazoo's LockingQueue; delays are known from Curator's
- * DistributedDelayQueue; dead letters, keys and limits are additions.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * queue.c has the algorithm at its head.  The queue is that of ZooKeeper's page
+ * "Recipes and Solutions", with its priorities.  Entries and claims are as in
+ * kazoo's LockingQueue, delays as in Curator's DistributedDelayQueue; dead
+ * letters, keys and limits are additions.
  *
  * LAYOUT, which kazoo's LockingQueue shares as far as items and claims go
- * (doc/server.md says what a program does that has both):
+ * (doc/server.md says what a program with both must do):
  *
  *     /jobs                              data "zkembed queue", limit, attempts
  *       entries
@@ -46,45 +45,45 @@
  *           death                        attempts, consumer, reason, key
  *       stays                            somebody has named limit or attempts
  *
- * All directories, /jobs and those above it too where they are made here, are
- * containers: a queue without items and dead letters that no object uses goes
- * by itself (container_ms), and the next object that needs it makes it anew.
- * One for which options.limit or options.attempts were named stays, so that
- * they hold for all that use it later; zke_queue_destroy() removes that too.
+ * All directories are containers, also /jobs and its parents if they are made
+ * here.  So a queue without items and dead letters that no object uses goes by
+ * itself (container_ms), and the next object that needs it makes it again.  But
+ * it stays if options.limit or options.attempts were named for it, since they
+ * hold for all later users; zke_queue_destroy() removes it then, too.
  *
  * An item's znode has the item's data; its version counts the claims.  Items
  * go out by priority (lower first), then in the order in which they could be
- * taken: by number, and one that was delayed as if it had been put when it was
- * due.  An item that was released is where it was before.  A plain queue is one
- * in which all items have the same priority.
+ * taken: by number, and a delayed one as if it had been put when it was due.
+ * An item that was released is where it was before.  A plain queue is one in
+ * which all items have the same priority.
  *
  *     READY ---- claim ----> CLAIMED ---- ack ----> gone
  *       ^                     |    |
  *       |    release, death,  |    '-- release or death after the last
  *       '---- end of claim ---'        attempt ----> DEAD LETTER
  *
- * A take goes from READY to gone.  An item with a time, or one that was
- * released with a delay, is READY when that time has come.
+ * A take goes from READY to gone.  An item with a time, or released with a
+ * delay, is READY when that time has come.
  * zke_queue_requeue() makes a new item of a dead letter.
  *
  * EXACTLY ONCE IN AND OUT.  Every change is one zke_multi(), which also writes
  * the object's own "user" znode: after a lost reply its version tells whether
- * the change was made.  So a put is never done twice, even where the item is
- * taken before the producer could look for it.  Only where that znode cannot be
- * read either, or somebody has deleted it, it is not known whether the change
- * was made: then the call returns ZKE_CONNECTIONLOSS, or why it could not read.
+ * the change was made.  So a put is never done twice, even if the item is taken
+ * before the producer could look for it.  It is not known whether the change
+ * was made only if that znode cannot be read either, or somebody has deleted
+ * it: then the call returns ZKE_CONNECTIONLOSS, or why it could not read.
  *
  * IF THE PROCESS DIES in a put, all of its items are in or none; in a take,
  * the item is still there or gone with the process (at most once); with a
  * claim, or while it acknowledges, the item is either done or free again as
- * soon as the session is gone (at least once): waiting takers are told by the
- * kernel.  Its places in the line go with its session.
+ * soon as the session is gone (at least once): the kernel tells waiting takers.
+ * Its places in the line go with its session.
  *
  * WHO IS WOKEN: all that wait, by each put and by the end of each claim; the
- * first that looks has the item.  So any number of those that wait may be
+ * first that looks has the item.  So any number of the waiting processes may be
  * stopped, or busy with something else, and the others miss nothing.  A process
  * that has not looked since it was woken is not woken again.  Waking only two
- * was tried: if both were stopped, nobody else knew of the item.
+ * was tried: if both were stopped, no other process knew of the item.
  *
  * COSTS, in transactions of the database, once the object has been used: a put
  * is one write; in a queue with a limit one read more, and a read of all names
@@ -105,30 +104,30 @@
  *
  * CLAIMS THAT END: with options.claim_ms, or after zke_queue_prolong(), a claim
  * ends at a time even while its consumer lives: it may be stopped, or hang.
- * From then on the item is to be had as if it had been released, by whoever
- * asks first; consumers that wait wake up by themselves.  Until one has it,
- * nothing is lost: ack, release, prolong and check still succeed.  Once one has
- * it, they return ZKE_LOST to the first, since each of them is decided by one
- * step that wants the claim.  The time is that of zke_now(), by options.os: of
- * CLOCK_MONOTONIC, which all processes of a machine share (but for those in a
- * time namespace of their own, which must not use one queue with others).  It
- * does not run while the machine is suspended, and setting the wall clock does
- * nothing to it.  The clock of the process that looks decides.  Consumers of a
- * version that knows no such claims wait for the session's end.
+ * From then on the first that asks can have the item, as if it had been
+ * released; consumers that wait wake up by themselves.  Until another one has
+ * it, nothing is lost: ack, release, prolong and check still succeed.  After
+ * that they return ZKE_LOST to the first, since each of them is decided by one
+ * step that needs the claim.  The time is that of zke_now(), by options.os: of
+ * CLOCK_MONOTONIC, which all processes of a machine share (except in a time
+ * namespace of their own: such processes must not share a queue with others).
+ * It does not run while the machine is suspended, and setting the wall clock
+ * does nothing to it.  The clock of the process that looks decides.  Consumers
+ * of a version that knows no such claims wait for the session's end.
  *
- * FENCING: item->token, the claim's czxid, greater than that of every claim of
- * the item before.  In the same database guard with zke_queue_ops(), or
- * let zke_queue_ack() make the changes together with the acknowledgement.
+ * FENCING: item->token, the claim's czxid, greater than that of every earlier
+ * claim of the item.  In the same database guard with zke_queue_ops(), or let
+ * zke_queue_ack() make the changes together with the acknowledgement.
  *
  * LIMITS: each look reads the names of all that is claimed or was given back
  * with a delay.  Names carry a number of 31 bits, which is used up after two
  * thousand million puts.  A put into a bounded queue that is full reads all
- * names.  A claim writes the item's data again: keep large data elsewhere.
- * A program that makes items by zke_create() wakes nobody unless it also sets
- * the data of "entries".
+ * names.  A claim writes the item's data again: keep large data elsewhere.  A
+ * program that makes items by zke_create() wakes no one unless it also sets the
+ * data of "entries".
  *
- * ON AN ENSEMBLE (zookeeper.h): an item whose consumer was silent for the
- * session's timeout is delivered again. The first consumer's ack is ZKE_LOST
+ * ON AN ENSEMBLE (zookeeper.h): if a consumer was silent for the session's
+ * timeout, its item is delivered again.  The first consumer's ack is ZKE_LOST
  * then, and nothing of its operations is done.
  *
  * MISTAKES, and what they come to:
@@ -140,11 +139,11 @@
  *   the ack returns ZKE_LOST.  Put the effect of the work into the ack's
  *   operations, or guard it by the token: then it is not done twice.
  * - Using take for work that must be done: if the process dies after the take,
- *   nobody does it.
+ *   the work is never done.
  * - Two threads wait for an item with one object: the second gets ZKE_MISUSE.
  *   Each needs an object of its own.
- * - Naming limit or attempts where the queue has others: ZKE_BADARGUMENTS from
- *   the first call that uses the queue.
+ * - Naming another limit or other attempts than the queue has: ZKE_BADARGUMENTS
+ *   from the first call that uses the queue.
  */
 #ifndef ZKEMBED_RECIPES_QUEUE_H
 #define ZKEMBED_RECIPES_QUEUE_H
@@ -157,8 +156,7 @@ extern "C" {
 
 typedef struct zke_queue zke_queue;
 
-/* What the listener hears, from zke_dispatch(), zke_wait() or a call on the
- * object.  It may call the queue, or free it.
+/* What the listener hears.  It may call the queue, or free it.
  *
  * Example: items for an event loop.  The listener tries without waiting, and
  * stays registered when there was nothing; after a success it asks again.
@@ -200,10 +198,10 @@ typedef struct zke_queue_options {
   int attempts; /* claims until an item becomes a dead letter; 0: what the queue
                    says */
   zke_queue_fn listener; /* with one, a claim costs one more small write: the
-                            watch of its znode.  Or NULL */
-  void *context;         /* for the listener; borrowed */
-  int new_attempts; /* attempts of a queue that this object makes; one that is
-                       there keeps its own, or none; 0: none */
+                            watch of its znode */
+  void *context;
+  int new_attempts; /* attempts of a queue that this object makes; an existing
+                       queue keeps its own, or none; 0: none */
   int reserved_int; /* 0 */
   int64_t claim_ms; /* how long this object's claims last, ms of zke_now(), 0 to
                        17 years; see CLAIMS THAT END.  0: as long as the
@@ -215,9 +213,9 @@ typedef struct zke_queue_options {
  *
  * limit and attempts belong to the queue, not to the object.  The first object
  * that names them writes them down; others must name the same, or 0, which
- * takes what there is.  As long as nobody has named them there is no limit,
+ * takes the queue's.  As long as they have not been named there is no limit,
  * and items are claimed without end.  new_attempts is written when this object
- * makes the queue, and is ignored where the queue exists.
+ * makes the queue, and is ignored if the queue exists.
  *
  * Example: at most 1000 items, and after three claims an item is a dead letter.
  *
@@ -229,30 +227,25 @@ typedef struct zke_queue_options {
  *
  *   path       of the queue; made as a container when first needed
  *   options    NULL for the defaults; copied
- *   queue_out  out, not NULL; NULL on failure.  For zke_queue_free()
+ *   queue_out  out; for zke_queue_free()
  *
- * Returns ZKE_OK; ZKE_BADARGUMENTS (the path, queue_out is NULL, an option is
- * out of its bounds); ZKE_NOMEM; or what the handle's state asks for.
- * The queue itself is read by the first call that uses it.  That one returns
- * ZKE_BADARGUMENTS where the queue has another limit or other attempts, and
- * ZKE_OTHERKIND where the path belongs to something else.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * The queue itself is read by the first call that uses it.  That call returns
+ * ZKE_BADARGUMENTS if the queue has another limit or other attempts, and
+ * ZKE_OTHERKIND if the path belongs to something else. */
 ZKE_API int zke_queue_new(zke *z, const char *path,
                           const zke_queue_options *options,
                           zke_queue **queue_out);
 
-/* zke_queue_free - release the claims it holds, and the object; NULL is fine
+/* zke_queue_free - release the claims it holds, and the object
  *
  * The items that it had claimed are free for others again.  Items that it
- * returned stay valid until zke_free().
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk. */
+ * returned stay valid until zke_free(). */
 ZKE_API void zke_queue_free(zke_queue *queue);
 
 /* ------------------------------------------------------------------------
  * In
  *
- * Example: an invoice that is to be sent in an hour, and once.
+ * Example: an invoice to send in an hour, and once.
  *
  *     zke_queue_put_options o = ZKE_INIT(zke_queue_put_options);
  *     o.due_ms = zke_wall(z) + 3600000;
@@ -266,36 +259,33 @@ typedef struct zke_queue_put_options {
   size_t size;
   int priority;    /* 1 to 999, lower first; 0: 100 */
   int ephemeral;   /* 1: the item goes with this session */
-  int64_t due_ms;  /* not to be taken before, ms since 1970, until the year
+  int64_t due_ms;  /* it cannot be taken before, ms since 1970, until the year
                       2286; 0: at once */
   const char *key; /* 1 to 255 bytes without control characters: there is no
                       other item with this key, from the put until the item is
-                      acknowledged, taken or buried.  Only where one item is
-                      put; copied.  NULL: none */
+                      acknowledged, taken or buried.  Only if one item is put;
+                      copied.  NULL: none */
 } zke_queue_put_options;
 
 /* zke_queue_put - append an item
  *
  *   data, len    as for zke_create(): len -1 for NULL data; copied
  *   options      NULL for the defaults
- *   deadline_ms  of zke_now(): how long to wait for room; one that has passed
- *                does not wait
+ *   deadline_ms  how long to wait for room; one that has passed does not wait
  *
  * Returns ZKE_OK: the item is on the disk; or, and nothing was put,
  *   ZKE_LIMIT         the queue was full until the deadline; or, at once, its
  *                     items have used up their numbers
  *   ZKE_NODEEXISTS    there is an item with that key, which the sentence names:
  *                     it waits, is delayed or is claimed.  Returned at once,
- *                     even where the queue is full.  An item that was deleted
- *                     by other means keeps nobody out
+ *                     even if the queue is full.  An item that was deleted by
+ *                     other means keeps no other out
  *   ZKE_BADARGUMENTS  an option, or data over the handle's limit
- *   ZKE_CANCELLED     zke_queue_cancel()
  *   ZKE_MISUSE        it would have to wait, and another thread waits for room
  *                     with this object
  *   ZKE_OPERATIONTIMEOUT  others kept the database, or put all the time, until
  *                     the deadline
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ *   ZKE_CANCELLED */
 ZKE_API int zke_queue_put(zke_queue *queue, const void *data, int len,
                           const zke_queue_put_options *options,
                           int64_t deadline_ms);
@@ -314,10 +304,8 @@ typedef struct zke_queue_value {
  *
  *   values, count  in this order; 0 does nothing.  options are for each of them
  *
- * Returns as zke_queue_put(); ZKE_LIMIT at once where the queue could never
- * have so many, ZKE_BADARGUMENTS where their sum is over the data limit.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ * Returns as zke_queue_put(); ZKE_LIMIT at once if the queue could never have
+ * so many, ZKE_BADARGUMENTS if their sum is over the data limit. */
 ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                               int count, const zke_queue_put_options *options,
                               int64_t deadline_ms);
@@ -339,18 +327,15 @@ ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
  *     }
  *
  *   values, value_count  as for zke_queue_put_all(), but at least one
- *   ops, count  what is to be changed together with it.  Made after the items
- *               are there, once there is room; not lost and not done twice,
+ *   ops, count  more changes for the same step.  Made after the items are
+ *               there, once there is room; not lost and not done twice,
  *               whatever happens to the reply.  A function of zke_op_sql() may
  *               be called several times (others put at the same moment)
  *   results     out, count of them, or NULL; zke_results_clear() releases
- *               them.  All zero where a reply was lost, and where nothing was
- *               tried
+ *               them.  All zero if a reply was lost, and if nothing was tried
  *
  * Returns as zke_queue_put_all(), or what zke_multi() says to ops: then nothing
- * was put.  ZKE_NODEEXISTS is the key's, if no result has that code.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ * was put.  ZKE_NODEEXISTS is the key's, if no result has that code. */
 ZKE_API int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
                                int value_count,
                                const zke_queue_put_options *options,
@@ -374,8 +359,8 @@ ZKE_API int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
  *     }
  * --------------------------------------------------------------------- */
 
-/* An item, in one block that zke_free() releases, at any time: that neither
- * acknowledges nor releases the claim. */
+/* An item, in one block.  zke_free() may release it at any time, which neither
+ * acknowledges nor gives up the claim. */
 typedef struct zke_queue_item {
   const char *name; /* of its znode */
   const char *data; /* followed by a NUL; NULL for NULL data */
@@ -385,7 +370,7 @@ typedef struct zke_queue_item {
   int64_t token;  /* the claim's fencing value; 0: not claimed */
   int64_t zxid;   /* of the put */
   int64_t put_ms; /* when it was put, ms since 1970 */
-  int64_t due_ms; /* when it was to be taken, ms since 1970; 0: at once */
+  int64_t due_ms; /* when it could first be taken, ms since 1970; 0: at once */
   /* For the queue itself, which finds the claim again by these: */
   const char *entry_path, *claim_path, *user_path;
   int32_t version;
@@ -400,20 +385,17 @@ typedef struct zke_queue_item {
  * An item that has had its last attempt is not given out: it is buried on the
  * way.
  *
- *   deadline_ms  of zke_now(): how long to wait for an item; one that has
- *                passed does not wait
+ *   deadline_ms  how long to wait for an item; one that has passed does not
+ *                wait
  *   item_out     out, not NULL; NULL on failure
  *
  * Returns ZKE_OK, or
  *   ZKE_OPERATIONTIMEOUT  nothing to take until the deadline; the sentence
  *                         tells whether the queue is empty, or all is claimed
  *                         (one of the holders, and since when), or not due
- *   ZKE_CANCELLED         zke_queue_cancel()
  *   ZKE_MISUSE            it would have to wait, and this object waits already:
  *                         in another thread, or since zke_queue_start()
- *   ZKE_INVALIDSTATE      the session has ended
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ *   ZKE_CANCELLED, ZKE_INVALIDSTATE */
 ZKE_API int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
                            zke_queue_item **item_out);
 ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
@@ -422,10 +404,10 @@ ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
 /* zke_queue_claim_some - claim the first items, in one step
  *
  * As zke_queue_claim(), which it is for one.  It does not wait until there are
- * as many as asked for: when it returns ZKE_OK there is at least one.  It has
- * fewer where there are no more, where together they are larger than the data
- * limit, or where the next one has to be buried first, or was claimed or
- * removed by another process at that moment.
+ * as many as asked for: with ZKE_OK there is at least one.  It has fewer if
+ * there are no more, if together they are larger than the data limit, or if the
+ * next one must be buried first, or was claimed or removed by another process
+ * at that moment.
  *
  *   most       1 to 256
  *   items_out  out, most of them, in their order, each a block of its own; NULL
@@ -441,18 +423,16 @@ ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
  *       rc = zke_queue_ack_all(queue, items, count, NULL, 0, NULL);
  *     for (int i = 0; i < count; i++) zke_free(items[i]);
  *
- * Returns as zke_queue_claim(), or ZKE_BADARGUMENTS.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ * Returns as zke_queue_claim(), or ZKE_BADARGUMENTS. */
 ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
                                  int64_t deadline_ms,
                                  zke_queue_item **items_out, int *count_out);
 
 /* zke_queue_prolong - have a claim end so many ms from now, sooner or later
- *                     than it would
+ * than it would
  *
- * For a consumer that is still at work; see CLAIMS THAT END.  What was said
- * before, in options.claim_ms or here, does not count any more.
+ * For a consumer that is still at work; see CLAIMS THAT END.  It replaces what
+ * options.claim_ms or an earlier call said.
  *
  * Example: one more minute.
  *
@@ -465,26 +445,24 @@ ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
  * Returns ZKE_OK, or
  *   ZKE_LOST          the claim is not held any more: another has the item
  *   ZKE_BADARGUMENTS  the item is NULL, or ms is out of range
- * or why it could not be written: then the claim ends when it would have.
+ *   or why it could not be written: then the claim ends when it would have
+ *
  * After ZKE_CONNECTIONLOSS it is not known which of the two times counts; the
- * claim is held until the earlier one at least.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * claim is held until the earlier one at least. */
 ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
                               int64_t ms);
 
 /* zke_queue_ack - done: remove the item, and change more in the same step
  *
  *   item        from zke_queue_claim() of this object; not freed
- *   ops, count  what is to be changed together with it, or NULL, 0.  Not lost
- *               and not done twice, whatever happens to the reply; a function
- *               of zke_op_sql() may be called several times
+ *   ops, count  more changes for the same step, or NULL, 0.  Not lost and not
+ *               done twice, whatever happens to the reply; a function of
+ *               zke_op_sql() may be called several times
  *   results     out, count of them, or NULL; zke_results_clear() releases
- *               them.  All zero where a reply was lost, and where nothing was
- *               tried
+ *               them.  All zero if a reply was lost, and if nothing was tried
  *
- * Returns ZKE_OK, or ZKE_LOST where the claim is not held any more, or what
- * zke_multi() says to ops: then nothing was changed, and the claim is held.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_LOST if the claim is not held any more, or what
+ * zke_multi() says to ops: then nothing was changed, and the claim is held. */
 ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                           const zke_op *ops, int count, zke_op_result *results);
 
@@ -494,8 +472,7 @@ ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
  *
  * Returns as zke_queue_ack().  ZKE_LOST: one of the claims is not held any
  * more.  Nothing was changed, and the others are held: ack each by itself to
- * learn which one it is.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * learn which one it is. */
 ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                               int item_count, const zke_op *ops, int count,
                               zke_op_result *results);
@@ -505,8 +482,8 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
  * After its last attempt it goes to the dead letters instead, at once, with the
  * reason and with the session's identity.
  *
- * A delayed item is then where it was: before those put after it.  Consumers
- * that wait wake up when it is due, whether this process still lives or not.
+ * A delayed item is then where it was: before the items that were put after it.
+ * Consumers that wait wake up when it is due, even if this process has ended.
  *
  * Example: try again in a minute, and keep why.
  *
@@ -525,16 +502,14 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
  * writer does not go on).  In the last case the claim is given up all the same:
  * the session deletes it as soon as it can, in its next calls and dispatches.
  * Then the item is the first again, without a delay; after its last attempt the
- * next consumer that looks buries it, without the reason.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * next consumer that looks buries it, without the reason. */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item,
                               int64_t delay_ms, const char *reason);
 
 /* zke_queue_check - ask the file: ZKE_OK while the claim is held, else ZKE_LOST
  *
- * The answer is true at the moment of the read.  What must not happen after a
- * loss is guarded by zke_queue_ops() or by the token.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * The answer is true at the moment of the read.  Guard what must not happen
+ * after a loss by zke_queue_ops() or by the token. */
 ZKE_API int zke_queue_check(zke_queue *queue, const zke_queue_item *item);
 
 /* zke_queue_ops - operations for a zke_multi() of the program
@@ -555,29 +530,28 @@ ZKE_API int zke_queue_check(zke_queue *queue, const zke_queue_item *item);
  *   ops  out: ZKE_QUEUE_OPS of them
  *
  * Returns ZKE_OK, or ZKE_BADARGUMENTS (NULL, or an item without claim).
- * Threads: any.  Blocks: no. */
+ * Blocks: no. */
 enum { ZKE_QUEUE_OPS = 3 };
 ZKE_API int zke_queue_ops(const zke_queue_item *item,
                           zke_op ops[ZKE_QUEUE_OPS]);
 
-/* zke_queue_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_queue_cancel - the blocking call on it returns ZKE_CANCELLED; ZKE_IDLE if
+ * none runs */
 ZKE_API int zke_queue_cancel(zke_queue *queue);
 
 /* ------------------------------------------------------------------------
  * Without blocking
  *
- * Ask to be told, and when the listener hears it, try with a deadline of 0.
- * A try that succeeds ends the waiting.  After any other try the object waits
- * on: where others were quicker, and where it failed (the database was busy,
- * the disk full).  While there still is something, the listener is told again
- * at once; after a put of several that found too little room, when there is
- * room for as many.  After a try that fails inside the listener itself it is
- * told by the next put or the end of a claim, or by zke_queue_step() when the
- * program wants to try again.  A listener that was told and has not tried, or
- * whose try could not begin (the session's store was busy), is told by the next
- * put or by zke_queue_step().  The example stands at the listener's type,
- * above.
+ * Ask to be told, and when the listener hears it, try with a deadline of 0.  A
+ * try that succeeds ends the waiting.  After any other try the object waits on:
+ * if others were quicker, and if it failed (the database was busy, the disk
+ * full).  While there still is something, the listener is told again at once;
+ * after a put of several that found too little room, when there is room for as
+ * many.  After a try that fails inside the listener itself it is told by the
+ * next put or the end of a claim, or by zke_queue_step() when the program wants
+ * to try again.  A listener that was told and has not tried, or whose try could
+ * not begin (the session's store was busy), is told by the next put or by
+ * zke_queue_step().  The example stands at the listener's type, above.
  * --------------------------------------------------------------------- */
 
 /* zke_queue_start - have the listener told, from zke_dispatch() or at once, of
@@ -586,16 +560,12 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
  *
  *   event  one of the two
  *
- * Returns ZKE_OK, also where it was asked for already; ZKE_BADARGUMENTS;
+ * Returns ZKE_OK, also if it was asked for already; ZKE_BADARGUMENTS;
  * ZKE_MISUSE without a listener, or while another thread waits. */
 ZKE_API int zke_queue_start(zke_queue *queue, int event);
 ZKE_API int zke_queue_stop(zke_queue *queue, int event);
 
-/* zke_queue_step - look again now, as dispatches do by themselves, and have the
- * listener told
- *
- * Returns ZKE_OK, or why it could not be seen: then it is to be called again.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+/* zke_queue_step - look again now, and have the listener told */
 ZKE_API int zke_queue_step(zke_queue *queue);
 
 /* zke_queue_due - when the next delayed item can be taken, or the next claim
@@ -610,9 +580,7 @@ ZKE_API int zke_queue_step(zke_queue *queue);
  *     rc = zke_queue_due(queue, &due);
  *     if (rc == ZKE_OK && due < deadline) deadline = due;
  *
- *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER
- *
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER */
 ZKE_API int zke_queue_due(zke_queue *queue, int64_t *deadline_out);
 
 /* ------------------------------------------------------------------------
@@ -654,7 +622,7 @@ typedef struct zke_queue_entry {
   int64_t token;    /* the claim's fencing value */
   int64_t session;  /* of the consumer */
   int64_t since_ms; /* when it claimed the item, ms since 1970 */
-  const char *identity; /* of the consumer, of a letter the last one; "" where
+  const char *identity; /* of the consumer, of a letter the last one; "" if
                            that is not known: it has gone, or goes just now */
   int64_t pid;          /* in its own PID namespace; for display */
   const char *reason;   /* of a dead letter: why it was given back the last
@@ -672,18 +640,17 @@ typedef struct zke_queue_entries {
 } zke_queue_entries;
 
 /* zke_queue_peek   - the item that would be taken next, not taken; ZKE_NONODE
- *                    where there is none
+ *                    if there is none
  * zke_queue_size   - how many of what
  * zke_queue_list   - all items in their order, and who works on them
  * zke_queue_dead   - the dead letters, in the order of their deaths: how often
- *                    each was claimed, who gave it back last, and why.  Of an
- *                    item over the data limit less 1 KiB that may be missing:
- *                    0 attempts, ""
+ *                    each was claimed, who gave it back last, and why.  If an
+ *                    item is over the data limit less 1 KiB that may be
+ *                    missing: 0 attempts, ""
  *
  * A queue that does not exist is empty, and is not made.  What peek, list and
  * dead return is one block for zke_free().  Peek reads what a take reads; the
- * others read all names, and list and dead each item besides.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * others read all names, and list and dead also each item. */
 ZKE_API int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out);
 ZKE_API int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out);
 ZKE_API int zke_queue_list(zke_queue *queue, zke_queue_entries **entries_out);
@@ -691,18 +658,14 @@ ZKE_API int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out);
 
 /* zke_queue_requeue - put a dead letter back in, as new, at the end
  *
- * The step that puts the item deletes the letter.  The item has the priority of
- * before, and its attempts begin at 0.  It waits for room as zke_queue_put()
- * does.
+ * The step that puts the item deletes the letter.  The item keeps its priority,
+ * and its attempts begin at 0.  It waits for room as zke_queue_put() does.
  *
  *   name  as zke_queue_dead() shows it
  *
- * Returns as zke_queue_put(), ZKE_BADARGUMENTS where it is not the name of an
- * item, or ZKE_NONODE where there is no such letter.  A
- * letter has the key that its item had: ZKE_NODEEXISTS where another item has
- * it now.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ * Returns as zke_queue_put(), ZKE_BADARGUMENTS if it is not the name of an
+ * item, or ZKE_NONODE if there is no such letter.  A letter has the key that
+ * its item had: ZKE_NODEEXISTS if another item has it now. */
 ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
                               int64_t deadline_ms);
 
@@ -710,9 +673,8 @@ ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
  *
  *   name  as zke_queue_dead() shows it
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS where it is not the name of an item, or
- * ZKE_NONODE where there is no such letter.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS if it is not the name of an item, or
+ * ZKE_NONODE if there is no such letter. */
 ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
 
 /* ------------------------------------------------------------------------
@@ -724,14 +686,13 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  * Items, dead letters, claims, limit and attempts go.  The items go in several
  * steps, and what is left in one.  Others are not asked:
  *
- *   - A consumer that has claimed an item has lost the claim: its listener
- *     hears ZKE_QUEUE_LOST, ack and release return ZKE_LOST.
- *   - A process that waits for an item waits on, and one that waits for room
- *     has it.
- *   - The next put, take or wait, also of an object from before, makes the
- *     queue anew, empty, with the limit and the attempts of that object's
- *     options.
- *     A put during the destruction is either destroyed or in the new queue.
+ * - A consumer that has claimed an item has lost the claim: its listener hears
+ *   ZKE_QUEUE_LOST, ack and release return ZKE_LOST.
+ * - A process that waits for an item waits on, and a process that waits for
+ *   room has it.
+ * - The next put, take or wait, also of an object from before, makes the queue
+ *   again, empty, with the limit and the attempts of that object's options.  A
+ *   put during the destruction is either destroyed or in the new queue.
  *
  * This object waits for nothing any more: zke_queue_start() ends.
  *
@@ -740,19 +701,18 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  *     rc = zke_queue_destroy(queue, 1);
  *     if (rc == ZKE_NOTEMPTY) printf("not yet: %s\n", zke_errmsg());
  *
- *   only_empty  1: only where there are neither items nor dead letters, which
- *               is decided in the step that removes the queue; 0: in any case
+ *   only_empty  1: only if there are neither items nor dead letters, which is
+ *               decided in the step that removes the queue; 0: in any case
  *
  * Returns ZKE_OK, or
  *   ZKE_NONODE            there is no queue
  *   ZKE_NOTEMPTY          only_empty, and there are items or letters; or others
- *                         put faster than this removes, or below the path are
- *                         nodes that are none of the queue's
+ *                         put faster than this removes, or there are nodes
+ *                         below the path that are not the queue's
  *   ZKE_OTHERKIND         the path belongs to something else
  *   ZKE_MISUSE            another thread waits with this object
  *   ZKE_OPERATIONTIMEOUT  another writer did not go on; as after other errors
- *                         some items have gone, and it can be called again
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *                         some items have gone, and it can be called again */
 ZKE_API int zke_queue_destroy(zke_queue *queue, int only_empty);
 
 #ifdef __cplusplus
