@@ -14,19 +14,18 @@
  *
  *     // each site, told of it by zke_two_phase_pending()
  *     zke_two_phase_open(z, "/2pc", "order-7", "bank", NULL, &one);
- *     // Do the work so that it can be kept or undone, on the disk.
+ *     // Do the work on the disk, in a way that can be kept or undone.
  *     zke_two_phase_vote(one, ZKE_TWO_PHASE_COMMIT);
  *     zke_two_phase_wait(one, deadline, &decision);
  *     // Keep it or undo it.
  *     zke_two_phase_ack(one);
  *     zke_two_phase_free(one);
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
- * The algorithm stands at the head of two_phase.c.  It is the two-phased commit
- * of ZooKeeper's page "Recipes and Solutions" with its variants; that the
- * votes are checked in the step that decides, the time limit and the
- * acknowledgements are additions.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * two_phase.c has the algorithm at its head.  It is the two-phased commit of
+ * ZooKeeper's page "Recipes and Solutions" with its variants.  That the votes
+ * are checked in the step that decides, the time limit and the acknowledgements
+ * are additions.
  *
  * LAYOUT:
  *
@@ -47,21 +46,21 @@
  * to see them all decides.  ZKE_TWO_PHASE_COORDINATOR: only the coordinator
  * watches them and announces; when it dies the sites do.
  * ZKE_TWO_PHASE_EPHEMERAL: each site makes its own vote when it opens the
- * transaction, and it goes when the site dies: that aborts.  That the site had
- * come stays noted.  So also a participant that comes after the death aborts,
- * unless the site itself has opened the transaction again before.  The last two
- * can be combined.
+ * transaction, and the vote goes when the site dies: that aborts.  A note that
+ * the site had come stays.  So a participant that comes after the death also
+ * aborts, unless the site itself has opened the transaction again before.  The
+ * last two can be combined.
  *
  * THE DECISION is one znode.  "commit" is made by a step that checks that each
- * vote is there and is "commit" at that very moment; "abort" by anybody: in
- * one step with a vote "abort", when a site's ephemeral vote has gone, at the
- * time limit, by zke_two_phase_abort().  So it is taken once, and nobody acts
- * on votes that it merely saw.
+ * vote is there and is "commit" at that very moment.  "abort" is made by any
+ * participant: in one step with a vote "abort", when a site's ephemeral vote
+ * has gone, at the time limit, by zke_two_phase_abort().  So it is taken once,
+ * and no participant acts on votes that it merely saw.
  *
  * THE SITE'S OWN WORK can be done in one transaction with its vote
  * (zke_two_phase_vote_with()) and with its acknowledgement
  * (zke_two_phase_ack_with()): znodes of its own, or rows by zke_op_sql().  Then
- * its part is prepared where it has voted, and kept or undone where it has
+ * its part is prepared once it has voted, and kept or undone once it has
  * acknowledged, exactly once, whatever dies when; and each costs no sync of its
  * own.  The decision takes no operations: any participant may make it, in a
  * process that does not have the others' functions.
@@ -80,27 +79,27 @@
  *   in zke_two_phase_vote_with() or zke_two_phase_ack_with(): the operations
  *     are done with the vote or the acknowledgement, or neither is.  The same
  *     call after the restart does what is missing, and no more.
- * The last one to acknowledge removes it in the same step; where the
- * coordinator died last, zke_two_phase_pending() or the next begin of the name
- * does.  A kept session (zke_attach()) whose process has died still counts as
- * living, since another process may take it over: until its timeout is over its
- * transaction stays, and so does its ephemeral vote.  That time runs only while
- * some process has the database open.
+ * The last one to acknowledge removes it in the same step; if the coordinator
+ * died last, zke_two_phase_pending() or the next begin of the name does.  If
+ * the process of a kept session (zke_attach()) has died, the session still
+ * counts as living, since another process may take it over: until its timeout
+ * is over its transaction stays, and so does its ephemeral vote.  That time
+ * runs only while some process has the database open.
  *
- * WHO IS WOKEN: all that wait, by the decision; those that watch the votes, by
- * the first one that is missing (in the ephemeral form by each); the sites by
- * the coordinator's death in its form.
+ * WHO IS WOKEN: all that wait, by the decision; participants that watch the
+ * votes, by the first one that is missing (in the ephemeral form by each); the
+ * sites by the coordinator's death in its form.
  *
- * COSTS, in transactions of the database: begin is one write, besides making
- * the directory once; a vote one write and some reads; the decision one write;
- * an acknowledgement two reads and one write.  So N sites take 2 N + 3 writes
- * that are synced; in the ephemeral form each site that opens it makes one
- * more.  A vote that takes operations along makes one znode more in
- * its write, and reads once more.  Watches are small writes, too: each look at
- * what is undecided (begin, open, vote, an event) sets the one of the decision.
- * In the form ZKE_TWO_PHASE_SITES each participant also reads the votes then,
- * and sets a watch on the first that is missing; in the coordinator's form only
- * the coordinator does, and the others watch the coordinator.
+ * COSTS, in transactions of the database: begin is one write, plus making the
+ * directory once; a vote one write and some reads; the decision one write; an
+ * acknowledgement two reads and one write.  So N sites take 2 N + 3 writes that
+ * are synced; in the ephemeral form each site that opens it makes one more.  A
+ * vote that takes operations along makes one znode more in its write, and reads
+ * once more.  Watches are small writes, too: each look at what is undecided
+ * (begin, open, vote, an event) sets the one of the decision.  In the form
+ * ZKE_TWO_PHASE_SITES each participant also reads the votes then, and sets a
+ * watch on the first that is missing; in the coordinator's form only the
+ * coordinator does, and the others watch the coordinator.
  *
  * LOSING THE SESSION: the listener hears ZKE_TWO_PHASE_LOST.  Persistent votes
  * stand; open it again on a new session.
@@ -112,16 +111,16 @@
  * waits looks at it; without blocking calls call zke_two_phase_step() then.
  *
  * ON AN ENSEMBLE (zookeeper.h): votes and decisions are persistent and never
- * lost. A coordinator that was silent for the session's timeout counts as dead,
- * as after its end.  Operations may be creates, deletes, sets and checks there;
- * one of zke_op_sql() is ZKE_UNIMPLEMENTED.
+ * lost.  A coordinator that was silent for the session's timeout counts as
+ * dead, as after its end.  Operations may be creates, deletes, sets and checks
+ * there; one of zke_op_sql() is ZKE_UNIMPLEMENTED.
  *
  * MISTAKES, and what they come to:
  * - Voting commit before the work is on the disk: after a crash the site cannot
  *   keep its word, and the others have committed.
  * - Undoing the work because zke_two_phase_wait() timed out: the decision may
- *   be taken right then.  Only the decision says what to do; abort first if it
- *   is to be undone.
+ *   be taken right then.  Only the decision says what to do; to undo the work,
+ *   abort first.
  * - Doing the work before zke_two_phase_vote_with() or
  *   zke_two_phase_ack_with() and not in their operations: a death in between
  *   leaves the one without the other.
@@ -129,7 +128,7 @@
  *   having asked zke_two_phase_wait() which it is: the recipe does not know
  *   what they mean.
  * - Acknowledging by zke_two_phase_ack() in one place and with operations in
- *   another: where the first came, the operations are not done.
+ *   another: if the first came, the operations are not done.
  * - Not acknowledging: the transaction stays, and its name cannot be used again
  *   (ZKE_HELD names the sites).
  * - Not asking zke_two_phase_pending() after a restart: the site's part of what
@@ -163,17 +162,16 @@ enum {
                             was removed before this object saw its decision */
 };
 
-/* What has become of the operations that a vote or an acknowledgement was to
- * take along.  Of all calls that vote for a site at most one is told
- * ZKE_TWO_PHASE_DONE, and so it is with those that acknowledge for it, whatever
- * was lost on the way. */
+/* What has become of the operations of a vote or an acknowledgement.  Of all
+ * calls that vote for a site at most one is told ZKE_TWO_PHASE_DONE, and so it
+ * is with the calls that acknowledge for it, whatever was lost on the way. */
 enum {
-  ZKE_TWO_PHASE_NOT_DONE = 0,    /* nor were those of an earlier call */
+  ZKE_TWO_PHASE_NOT_DONE = 0,    /* neither these nor an earlier call's */
   ZKE_TWO_PHASE_DONE = 1,        /* by this call */
-  ZKE_TWO_PHASE_DONE_BEFORE = 2, /* those of an earlier call were; not these */
+  ZKE_TWO_PHASE_DONE_BEFORE = 2, /* an earlier call's were; not these */
   ZKE_TWO_PHASE_GONE = 3 /* all have acknowledged, and the transaction has gone:
-                            whether they were done by this call, whose reply was
-                            lost, or by an earlier one cannot be seen */
+                            it cannot be seen whether this call, which lost its
+                            reply, or an earlier one did them */
 };
 
 /* Called once, with ZKE_TWO_PHASE_COMMIT or _ABORT, the token, and why; or
@@ -197,8 +195,8 @@ typedef struct zke_two_phase_options {
   size_t size;
   int form;         /* for begin: ZKE_TWO_PHASE_… */
   int64_t limit_ms; /* for begin: abort when not decided after it; 0: never */
-  zke_two_phase_fn listener; /* or NULL */
-  void *context;             /* for the listener; borrowed */
+  zke_two_phase_fn listener;
+  void *context;
 } zke_two_phase_options;
 
 /* zke_two_phase_begin - begin a transaction, as its coordinator
@@ -206,17 +204,15 @@ typedef struct zke_two_phase_options {
  *   base         directory of transactions; made as a container
  *   name         of this one, without '/'
  *   payload,len  what it is about; at most about the data limit; copied
- *   sites,count  the names of those that take part, at least one: different
+ *   sites,count  the names of the sites that take part, at least one: different
  *                names without '/', space or newline; copied
  *   options      NULL for the defaults; copied
- *   t_out        out, not NULL; NULL on failure.  For zke_two_phase_free()
+ *   t_out        out; for zke_two_phase_free()
  *
  * Returns ZKE_OK, or
  *   ZKE_HELD       there is one of that name; the sentence tells which sites
  *                  it waits for
- *   ZKE_OTHERKIND  base, or base/name, is something else
- *   ZKE_BADARGUMENTS, or what the handle's state asks for
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_OTHERKIND  base, or base/name, is something else */
 ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
                                 const void *payload, int len,
                                 const char *const *sites, int count,
@@ -248,27 +244,24 @@ ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
  *   site     the site's name; NULL to look on (a restarted coordinator; it may
  *            come too late to see the decision)
  *   options  NULL, or the listener; form and limit are the transaction's
- *   t_out    out, not NULL; NULL on failure.  For zke_two_phase_free()
+ *   t_out    out; for zke_two_phase_free()
  *
  * Returns ZKE_OK, or
  *   ZKE_NONODE     no such transaction, or acknowledged by all
  *   ZKE_HELD       the site's vote is another live session's
  *   ZKE_OTHERKIND  base/name is something else
  *   ZKE_BADARGUMENTS  the site does not take part
- *   ZKE_RUNTIMEINCONSISTENCY  as for zke_two_phase_wait()
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_RUNTIMEINCONSISTENCY  as for zke_two_phase_wait() */
 ZKE_API int zke_two_phase_open(zke *z, const char *base, const char *name,
                                const char *site,
                                const zke_two_phase_options *options,
                                zke_two_phase **t_out);
 
-/* zke_two_phase_free - leave; NULL is fine
+/* zke_two_phase_free - leave, and release the object
  *
  * An ephemeral vote goes, which aborts what is undecided.  A coordinator hands
  * over to the sites, and acknowledges what it has seen decided.  A persistent
- * vote stands: leaving is not aborting.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk. */
+ * vote stands: leaving is not aborting. */
 ZKE_API void zke_two_phase_free(zke_two_phase *t);
 
 /* zke_two_phase_vote - vote, once
@@ -276,28 +269,27 @@ ZKE_API void zke_two_phase_free(zke_two_phase *t);
  * Before ZKE_TWO_PHASE_COMMIT be prepared to keep the work as well as to undo
  * it, whatever happens.  ZKE_TWO_PHASE_ABORT decides at once.
  *
- * Returns ZKE_OK, also where the site has voted so before, and where it is
- * decided already (zke_two_phase_wait() tells what); or
+ * Returns ZKE_OK, also if the site has voted so before, and if it is decided
+ * already (zke_two_phase_wait() tells what); or
  *   ZKE_MISUSE        the site has voted otherwise, or this object looks on
  *   ZKE_BADARGUMENTS  vote is neither of the two
  *   ZKE_LOST          the transaction has gone
  *   ZKE_HELD          the ephemeral vote is another session's
- *   ZKE_NONODE        the vote's znode was deleted by somebody: abort
+ *   ZKE_NONODE        somebody deleted the vote's znode: abort
  *   ZKE_RUNTIMEINCONSISTENCY  something else has written to the vote's znode,
- *                     or to the id's: abort; or to the decision's, which then
- *                     has to be deleted by hand
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *                     or to the id's: abort; or to the decision's: delete that
+ *                     znode */
 ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
 
 /* zke_two_phase_vote_with - the same, and change more in the same step
  *
  * The operations are done in the transaction that gives the vote, or the vote
- * is not given.  They are done with a site's first vote only: after a lost
- * reply, or a restart, a call finds that they were, and leaves its own out.  So
- * a site calls this again with the same operations until it returns ZKE_OK, and
- * need not know which of its calls did them.  In the ephemeral form they stay
- * done when the vote goes; a site that comes again in time and votes once more
- * does not repeat them.
+ * is not given.  They are done with a site's first vote only.  After a lost
+ * reply, or a restart, a call finds that they were done, and leaves its own
+ * out.  So a site calls this again with the same operations until it returns
+ * ZKE_OK, and need not know which of its calls did them.  In the ephemeral form
+ * they stay done when the vote goes; a site that comes again in time and votes
+ * once more does not repeat them.
  *
  * Example: the whole of a site.  Its row is reserved with its vote, and sold or
  * deleted with its acknowledgement.  What a death leaves undone is done by the
@@ -328,14 +320,14 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
  *       return rc;
  *     }
  *
- *   ops, count  what is to be changed together with the vote; NULL, 0: as
+ *   ops, count  the changes that go with the vote; NULL, 0: as
  *               zke_two_phase_vote().  A function of zke_op_sql() may be called
  *               several times; at most one of its calls has an effect
  *   results     out, count of them, or NULL; zke_results_clear() releases them.
- *               All zero where nothing was tried, and where a reply was lost
+ *               All zero if nothing was tried, and if a reply was lost
  *   done_out    out, or NULL; set on ZKE_OK:
  *                 ZKE_TWO_PHASE_DONE         the vote was given by this call,
- *                                            also where its reply was lost
+ *                                            also if its reply was lost
  *                 ZKE_TWO_PHASE_DONE_BEFORE  the site's operations were done
  *                                            with an earlier vote
  *                 ZKE_TWO_PHASE_NOT_DONE     it was decided without the site's
@@ -346,20 +338,19 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
  *
  * Returns as zke_two_phase_vote(), or what zke_multi() says to ops: then
  * nothing was changed, and the site has not voted by this call.  An operation
- * that was refused has the code in its result; a code that no result has is the
- * recipe's own, such as the ZKE_NONODE of a vote that was deleted, or tells
- * that ops cannot be (a malformed path, data over the limit).
- * ZKE_BADARGUMENTS also for a count below 0 and for ops of NULL.  After
- * ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE, and ZKE_LOST after a lost reply, it
- * is not known whether it was done; the next call tells.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * that was refused has the code in its result.  A code that no result has is
+ * the recipe's own, such as the ZKE_NONODE of a vote that was deleted, or tells
+ * that ops cannot be (a malformed path, data over the limit).  ZKE_BADARGUMENTS
+ * also for a count below 0 and for ops of NULL.  After ZKE_CONNECTIONLOSS and
+ * ZKE_INVALIDSTATE, and ZKE_LOST after a lost reply, it is not known whether it
+ * was done; the next call tells. */
 ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
                                     const zke_op *ops, int count,
                                     zke_op_result *results, int *done_out);
 
 /* zke_two_phase_wait - wait for the decision
  *
- * Takes the decision where this participant can: see the forms.  Can be called
+ * Takes the decision if this participant can: see the forms.  Can be called
  * again after a timeout.
  *
  * Example: wait for a while, then have it decided.
@@ -372,18 +363,14 @@ ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
  *       if (rc == ZKE_MISUSE) printf("committed meanwhile\n");
  *     }
  *
- *   deadline_ms   of zke_now(); ZKE_FOREVER
  *   decision_out  out: ZKE_TWO_PHASE_COMMIT or _ABORT
  *
  * Returns ZKE_OK, or
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the sites that
  *                         have not voted
- *   ZKE_CANCELLED         zke_two_phase_cancel()
  *   ZKE_LOST              the transaction has gone
- *   ZKE_MISUSE            another thread waits with this object
  *   ZKE_RUNTIMEINCONSISTENCY  the decision is none: something else has made it
- *   ZKE_INVALIDSTATE      the session has ended
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ *   ZKE_CANCELLED, ZKE_MISUSE, ZKE_INVALIDSTATE */
 ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
                                int *decision_out);
 
@@ -392,10 +379,8 @@ ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
  *
  *   why  for the others, one line; copied.  NULL: ""
  *
- * Returns ZKE_OK where it is aborted now, ZKE_MISUSE where it is committed,
- * ZKE_LOST where it has gone, ZKE_RUNTIMEINCONSISTENCY as for
- * zke_two_phase_wait().
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK if it is aborted now, ZKE_MISUSE if it is committed, ZKE_LOST
+ * if it has gone, ZKE_RUNTIMEINCONSISTENCY as for zke_two_phase_wait(). */
 ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
 
 /* zke_two_phase_ack - say that this participant has done what was decided
@@ -404,16 +389,16 @@ ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
  * seen the decision.
  *
  * Returns ZKE_OK, also a second time; ZKE_MISUSE while undecided, and from an
- * onlooker.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * onlooker. */
 ZKE_API int zke_two_phase_ack(zke_two_phase *t);
 
 /* zke_two_phase_ack_with - the same of a site, and change more in the same step
  *
  * So the outcome is applied exactly once: the operations are done in the
- * transaction that acknowledges.  The last site's may be the one that removes
+ * transaction that acknowledges, also if that is the last one, which removes
  * all of it.  After a lost reply, or a restart, a call finds that the site has
- * acknowledged, and leaves its operations out.  Which outcome they belong to is
- * the caller's to know, by zke_two_phase_wait().  The example stands at
+ * acknowledged, and leaves its operations out.  The caller must know by
+ * zke_two_phase_wait() which outcome they belong to.  The example stands at
  * zke_two_phase_vote_with().
  *
  *   ops, count, results  as for zke_two_phase_vote_with()
@@ -423,30 +408,28 @@ ZKE_API int zke_two_phase_ack(zke_two_phase *t);
  *                                            with operations
  *                 ZKE_TWO_PHASE_NOT_DONE     the same without any; or count is
  *                                            0
- *                 ZKE_TWO_PHASE_GONE         all have acknowledged.  Operations
- *                                            of the site's were done once, if
- *                                            all its acknowledgements take them
- *                                            along
+ *                 ZKE_TWO_PHASE_GONE         all have acknowledged.  The site's
+ *                                            operations were done once, if all
+ *                                            its acknowledgements had them
  *
  * Returns as zke_two_phase_ack(), or what zke_multi() says to ops, as
  * zke_two_phase_vote_with() does: then nothing was changed, and the site has
- * not acknowledged by this call.  ZKE_MISUSE also from a coordinator where
- * count is not 0: its part ends with its process, so one that has work to do
- * takes part as a site as well.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE
- * it is not known whether it was done; the next call tells.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * not acknowledged by this call.  ZKE_MISUSE also from a coordinator if count
+ * is not 0: its part ends with its process, so if it has work to do it takes
+ * part as a site as well.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE it is
+ * not known whether it was done; the next call tells. */
 ZKE_API int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops,
                                    int count, zke_op_result *results,
                                    int *done_out);
 
 /* zke_two_phase_cancel - the blocking call on it returns ZKE_CANCELLED;
- *                        ZKE_IDLE where none runs.  Blocks: no.
+ *                        ZKE_IDLE if none runs
  * zke_two_phase_step   - look again: at the time limit
- * zke_two_phase_state  - ZKE_TWO_PHASE_…, as known without asking the file
- * zke_two_phase_token  - the decision's zxid, 0 while undecided
- * zke_two_phase_payload - what it is about: one block for zke_free(), with a
- *                        NUL behind it that len_out does not count
- * Threads: any.  In a callback: yes.  Step blocks on the disk. */
+ * zke_two_phase_state  - ZKE_TWO_PHASE_…, from memory
+ * zke_two_phase_token  - the decision's zxid, 0 while undecided; from memory
+ * zke_two_phase_payload - what it is about, from memory: one block for
+ *                        zke_free(), with a NUL after it that len_out does not
+ *                        count */
 ZKE_API int zke_two_phase_cancel(zke_two_phase *t);
 ZKE_API int zke_two_phase_step(zke_two_phase *t);
 ZKE_API int zke_two_phase_state(zke_two_phase *t);
@@ -494,9 +477,8 @@ typedef struct zke_two_phase_status {
  *
  *   status_out  out, not NULL: one block
  *
- * Returns ZKE_OK; ZKE_NONODE where there is no such transaction; ZKE_OTHERKIND
- * where the znode is something else; ZKE_BADARGUMENTS.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK; ZKE_NONODE if there is no such transaction; or ZKE_OTHERKIND
+ * if the znode is something else. */
 ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
                               zke_two_phase_status **status_out);
 
@@ -507,11 +489,10 @@ ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
  *
  *   site        its name; NULL for all that are there
  *   fn,context  called once when transactions come or go, or NULL.  Nothing
- *               is registered where base is missing
+ *               is registered if base is missing
  *   names_out   out, not NULL: sorted
  *
- * Returns ZKE_OK, also where base is missing (none).
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, also if base is missing (none). */
 ZKE_API int zke_two_phase_pending(zke *z, const char *base, const char *site,
                                   zke_watch_fn fn, void *context,
                                   zke_strings **names_out);
