@@ -7,6 +7,7 @@
 # functions or a struct becomes the page of each of them.  A comment between
 # rules begins a group; its text, which holds for all of the group, is a section
 # of each of the group's pages.  The text stays as it stands in the header.
+# A recipe's pages name zkembed-support(3), which has the rules of all recipes.
 
 function escaped(text) {
   gsub(/\\/, "\\e", text)
@@ -51,7 +52,8 @@ function begin_group() {
 
 # Ends a comment and the declarations after it.
 function flush() {
-  if (names) write(names, "\n" declared, comment, "SEE ALSO", header "(3)\n")
+  if (names)
+    write(names, "\n" declared, comment, "SEE ALSO", header "(3)" rules "\n")
   else if (comment ~ /^(=|\\-)+\n/) begin_group()
   names = declared = comment = ""
 }
@@ -70,6 +72,8 @@ FNR == 1 {
   header = include
   sub(/\//, "-", header)
   sub(/\.h$/, "", header)
+  rules = FILENAME ~ /recipes\/[a-z_]*\.h$/ && header != "zkembed-support" \
+    ? ", zkembed-support(3)" : ""
 }
 /^\/\*/ { flush(); inside = 1 }
 inside {
