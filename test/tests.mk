@@ -39,9 +39,9 @@ $(BUILD)/lab/function_list.h $T/function_list.h $T/recipe_list.h: \
 # What programs share; each takes what it asks for.
 TEST_ARCHIVE = $T/help.a
 $(TEST_ARCHIVE): $(patsubst %,$T/%.o,test seam recipes/recipes recipes/crew \
-  recipes/sessions recipes/one_order recipes/uses server/wire server/peer \
-  ensemble/proxy ensemble/services ensemble/stub power/powervfs shell/sql \
-  torture/recipe_history program)
+  recipes/sessions recipes/lines recipes/one_order recipes/uses server/wire \
+  server/peer ensemble/proxy ensemble/services ensemble/stub power/powervfs \
+  shell/sql torture/recipe_history program)
 	$(ar)
 
 CHECK_LIBS = $$(pkg-config --libs check)
@@ -109,7 +109,7 @@ WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link dispatch_failures ensemble recipes
 LONGEST = fault check_docs transcripts coprocess guard lab_serve \
   power_fence file shell_work kazoo order lab transfer terminal_edit \
-  coprocess_clients scale election two_phase lab_forked semaphore rwlock \
+  coprocess_clients scale lines election two_phase lab_forked semaphore rwlock \
   corpus lock lab_bugs multilock lab_recipes double_barrier tell
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_WAITING = $(call named_tests,$(WAITING))

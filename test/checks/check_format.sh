@@ -9,7 +9,7 @@ laid_out() { $CLANG_FORMAT "$1" | diff "$1" -; }
 too_long() { LC_ALL=C.UTF-8 grep -nE '^.{81,}' "$1"; }
 blanks() { LC_ALL=C.UTF-8 grep -nE '[[:blank:]]$|	' "$1"; }
 untold() {
-  awk '/^TEST(_LOOP)?\(/ && above !~ /\*\/$/ { print FNR ": " $0 }
+  awk '/^TEST(_[A-Z]+)?\(/ && above !~ /\*\/$/ { print FNR ": " $0 }
     { above = $0 }' "$1"
 }
 

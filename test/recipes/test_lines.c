@@ -1,9 +1,11 @@
 /* test_lines.c - what all recipes promise whose participants stand in line
  *
- * Each test runs for each of them: somebody holds, others wait behind.  The
- * programs of the recipes test what each has besides.
+ * Each test runs for each row of the table in lines.h: somebody holds, others
+ * wait behind.  Most are told as steps.  The programs of the recipes test what
+ * each has besides.
  */
-#include "sessions.h"
+#include "lines.h"
+#include "recipes.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,390 +14,279 @@
 
 #include "recipes/election.h"
 #include "recipes/lock.h"
-#include "recipes/multilock.h"
-#include "recipes/rwlock.h"
-#include "recipes/semaphore.h"
+#include "recipes/part/limit.h"
 #include "recipes/part/text.h"
-
-#define PATH "/line/a"
-#define OTHER "/line/b" /* of the multi-lock */
-
-/* ---- the table ---- */
-
-/* A recipe, used so that only one can hold. */
-typedef struct kind {
-  int places; /* entries that each has below PATH */
-  /* who: whose name its listener writes by tell(); NULL: no listener */
-  void *(*make)(zke *session, const char *who, int no_deadlock_check);
-  void (*free)(void *x);
-  int (*acquire)(void *x, int64_t deadline);
-  int (*try_once)(void *x);
-  int (*start)(void *x);
-  int (*release)(void *x);
-  int (*cancel)(void *x);
-  int (*check)(void *x);
-  int (*state)(void *x);
-  int64_t (*token)(void *x);
-  int (*op)(void *x); /* what guards a multi; how many does not matter */
-} kind;
-
-/* What is called alike in each of them. */
-#define LISTENS(type)                                                    \
-  LISTENER(hear_##type, type);                                           \
-  static void type##_free(void *x) { zke_##type##_free(x); }             \
-  static int type##_release(void *x) { return zke_##type##_release(x); } \
-  static int type##_cancel(void *x) { return zke_##type##_cancel(x); }   \
-  static int type##_check(void *x) { return zke_##type##_check(x); }     \
-  static int type##_state(void *x) { return zke_##type##_state(x); }     \
-  static int64_t type##_token(void *x) { return zke_##type##_token(x); }
-
-static int lock_op(void *x) { return zke_lock_op(x, &(zke_op){0}); }
-static int rwlock_op(void *x) { return zke_rwlock_op(x, &(zke_op){0}); }
-static int semaphore_op(void *x) { return zke_semaphore_op(x, &(zke_op){0}); }
-static int multilock_op(void *x) {
-  return zke_multilock_ops(x, (zke_op[2]){{0}}, 2);
-}
-
-LISTENS(lock)
-LISTENS(multilock)
-LISTENS(rwlock)
-LISTENS(semaphore)
-
-/* What is not: how it is made, with options o, and what its calls are given.
- */
-#define LINE(id, type, making, acquiring, trying, starting)             \
-  static void *id##_make(zke *of, const char *who, int no_check) {      \
-    zke_##type *x;                                                      \
-    zke_##type##_options o = {.size = sizeof o,                         \
-                              .no_deadlock_check = no_check,            \
-                              .listener = who ? hear_##type : NULL,     \
-                              .context = (void *)(uintptr_t)who};       \
-    ck_ok(making);                                                      \
-    return x;                                                           \
-  }                                                                     \
-  static int id##_acquire(void *x, int64_t until) { return acquiring; } \
-  static int id##_try(void *x) { return trying; }                       \
-  static int id##_start(void *x) { return starting; }
-
-static const zke_multilock_item both[] = {{PATH, ZKE_MULTILOCK_LOCK},
-                                          {OTHER, ZKE_MULTILOCK_WRITE}};
-
-LINE(lock, lock, zke_lock_new(of, PATH, &o, &x), zke_lock_acquire(x, until),
-     zke_lock_try(x), zke_lock_start(x))
-LINE(permit, semaphore, (o.limit = 1, zke_semaphore_new(of, PATH, &o, &x)),
-     zke_semaphore_acquire(x, 1, until), zke_semaphore_try(x, 1),
-     zke_semaphore_start(x, 1))
-LINE(permits, semaphore, (o.limit = 3, zke_semaphore_new(of, PATH, &o, &x)),
-     zke_semaphore_acquire(x, 2, until), zke_semaphore_try(x, 2),
-     zke_semaphore_start(x, 2))
-LINE(writer, rwlock, zke_rwlock_new(of, PATH, &o, &x),
-     zke_rwlock_acquire(x, ZKE_RWLOCK_WRITE, until),
-     zke_rwlock_try(x, ZKE_RWLOCK_WRITE), zke_rwlock_start(x, ZKE_RWLOCK_WRITE))
-LINE(multilock, multilock, zke_multilock_new(of, both, 2, &o, &x),
-     zke_multilock_acquire(x, until), zke_multilock_try(x),
-     zke_multilock_start(x))
-
-#define KIND(id, type)                                                   \
-  .make = id##_make, .acquire = id##_acquire, .try_once = id##_try,      \
-  .start = id##_start, .free = type##_free, .release = type##_release,   \
-  .cancel = type##_cancel, .check = type##_check, .state = type##_state, \
-  .token = type##_token, .op = type##_op
-
-static const kind kinds[] = {
-    {.places = 1, KIND(lock, lock)},
-    {.places = 1, KIND(permit, semaphore)},
-    {.places = 2, KIND(permits, semaphore)},
-    {.places = 1, KIND(writer, rwlock)},
-    {.places = 1, KIND(multilock, multilock)},
-};
-enum { KINDS = sizeof kinds / sizeof *kinds };
-#define TEST_EACH(name) TEST_LOOP(name, 0, KINDS)
-
-/* ---- a line ---- */
-
-static const kind *k;
-static void *x[SESSIONS]; /* one object a session; each listens */
-
-static void open_line(int which) {
-  k = &kinds[which];
-  open_sessions();
-  for (int i = 0; i < SESSIONS; i++) x[i] = k->make(z[i], identities[i], 0);
-}
-
-/* How many stand in line. */
-static int in_line(void) {
-  int count = entries(z[SESSIONS - 1], PATH);
-  ck_assert_int_eq(count % k->places, 0);
-  return count / k->places;
-}
-
-/* Free all; nobody stands in line and no session watches anything then. */
-static void close_line(void) {
-  for (int i = 0; i < SESSIONS; i++) k->free(x[i]);
-  ck_assert_int_eq(in_line() + entries(z[SESSIONS - 1], OTHER), 0);
-  ck_assert_int_eq(all_watches(z[SESSIONS - 1]), 0);
-  close_sessions();
-}
-
-static int run_acquire(call *c) { return k->acquire(c->object, c->deadline); }
-
-/* The first holds, the second waits in a call on a thread of its own. */
-static void hold_and_wait(call *second) {
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  call_begin(second, run_acquire, x[1], 0, ZKE_FOREVER);
-  ck_until(k->state(x[1]) == ZKE_LINE_WAITING, 5000);
-  ck_assert(!call_is_done(second));
-}
-
-/* Delete what the session has in line. */
-static void delete_place(zke *session) {
-  zke_strings *own;
-  ck_ok(zke_ephemerals(session, 0, PATH, &own));
-  ck_assert_int_eq(own->count, k->places);
-  ck_ok(zke_delete(z[SESSIONS - 1], own->data[0], -1));
-  zke_free(own);
-}
 
 /* ---- one alone ---- */
 
 /* Only while it is held do state, token, check() and op() say so; the listener
  * hears of both, and is given the token. */
-TEST_EACH(acquire_holds_and_release_gives_up) {
+TEST_LINES(acquire_holds_and_release_gives_up) {
   open_line(_i);
   for (int i = 0; i < 2; i++) {
-    ck_assert_int_eq(k->state(x[0]), ZKE_LINE_OUT);
-    ck_assert_int_eq(k->token(x[0]), 0);
-    ck_rc(k->check(x[0]), ZKE_LOST);
-    ck_rc(k->op(x[0]), ZKE_LOST);
-    ck_rc(k->release(x[0]), ZKE_LOST);
-    ck_ok(k->acquire(x[0], soon(z[0])));
-    ck_assert_int_eq(k->state(x[0]), ZKE_LINE_HELD);
-    ck_assert_int_gt(k->token(x[0]), 0);
-    ck_assert_int_eq(k->token(x[0]), told_token);
-    ck_ok(k->check(x[0]));
-    ck_ok(k->op(x[0]));
+    play(
+        "ann is OUT;"
+        "ann check -> LOST;"
+        "ann op -> LOST;"
+        "ann release -> LOST;"
+        "ann acquire;"
+        "ann is HELD;"
+        "ann check;"
+        "ann op;"
+        "line ann");
+    ck_assert_int_eq(line->token(party[0]), told_token);
     ck_assert_int_eq(in_line(), 1);
-    ck_ok(k->release(x[0]));
-    ck_assert_int_eq(in_line(), 0);
+    play(
+        "ann release;"
+        "line");
   }
-  ck_told("ann HELD; ann OUT; ann HELD; ann OUT");
+  play("told ann HELD, ann OUT, ann HELD, ann OUT");
   close_line();
 }
 
-/* A free gives up what is held: the next one gets it at once.  (close_line()
- * frees a NULL in its place.) */
-TEST_EACH(free_gives_up) {
+/* P11: arguments that make no sense are refused before anything is made; the
+ * output is NULL then, whatever it was.  Without an object there is no token,
+ * and no crash. */
+TEST_LINES(arguments_are_checked) {
+  const line_options usual = {0}, small = {.size = 3};
+  const line_options negative = {.data = "x", .len = -1};
   open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  k->free(x[0]);
-  x[0] = NULL;
-  ck_ok(k->try_once(x[1]));
+  void *x = party[0];
+  ck_rc(line->create(z[0], PATH, &usual, NULL), ZKE_BADARGUMENTS);
+  ck_rc(line->create(z[0], "nope", &usual, &x), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(x);
+  ck_rc(line->create(z[0], "/", &usual, &x), ZKE_BADARGUMENTS);
+  ck_rc(line->create(z[0], NULL, &usual, &x), ZKE_BADARGUMENTS);
+  ck_rc(line->create(NULL, PATH, &usual, &x), ZKE_BADARGUMENTS);
+  ck_rc(line->create(z[0], PATH, &small, &x), ZKE_BADARGUMENTS);
+  if (line->can & LINE_HAS_DATA)
+    ck_rc(line->create(z[0], PATH, &negative, &x), ZKE_BADARGUMENTS);
+  ck_rc(line->parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(line->ops(party[0], NULL), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(line->token(NULL), 0);
+  line->free(NULL);
+  ck_assert_int_eq(entries(z[0], "/"), 1); /* /zookeeper */
   close_line();
+}
+
+/* The layout is Curator's, and the directory says what it is.  Several entries
+ * of one object have one guid, and are made in one step. */
+TEST_LINES(entries_are_named_as_curator_does) {
+  zke_strings *names;
+  char *data, tail[40];
+  open_line(_i);
+  play("ann acquire");
+  if (!(line->can & LINE_ALONE)) play("ann release; bob acquire");
+  int number = line->can & LINE_ALONE ? 0 : 1;
+  ck_ok(zke_children(z[1], PATH, NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, line->places);
+  for (int i = 0; i < names->count; i++) {
+    const char *name = names->data[i];
+    ck_assert_int_eq(strncmp(name, "_c_", 3), 0);
+    ck_assert_uint_gt(strlen(name), ENTRY_HEAD);
+    snprintf(tail, sizeof tail, "-%s%010d", line->entry, number + i);
+    ck_assert_str_eq(name + ENTRY_HEAD, tail);
+    ck_assert_mem_eq(name, names->data[0], ENTRY_HEAD);
+  }
+  zke_free(names);
+  ck_ok(zke_get(z[1], PATH, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, line->directory);
+  zke_free(data);
+  close_line();
+}
+
+/* The list shows the holder and all that wait, in their order, with session,
+ * pid, times and data, bytes that are 0 among them. */
+TEST_LINES(contenders_are_listed_in_order) {
+  bool has_data = line_kinds[_i].can & LINE_HAS_DATA;
+  zke_party_list *list;
+  open_line(_i);
+  ck_ok(line->parties(z[3], PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  line->free(party[1]);
+  party[1] = make_party(
+      z[1], &(line_options){.who = "bob", .data = "job\0x", .len = 5});
+  play("ann start; bob start; cid start");
+  ck_ok(line->parties(z[3], PATH, &list));
+  ck_assert_int_eq(list->count, 3);
+  for (int i = 0; i < 3; i++) {
+    const zke_party *p = &list->data[i];
+    ck_assert_int_eq(p->held, i == 0);
+    ck_assert_int_eq(p->session, zke_session_id(z[i]));
+    ck_assert_int_eq(p->pid, getpid());
+    ck_assert_int_eq(p->permits, line->places);
+    ck_assert_int_gt(p->queued_ms, INT64_C(1700000000000));
+    ck_assert(p->since_ms >= p->queued_ms);
+    if (has_data) ck_assert_int_eq(p->len, i == 1 ? 5 : -1);
+  }
+  ck_assert_str_eq(list->data[1].kind, line->entry);
+  ck_assert_str_eq(list->data[1].identity, "bob");
+  if (has_data) ck_assert_mem_eq(list->data[1].data, "job\0x", 5);
+  ck_assert_int_eq(list->data[0].mzxid, line->token(party[0]));
+  zke_free(list);
+  close_line();
+}
+
+/* A free gives up what is held: the next one gets it at once. */
+TEST_LINES(free_gives_up) {
+  open_line(_i);
+  play("ann acquire; ann free; bob try");
+  close_line();
+}
+
+/* Nobody can repeat a free: one allocation that fails does not stop it. */
+TEST_LINES(a_free_gives_up_whatever_fails_once) {
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  bool failed = true;
+  int n = 0;
+  line = &line_kinds[_i];
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (; failed; n++) {
+    void *x = make_party(z[0], &(line_options){0});
+    ck_ok(line->acquire(x, line->others, soon(z[0])));
+    long first = heap.calls;
+    heap.fail_at = first + n + 1;
+    line->free(x);
+    failed = heap.calls > first + n;
+    heap.fail_at = 0;
+    ck_assert_int_eq(entries(z[0], PATH), 0);
+  }
+  ck_ok(zke_close(z[0]));
 }
 
 /* One object is one contender: it neither joins twice nor changes its way of
  * waiting for the worse; what it has stays. */
-TEST_EACH(an_object_in_use_is_refused) {
+TEST_LINES(an_object_in_use_is_refused) {
   open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_rc(k->acquire(x[0], soon(z[0])), ZKE_MISUSE);
-  ck_rc(k->try_once(x[0]), ZKE_MISUSE);
-  ck_rc(k->start(x[0]), ZKE_MISUSE);
-  ck_ok(k->check(x[0]));
-  ck_assert_int_eq(in_line(), 1);
+  play(
+      "ann acquire;"
+      "ann acquire -> AGAIN;"
+      "ann try -> AGAIN;"
+      "ann start -> MISUSE;"
+      "ann check;"
+      "line ann;"
+      "bob start;"
+      "bob start -> MISUSE;"
+      "line ann (bob)");
+  ck_assert_int_eq(in_line(), 2);
   close_line();
+}
+
+/* Delete the directories, which are empty, and all above them. */
+static void remove_directories(void) {
+  ck_ok(zke_delete(z[1], PATH, -1));
+  int rc = zke_delete(z[1], OTHER, -1);
+  if (rc != ZKE_NONODE) ck_ok(rc);
+  ck_ok(zke_delete(z[1], "/line", -1));
 }
 
 /* The directory is a container, which goes when nobody uses it: it is made
  * again, with all above it. */
-TEST_EACH(a_removed_directory_is_made_again) {
+TEST_LINES(a_removed_directory_is_made_again) {
   open_line(_i);
   for (int i = 0; i < 3; i++) {
-    ck_ok(k->acquire(x[0], soon(z[0])));
-    ck_ok(k->release(x[0]));
-    ck_ok(zke_delete(z[1], PATH, -1));
-    int rc = zke_delete(z[1], OTHER, -1);
-    if (rc != ZKE_NONODE) ck_ok(rc);
-    ck_ok(zke_delete(z[1], "/line", -1));
+    play("ann acquire; ann release");
+    remove_directories();
   }
   close_line();
 }
 
-/* A directory counts to 2^31 - 1 and gives that number for ever after, so of
- * two with it the later one could stand first.  Nobody gets it: the one before
- * is the last that holds, and whoever comes then is refused and leaves nothing.
- */
-TEST_EACH(the_end_of_the_numbers_is_refused) {
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_ok(zke_raise_sequence(z[1], PATH, INT32_MAX - k->places, NULL));
-  ck_ok(k->start(x[1]));
-  for (int i = 2; i < 4; i++) {
-    ck_rc(k->acquire(x[i], soon(z[i])), ZKE_LIMIT);
-    ck_says(PATH " has given all of its 2147483647 numbers");
-    ck_rc(k->try_once(x[i]), ZKE_LIMIT);
-    ck_assert_int_eq(in_line(), 2);
-  }
-  ck_ok(k->release(x[0]));
-  dispatch_all();
-  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_HELD);
-  ck_rc(k->start(x[2]), ZKE_LIMIT);
-  ck_ok(k->release(x[1]));
-  ck_ok(zke_delete(z[1], PATH, -1));
-  ck_ok(k->acquire(x[2], soon(z[2])));
-  close_line();
+/* ---- the directory is another's ---- */
+
+/* A directory that is there before anybody comes. */
+static void make_directory(const char *data) {
+  ck_ok(zke_ensure_path(z[3], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_set(z[3], PATH, data, (int)strlen(data), -1, NULL));
 }
 
-/* A deadline that is over still gets what is free. */
-TEST_EACH(what_is_free_needs_no_time) {
+/* A directory that says that it is another recipe's, or has somebody's data, is
+ * neither joined nor changed; an empty one is taken over. */
+TEST_LINES(another_kind_on_the_path_is_refused) {
+  static const char *const data[] = {"zkembed queue\n", "mine"};
   open_line(_i);
-  ck_ok(k->acquire(x[0], INT64_MIN));
-  close_line();
-}
-
-/* P11: without an object there is no token, and no crash. */
-TEST_EACH(no_object_has_no_token) {
-  open_line(_i);
-  ck_assert_int_eq(k->token(NULL), 0);
-  close_line();
-}
-
-/* ---- several ---- */
-
-/* They hold in the order in which they joined, one at a time, each with a
- * greater token than all before. */
-TEST_EACH(first_come_first_served) {
-  int64_t last = 0;
-  open_line(_i);
-  for (int i = 0; i < SESSIONS; i++) ck_ok(k->start(x[i]));
-  for (int i = 0; i < SESSIONS; i++) {
-    dispatch_all();
-    for (int j = i; j < SESSIONS; j++)
-      ck_assert_int_eq(k->state(x[j]),
-                       j == i ? ZKE_LINE_HELD : ZKE_LINE_WAITING);
-    ck_assert_int_gt(k->token(x[i]), last);
-    last = k->token(x[i]);
-    ck_ok(k->release(x[i]));
-  }
-  close_line();
-}
-
-/* One in the middle gives up: those behind it keep their place, and do not come
- * past the holder. */
-TEST_EACH(a_waiter_that_leaves_lets_nobody_in) {
-  open_line(_i);
-  for (int i = 0; i < 3; i++) ck_ok(k->start(x[i]));
-  ck_ok(k->release(x[1]));
-  dispatch_all();
-  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_OUT);
-  ck_assert_int_eq(k->state(x[2]), ZKE_LINE_WAITING);
-  ck_ok(k->release(x[0]));
-  dispatch_all();
-  ck_assert_int_eq(k->state(x[2]), ZKE_LINE_HELD);
-  close_line();
-}
-
-/* A refusal leaves nothing, and its sentence tells whom to ask: path, name, pid
- * and since when. */
-TEST_EACH(try_is_refused_naming_the_holder) {
-  char pid[40];
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_rc(k->try_once(x[1]), ZKE_HELD);
-  ck_says(PATH " is held by ann (pid ");
-  snprintf(pid, sizeof pid, "pid %d", (int)getpid());
-  ck_says(pid);
-  ck_says("since 20");
-  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_OUT);
-  ck_assert_int_eq(in_line(), 1);
-  ck_assert_int_eq(watches(z[1]), 0);
-  ck_ok(k->release(x[0]));
-  ck_ok(k->try_once(x[1]));
-  close_line();
-}
-
-/* So does a deadline, in the past or in a moment: it is waited for, and not
- * longer than a test takes. */
-TEST_EACH(a_timeout_names_the_holder_and_leaves_nothing) {
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
   for (int i = 0; i < 2; i++) {
-    int64_t deadline = zke_now(z[1]) + (i ? 20 : -1);
-    ck_rc(k->acquire(x[1], deadline), ZKE_OPERATIONTIMEOUT);
-    ck_says(PATH " is held by ann (pid ");
-    ck_assert(zke_now(z[1]) >= deadline);
-    ck_assert_int_eq(k->state(x[1]), ZKE_LINE_OUT);
-    ck_assert_int_eq(in_line(), 1);
-    ck_assert_int_eq(watches(z[1]), 0);
+    make_directory(data[i]);
+    play(
+        "ann acquire -> OTHERKIND;"
+        "said " PATH);
+    if (i == 0) play("said is of kind queue, not ");
+    play(
+        "ann try -> OTHERKIND;"
+        "ann start -> OTHERKIND;"
+        "ann is out");
+    ck_assert_int_eq(entries(z[0], PATH) + entries(z[0], OTHER), 0);
   }
+  make_directory("");
+  play("ann acquire");
   close_line();
 }
 
-/* P7: a thread that waits wakes when its turn comes, and has the greater
- * token. */
-TEST_EACH(a_waiting_thread_gets_it_on_release) {
-  call c;
+/* Another kind is refused, also where the directory was removed since and made
+ * by another. */
+TEST_LINES(a_directory_made_anew_by_another_kind_is_refused) {
   open_line(_i);
-  hold_and_wait(&c);
-  int64_t token = k->token(x[0]);
-  ck_ok(k->release(x[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_assert_int_gt(k->token(x[1]), token);
+  play("ann acquire; ann release");
+  remove_directories();
+  make_directory("zkembed queue\n");
+  play(
+      "ann try -> OTHERKIND;"
+      "said queue");
+  ck_assert_int_eq(entries(z[0], PATH) + entries(z[0], OTHER), 0);
   close_line();
 }
 
-/* A cancelled wait leaves the line; its sentence names the path; the next call
- * on the object is not hit. */
-TEST_EACH(cancel_ends_the_wait_of_another_thread) {
-  call c;
-  open_line(_i);
-  hold_and_wait(&c);
-  ck_until(k->cancel(x[1]) == ZKE_OK, 10000);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_assert_ptr_nonnull(strstr(c.sentence, PATH));
-  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_OUT);
-  ck_assert_int_eq(in_line(), 1);
-  ck_ok(k->release(x[0]));
-  ck_ok(k->acquire(x[1], soon(z[1])));
-  close_line();
+/* Names that are no entries of the line.  Those have a guid in front, then its
+ * kind of entry, and a number of ten digits. */
+#define LONG_GUID "_c_01234567-89ab-cdef-0123-456789abcdef-"
+static const struct {
+  const char *head, *number; /* NULL: no kind either */
+} no_entries[] = {{"x", NULL},
+                  {"_c_", NULL},
+                  {LONG_GUID, NULL},
+                  {LONG_GUID "other-0000000000", NULL},
+                  {"_c_short-", "0000000000"},
+                  {LONG_GUID, ""},
+                  {LONG_GUID, "12x4567890"},
+                  {LONG_GUID, "000000000"},
+                  {LONG_GUID, "9999999999"},
+                  {LONG_GUID, "000000000000000000000000000000000000000000000"}};
+enum { NO_ENTRIES = sizeof no_entries / sizeof *no_entries };
+
+static void no_entry(int i, char path[200]) {
+  const char *number = no_entries[i].number;
+  snprintf(path, 200, PATH "/%s%s%s", no_entries[i].head,
+           number ? line->entry : "", number ? number : "");
 }
 
-/* A cancel that finds no wait says so, and does not end a later one. */
-TEST_EACH(cancel_without_a_wait_does_nothing) {
+/* What others put into the directory is neither followed nor touched. */
+TEST_LINES(foreign_children_are_ignored) {
+  char path[200];
   open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_rc(k->cancel(x[1]), ZKE_IDLE);
-  ck_rc(k->acquire(x[1], zke_now(z[1])), ZKE_OPERATIONTIMEOUT);
-  close_line();
-}
-
-/* acquire() after start() waits in the place that was taken before. */
-TEST_EACH(a_started_one_can_be_waited_for) {
-  call c;
-  open_line(_i);
-  for (int i = 0; i < 3; i++) ck_ok(k->start(x[i]));
-  call_begin(&c, run_acquire, x[1], 0, ZKE_FOREVER);
-  ck_ok(k->release(x[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_HELD);
-  dispatch_all();
-  ck_assert_int_eq(k->state(x[2]), ZKE_LINE_WAITING);
-  close_line();
-}
-
-/* A started one hears of its turn in zke_dispatch(), and not before. */
-TEST_EACH(the_listener_hears_its_turn_in_dispatch) {
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_ok(k->start(x[1]));
-  dispatch_all();
-  ck_ok(k->release(x[0]));
-  ck_told("ann HELD; ann OUT");
-  dispatch_all();
-  ck_told("bob HELD");
+  ck_ok(zke_ensure_path(z[3], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  for (int i = 0; i < NO_ENTRIES; i++) {
+    no_entry(i, path);
+    ck_ok(zke_create(z[3], path, "waiting 0000000000000001\n", 25, ZKE_OPEN_ACL,
+                     ZKE_PERSISTENT, NULL, NULL));
+  }
+  play(
+      "ann acquire;"
+      "bob try -> REFUSED;"
+      "said ann;"
+      "bob start;"
+      "line ann (bob);"
+      "ann release;"
+      "all dispatch;"
+      "bob is HELD;"
+      "line bob;"
+      "bob release;"
+      "line");
+  ck_assert_int_eq(entries(z[0], PATH), NO_ENTRIES);
+  for (int i = 0; i < NO_ENTRIES; i++) {
+    no_entry(i, path);
+    ck_ok(zke_delete(z[3], path, -1));
+  }
   close_line();
 }
 
@@ -432,235 +323,93 @@ static void remove_foreign(int i) {
 
 /* Two libraries that do not see each other's entries would both hold: whoever
  * finds such an entry is refused, and is told whose it is. */
-TEST_EACH(another_librarys_entry_is_refused) {
+TEST_LINES(another_librarys_entry_is_refused) {
   open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_ok(k->release(x[0]));
+  play("ann acquire; ann release");
   for (int i = 0; i < FOREIGN; i++) {
     add_foreign(i);
-    ck_rc(k->acquire(x[0], soon(z[0])), ZKE_OTHERKIND);
+    ck_rc(party_acquire(0, soon(z[0])), ZKE_OTHERKIND);
     ck_says(foreign[i].whose);
     ck_says(foreign[i].name);
-    ck_rc(k->try_once(x[0]), ZKE_OTHERKIND);
-    ck_rc(k->start(x[0]), ZKE_OTHERKIND);
-    ck_assert_int_eq(k->state(x[0]), ZKE_LINE_OUT);
+    play(
+        "ann try -> OTHERKIND;"
+        "ann start -> OTHERKIND;"
+        "ann is out");
     ck_assert_int_eq(entries(z[0], PATH), 1);
     remove_foreign(i);
-    ck_ok(k->acquire(x[0], soon(z[0])));
-    ck_ok(k->release(x[0]));
+    play("ann acquire; ann release");
   }
   close_line();
+}
+
+/* A time that was asked for has come. */
+static void note_alarm(zke *session, int type, int state, const char *path,
+                       void *context) {
+  (void)session, (void)state, (void)path;
+  if (type == ZKE_EVENT_ALARM) *(bool *)context = true;
+}
+
+/* Dispatch until a step that has just failed was made again: what was asked for
+ * an earlier time comes earlier. */
+static void pass_a_pause(zke *session) {
+  bool past = false;
+  int64_t later = zke_now(session) + 10 * ZKE_RECIPE_PAUSE_MS;
+  ck_ok(zke_call_at(session, later, note_alarm, &past));
+  ck_until((dispatch_all(), past), 10000);
 }
 
 /* One that comes later takes nothing from the holder, which does not look.
  * Those that wait are refused when their turn comes: a call says so, and the
- * listener of one that has no call hears OUT. */
-TEST_EACH(another_librarys_entry_ends_a_wait) {
-  call c;
+ * listener of one that has no call hears it, once, though the step that has
+ * failed is made again. */
+TEST_LINES(another_librarys_entry_ends_a_wait) {
   open_line(_i);
-  hold_and_wait(&c);
-  ck_ok(k->start(x[2]));
+  play("ann acquire; bob waits; cid start");
   add_foreign(0);
-  ck_ok(k->check(x[0]));
-  told[0] = '\0';
-  ck_ok(k->release(x[0]));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_OTHERKIND);
-  dispatch_all();
-  ck_assert_int_eq(k->state(x[2]), ZKE_LINE_OUT);
+  play(
+      "ann check;"
+      "told ann HELD;"
+      "ann release;"
+      "bob returns -> OTHERKIND;"
+      "said kazoo;"
+      "all dispatch");
+  pass_a_pause(z[2]);
+  play(
+      "bob is out;"
+      "cid is out");
   ck_assert_ptr_nonnull(strstr(told, "ann OUT"));
-  ck_assert_ptr_nonnull(strstr(told, "cid OUT"));
+  const char *cid = strstr(told, "cid ");
+  ck_assert_ptr_nonnull(cid);
+  ck_assert_ptr_null(strstr(cid + 1, "cid "));
   ck_assert_ptr_null(strstr(told, "HELD"));
   remove_foreign(0);
+  play("bob acquire");
   close_line();
 }
 
-/* ---- losing ---- */
-
-/* The place of a blocked call is deleted: the call ends, and holds nothing. */
-TEST_EACH(a_waiter_whose_place_is_deleted_has_lost) {
-  call c;
+/* A directory counts to 2^31 - 1 and gives that number for ever after, so of
+ * two with it the later one could stand first.  Nobody gets it: the one before
+ * is the last that holds, and whoever comes then is refused and leaves nothing.
+ */
+TEST_LINES(the_end_of_the_numbers_is_refused) {
   open_line(_i);
-  hold_and_wait(&c);
-  delete_place(z[1]);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LOST);
-  ck_assert_int_eq(in_line(), 1);
-  ck_ok(k->check(x[0]));
-  close_line();
-}
-
-/* "After the session is lost, no recipe object still claims to hold": it hears
- * LOST, and each call says why; the next one holds (P6). */
-TEST_EACH(an_expired_session_holds_nothing) {
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_ok(k->start(x[1]));
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  zke_dispatch(z[0], NULL);
-  ck_told("ann HELD; ann LOST");
-  ck_assert_int_eq(k->state(x[0]), ZKE_LINE_LOST);
-  ck_assert_int_eq(k->token(x[0]), 0);
-  ck_rc(k->check(x[0]), ZKE_INVALIDSTATE);
-  ck_rc(k->op(x[0]), ZKE_INVALIDSTATE);
-  ck_rc(k->release(x[0]), ZKE_INVALIDSTATE);
-  ck_rc(k->acquire(x[0], ZKE_FOREVER), ZKE_INVALIDSTATE);
-  ck_rc(k->try_once(x[0]), ZKE_INVALIDSTATE);
-  ck_rc(k->start(x[0]), ZKE_INVALIDSTATE);
-  dispatch_all();
-  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_HELD);
-  close_line();
-}
-
-/* The same where nothing was dispatched: the next call finds out. */
-TEST_EACH(an_expired_session_is_found_by_the_next_call) {
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  ck_rc(k->check(x[0]), ZKE_INVALIDSTATE);
-  ck_assert_int_eq(k->token(x[0]), 0);
-  ck_assert_int_eq(k->state(x[0]), ZKE_LINE_LOST);
-  close_line();
-}
-
-/* The function of a batch: keeps the store until it is told to end. */
-static atomic_int busy; /* 0: it is to end; 2: it runs */
-static int keep_busy(zke *session, void *context) {
-  (void)session, (void)context;
-  atomic_store(&busy, 2);
-  while (atomic_load(&busy)) usleep(1000);
-  return ZKE_OK;
-}
-
-static int run_busy(call *c) {
-  (void)c;
-  return zke_batch(z[0], keep_busy, NULL);
-}
-
-/* State and token are told from memory.  That the store could not be asked, as
- * another thread has it, says nothing about what is held, and is no loss; the
- * session's end is one, as soon as it can be seen. */
-TEST_EACH(a_store_that_is_busy_is_no_loss) {
-  call c;
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
-  int64_t token = k->token(x[0]);
-  atomic_store(&busy, 1);
-  call_begin(&c, run_busy, NULL, 0, 0);
-  ck_until(atomic_load(&busy) == 2, 5000);
-  int64_t limit = zke_limit(z[0], 1); /* one that has passed */
-  ck_rc(zke_sync(z[0], "/"), ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_eq(k->state(x[0]), ZKE_LINE_HELD);
-  ck_assert_int_eq(k->token(x[0]), token);
-  zke_limit(z[0], limit);
-  atomic_store(&busy, 0);
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  ck_rc(k->check(x[0]), ZKE_INVALIDSTATE);
-  ck_assert_int_eq(k->state(x[0]), ZKE_LINE_LOST);
-  ck_assert_int_eq(k->token(x[0]), 0);
-  close_line();
-}
-
-/* A call on what is held already asks the store; where that fails it is held as
- * before, and a reentrant lock not once more. */
-TEST(holding_again_in_vain_changes_nothing) {
-  zke_lock_options reentrant = {.size = sizeof reentrant, .reentrant = 1};
-  zke_lock *lock;
-  zke_election *election;
-  call c;
-  open_sessions();
-  ck_ok(zke_lock_new(z[0], PATH, &reentrant, &lock));
-  ck_ok(zke_election_new(z[0], OTHER, NULL, &election));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_election_lead(election, soon(z[0])));
-  atomic_store(&busy, 1);
-  call_begin(&c, run_busy, NULL, 0, 0);
-  ck_until(atomic_load(&busy) == 2, 5000);
-  int64_t limit = zke_limit(z[0], 1); /* one that has passed */
-  ck_rc(zke_lock_acquire(lock, soon(z[0])), ZKE_OPERATIONTIMEOUT);
-  ck_rc(zke_election_lead(election, soon(z[0])), ZKE_OPERATIONTIMEOUT);
-  zke_limit(z[0], limit);
-  atomic_store(&busy, 0);
-  call_end(&c);
-  ck_ok(zke_lock_check(lock));
-  ck_ok(zke_election_check(election));
-  ck_ok(zke_lock_release(lock));
-  ck_rc(zke_lock_check(lock), ZKE_LOST);
-  zke_lock_free(lock);
-  zke_election_free(election);
-  close_sessions();
-}
-
-/* A blocked call does not outlast its session. */
-TEST_EACH(a_waiter_whose_session_expires_returns) {
-  call c;
-  open_line(_i);
-  hold_and_wait(&c);
-  ck_ok(zke_expire(z[2], zke_session_id(z[1])));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
-  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_LOST);
-  ck_assert_int_eq(in_line(), 1);
-  ck_told("ann HELD; bob LOST");
-  close_line();
-}
-
-/* One allocation fails, or all, anywhere in the dispatch in which its turn
- * comes: its listener hears of it, once. */
-TEST_LOOP(a_turn_is_heard_when_memory_was_short, 0, 2 * KINDS) {
-  test_heap heap = {.fail_all = _i % 2};
-  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
-  int failed = 0;
-  k = &kinds[_i / 2];
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  ck_ok(zke_open_session(z[0], &o, &z[1]));
-  for (bool more = true; more;) {
-    x[0] = k->make(z[0], NULL, 0);
-    x[1] = k->make(z[1], "bob", 0);
-    ck_ok(k->acquire(x[0], soon(z[0])));
-    ck_ok(k->start(x[1]));
-    ck_ok(k->release(x[0]));
-    heap.fail_at = heap.calls + ++failed;
-    zke_dispatch(z[1], NULL);
-    more = heap.calls >= heap.fail_at;
-    heap.fail_at = 0;
-    ck_until((dispatch_on(z[1]), k->state(x[1]) == ZKE_LINE_HELD), 5000);
-    ck_told("bob HELD");
-    for (int i = 0; i < 2; i++) k->free(x[i]);
+  play("ann acquire");
+  ck_ok(zke_raise_sequence(z[1], PATH, INT32_MAX - line->places, NULL));
+  play("bob start");
+  for (int i = 2; i < 4; i++) {
+    ck_rc(party_acquire(i, soon(z[i])), ZKE_LIMIT);
+    ck_says(PATH " has given all of its 2147483647 numbers");
+    ck_rc(party_try(i), ZKE_LIMIT);
+    ck_assert_int_eq(in_line(), 2);
   }
-  ck_assert_int_gt(failed, 5);
-  ck_ok(zke_close(z[1]));
-  ck_ok(zke_close(z[0]));
-}
-
-/* P4: an overflow drops one-shot watches, also those of a holder on its own
- * place.  It watches again, and so hears of a loss that follows. */
-TEST_EACH(a_loss_after_an_overflow_is_heard) {
-  open_line(_i);
-  zke *session = open_to_flood();
-  void *mine = k->make(session, "eve", 0);
-  ck_ok(k->acquire(mine, soon(session)));
-  flood(session);
-  delete_place(session);
-  ck_ok(zke_dispatch(session, NULL));
-  ck_told("eve HELD; eve LOST");
-  k->free(mine);
-  ck_ok(zke_close(session));
-  close_line();
-}
-
-/* A reply that is lost when there is no time left to try again: nothing stands
- * in line in nobody's name. */
-TEST_EACH(a_lost_reply_at_the_deadline_leaves_nothing) {
-  open_line(_i);
-  ck_ok(k->try_once(x[0])); /* makes the directory */
-  ck_ok(k->release(x[0]));
-  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
-  if (k->acquire(x[0], zke_now(z[0])) == ZKE_OK) ck_ok(k->release(x[0]));
-  ck_assert_int_eq(in_line(), 0);
-  ck_ok(k->try_once(x[1]));
+  play(
+      "ann release;"
+      "all dispatch;"
+      "bob is HELD;"
+      "cid start -> LIMIT;"
+      "bob release");
+  ck_ok(zke_delete(z[1], PATH, -1));
+  play("cid acquire");
   close_line();
 }
 
@@ -689,20 +438,938 @@ TEST(a_number_has_the_form_that_a_create_gives_it) {
   }
 }
 
+/* ---- several ---- */
+
+/* They hold in the order in which they joined, one at a time, each with a
+ * greater token than all before. */
+TEST_LINES(first_come_first_served) {
+  if (!open_line_that(_i, LINE_ALONE)) return;
+  play(
+      "ann start; bob start; cid start; dan start; eve start;"
+      "all dispatch;"
+      "line ann (bob) (cid) (dan) (eve);"
+      "ann is HELD; bob is WAITING; eve is WAITING;"
+      "ann release;"
+      "all dispatch;"
+      "line bob (cid) (dan) (eve);"
+      "bob is HELD; cid is WAITING;"
+      "bob release;"
+      "all dispatch;"
+      "line cid (dan) (eve);"
+      "cid release;"
+      "all dispatch;"
+      "dan release;"
+      "all dispatch;"
+      "line eve;"
+      "eve is HELD;"
+      "told ann HELD, ann OUT, bob HELD, bob OUT, cid HELD, cid OUT, dan HELD, "
+      "dan OUT, eve HELD");
+  close_line();
+}
+
+/* One in the middle gives up: those behind it keep their place, and do not come
+ * past the holder. */
+TEST_LINES(a_waiter_that_leaves_lets_nobody_in) {
+  open_line(_i);
+  play(
+      "ann start; bob start; cid start;"
+      "bob release;"
+      "all dispatch;"
+      "bob is OUT;"
+      "cid is WAITING;"
+      "line ann (cid);"
+      "ann release;"
+      "all dispatch;"
+      "cid is HELD");
+  close_line();
+}
+
+/* A refusal leaves nothing, and its sentence tells whom to ask: path, name, pid
+ * and since when. */
+TEST_LINES(try_is_refused_naming_the_holder) {
+  char pid[40];
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "bob try -> REFUSED;"
+      "said " PATH
+      " is held by ann (pid ;"
+      "said since 20");
+  snprintf(pid, sizeof pid, "pid %d", (int)getpid());
+  ck_says(pid);
+  play(
+      "bob is OUT;"
+      "bob watches 0;"
+      "line ann");
+  ck_assert_int_eq(in_line(), 1);
+  play(
+      "ann release;"
+      "bob try");
+  close_line();
+}
+
+/* So does a deadline, in the past or in a moment: it is waited for, and not
+ * longer than a test takes. */
+TEST_LINES(a_timeout_names_the_holder_and_leaves_nothing) {
+  open_line(_i);
+  play("ann acquire");
+  for (int i = 0; i < 2; i++) {
+    int64_t deadline = zke_now(z[1]) + (i ? 20 : -1);
+    ck_rc(party_acquire(1, deadline), ZKE_OPERATIONTIMEOUT);
+    ck_says(PATH " is held by ann (pid ");
+    ck_assert(zke_now(z[1]) >= deadline);
+    play(
+        "bob is OUT;"
+        "bob watches 0;"
+        "line ann");
+    ck_assert_int_eq(in_line(), 1);
+  }
+  close_line();
+}
+
+/* A deadline that is over still gets what is free, the first of all times too.
+ * With a reply lost the call ends, and leaves nothing. */
+TEST_LINES(what_is_free_needs_no_time) {
+  open_line(_i);
+  ck_ok(party_acquire(0, INT64_MIN));
+  ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_BEFORE, 0));
+  int rc = party_acquire(1, INT64_MIN);
+  ck_assert(rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(in_line(), 1);
+  close_line();
+}
+
+/* A reply that is lost when there is no time left to try again: nothing stands
+ * in line in nobody's name. */
+TEST_LINES(a_lost_reply_at_the_deadline_leaves_nothing) {
+  open_line(_i);
+  play("ann try; ann release"); /* makes the directory */
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
+  if (party_acquire(0, zke_now(z[0])) == ZKE_OK) play("ann release");
+  ck_assert_int_eq(in_line(), 0);
+  play("bob try");
+  close_line();
+}
+
+/* solid_queue#761: a late second release raised a semaphore above its limit.
+ * Here it gives back nothing, whoever holds what by then. */
+TEST_LINES(a_second_release_gives_nothing_back) {
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "ann release;"
+      "bob acquire;"
+      "ann release -> LOST;"
+      "ann' release -> LOST;"
+      "bob check;"
+      "ann try -> REFUSED;"
+      "line bob");
+  close_line();
+}
+
+/* A release whose reply was lost is repeated for that acquisition only, and not
+ * for another one of its session. */
+TEST_LINES(a_repeated_release_hits_no_later_acquisition) {
+  open_line(_i);
+  play("ann acquire");
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
+  play(
+      "ann release;"
+      "ann' acquire;"
+      "ann release -> LOST;"
+      "ann' check");
+  close_line();
+}
+
+/* ---- waiting ---- */
+
+/* P7: a thread that waits wakes when its turn comes, and has the greater
+ * token. */
+TEST_LINES(a_waiting_thread_gets_it_on_release) {
+  open_line(_i);
+  play("ann acquire");
+  int64_t token = line->token(party[0]);
+  play(
+      "bob waits;"
+      "ann release;"
+      "bob returns;"
+      "bob is HELD");
+  ck_assert_int_gt(line->token(party[1]), token);
+  close_line();
+}
+
+/* A cancelled wait leaves the line, also one that had joined before; its
+ * sentence names the path; the next call on the object is not hit. */
+TEST_LINES(cancel_ends_the_wait_of_another_thread) {
+  open_line(_i);
+  play("ann acquire");
+  for (int i = 0; i < 2; i++) {
+    play(i ? "bob start; bob waits" : "bob waits");
+    ck_until(line->cancel(party[1]) == ZKE_OK, 10000);
+    play(
+        "bob returns -> CANCELLED;"
+        "said " PATH
+        ";"
+        "bob is OUT;"
+        "line ann;"
+        "bob watches 0");
+    ck_assert_int_eq(in_line(), 1);
+  }
+  play(
+      "ann release;"
+      "bob acquire");
+  close_line();
+}
+
+/* A cancel that finds no wait says so, and does not end a later one. */
+TEST_LINES(cancel_without_a_wait_does_nothing) {
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "bob cancel -> IDLE;"
+      "bob acquire_now -> OPERATIONTIMEOUT");
+  close_line();
+}
+
+/* A release gives up the wait of another thread, which has to hear of it. */
+TEST_LINES(a_release_ends_the_wait_of_another_thread) {
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "bob waits;"
+      "bob release;"
+      "bob returns -> LOST;"
+      "line ann");
+  ck_assert_int_eq(in_line(), 1);
+  close_line();
+}
+
+/* acquire() after start() waits in the place that was taken before. */
+TEST_LINES(a_started_one_can_be_waited_for) {
+  if (!open_line_that(_i, LINE_ALONE)) return;
+  play(
+      "ann start; bob start; cid start;"
+      "bob waits;"
+      "ann release;"
+      "bob returns;"
+      "all dispatch;"
+      "line bob (cid);"
+      "bob is HELD;"
+      "cid is WAITING");
+  close_line();
+}
+
+/* ---- the listener ---- */
+
+/* A started one hears of its turn in zke_dispatch(), and not before. */
+TEST_LINES(the_listener_hears_its_turn_in_dispatch) {
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "bob start;"
+      "all dispatch;"
+      "ann release;"
+      "told ann HELD, ann OUT;"
+      "all dispatch;"
+      "told bob HELD");
+  close_line();
+}
+
+static int hook_rc; /* of what a listener called */
+
+static void release_what_is_held(void *x, int event) {
+  if (event == ZKE_LINE_HELD) hook_rc = line->release(x);
+}
+
+/* What its listener releases is out at once, also inside the start() that got
+ * it; in a dispatch, too. */
+TEST_LINES(a_listener_may_release) {
+  open_line(_i);
+  hook_rc = 1;
+  line_hook = release_what_is_held;
+  play(
+      "ann start;"
+      "ann is OUT;"
+      "line");
+  ck_ok(hook_rc);
+  line_hook = NULL;
+  play("ann acquire; bob start; ann release");
+  line_hook = release_what_is_held;
+  play(
+      "all dispatch;"
+      "bob is OUT;"
+      "line");
+  ck_ok(hook_rc);
+  close_line();
+}
+
+static int freed;
+
+static void free_what_is_held(void *x, int event) {
+  freed++;
+  ck_assert_int_eq(event, ZKE_LINE_HELD);
+  line->free(x);
+  party[1] = NULL;
+}
+
+/* The listener frees the object when it hears HELD: nothing of it is left in
+ * the tree, and it is called no more. */
+TEST_LINES(a_listener_may_free) {
+  open_line(_i);
+  play("ann acquire; bob start; ann release");
+  line_hook = free_what_is_held;
+  play(
+      "all dispatch;"
+      "bob watches 0;"
+      "line");
+  ck_assert_int_eq(freed, 1);
+  close_line();
+}
+
+static void start_what_is_lost(void *x, int event) {
+  line_hook = NULL; /* a candidate hears of its refusal, too */
+  if (event == ZKE_LINE_LOST) hook_rc = line->start(x, line->others);
+}
+
+/* One object is one contender: while a blocking call has not returned nobody
+ * joins in its place, else both would hold. */
+TEST_LINES(nobody_joins_while_a_call_still_runs) {
+  open_line(_i);
+  hook_rc = 1;
+  play("ann acquire; bob waits");
+  line_hook = start_what_is_lost;
+  play(
+      "bob loses;"
+      "bob returns -> LOST");
+  line_hook = NULL;
+  ck_assert_int_eq(hook_rc, ZKE_MISUSE);
+  play(
+      "line ann;"
+      "bob start"); /* now it may */
+  close_line();
+}
+
+/* ---- losing ---- */
+
+/* The znode of the holder and that of one that waits are deleted: both hear
+ * LOST, and their releases take nothing from the next one, which holds.  What
+ * was lost may be joined again. */
+TEST_LINES(a_deleted_place_is_lost) {
+  for (int part = 0; part < line_kinds[_i].places; part++) {
+    open_line(_i);
+    play("ann acquire; bob start; cid start");
+    delete_place(z[0], part);
+    delete_place(z[2], part);
+    play(
+        "ann dispatches; cid dispatches;"
+        "told ann HELD, ann LOST, cid LOST;"
+        "ann is LOST;"
+        "cid is LOST;"
+        "all dispatch");
+    /* a multi-lock's other locks are let go by the holder only */
+    if (!(line->can & LINE_KEEPS_REST)) play("bob is HELD; told bob HELD");
+    play(
+        "ann release -> LOST;"
+        "cid release -> LOST;"
+        "all dispatch;"
+        "bob is HELD;"
+        "bob check;"
+        "line bob;"
+        "ann start;"
+        "ann is WAITING;"
+        "line bob (ann)");
+    ck_assert_int_eq(in_line(), 2);
+    told[0] = '\0';
+    close_line();
+  }
+}
+
+/* Without a dispatch it is the question that finds out; an operation from
+ * before fails, also where the listener has heard of it since. */
+TEST_LINES(the_next_call_finds_a_place_deleted) {
+  for (int part = 0; part < line_kinds[_i].places; part++) {
+    zke_op ops[2];
+    open_line(_i);
+    for (int i = 0; i < 2; i++) {
+      play("ann acquire");
+      ck_ok(line->ops(party[0], ops));
+      ck_ok(zke_multi(z[0], ops, line->ops_count, NULL));
+      delete_place(z[0], part);
+      if (i == 1) play("ann dispatches; ann is LOST");
+      /* of a lease it is the last znode that speaks for all of them */
+      int expected = part == line->places - 1 || i ? ZKE_NONODE : ZKE_OK;
+      ck_rc(zke_multi(z[0], ops, line->ops_count, NULL), expected);
+      play(
+          "ann check -> LOST;"
+          "ann is LOST;"
+          "told ann HELD, ann LOST;"
+          "ann op -> LOST;"
+          "ann release -> LOST;"
+          "told ann OUT");
+    }
+    close_line();
+  }
+}
+
+/* The place of a blocked call is deleted, of several znodes any one: the call
+ * ends, and holds nothing. */
+TEST_LINES(a_waiter_whose_place_is_deleted_has_lost) {
+  for (int part = 0; part < line_kinds[_i].places; part++) {
+    open_line(_i);
+    play("ann acquire; bob waits");
+    delete_place(z[1], part);
+    play(
+        "bob returns -> LOST;"
+        "line ann;"
+        "ann check");
+    ck_assert_int_eq(in_line(), 1);
+    close_line();
+  }
+}
+
+/* "After the session is lost, no recipe object still claims to hold": it hears
+ * LOST, and each call says why; the next one holds (P6). */
+TEST_LINES(an_expired_session_holds_nothing) {
+  void *late = NULL;
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "bob start;"
+      "ann expires;"
+      "ann dispatches;"
+      "told ann HELD, ann LOST;"
+      "ann is LOST;"
+      "ann check -> INVALIDSTATE;"
+      "ann op -> INVALIDSTATE;"
+      "ann release -> INVALIDSTATE;"
+      "ann acquire -> INVALIDSTATE;"
+      "ann try -> INVALIDSTATE;"
+      "ann start -> INVALIDSTATE");
+  ck_rc(line->create(z[0], PATH, &(line_options){0}, &late), ZKE_INVALIDSTATE);
+  play(
+      "all dispatch;"
+      "bob is HELD;"
+      "line bob");
+  close_line();
+}
+
+/* The same where nothing was dispatched: the next call finds out, whichever it
+ * is. */
+TEST_LINES(an_expired_session_is_found_by_the_next_call) {
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "ann expires;"
+      "ann check -> INVALIDSTATE;"
+      "ann is LOST;"
+      "bob expires;"
+      "bob acquire -> INVALIDSTATE;"
+      "bob acquire -> INVALIDSTATE");
+  close_line();
+}
+
+/* A blocked call does not outlast its session. */
+TEST_LINES(a_waiter_whose_session_expires_returns) {
+  open_line(_i);
+  play(
+      "ann acquire;"
+      "bob waits;"
+      "bob expires;"
+      "bob returns -> INVALIDSTATE;"
+      "bob is LOST;"
+      "line ann;"
+      "told ann HELD, bob LOST");
+  close_line();
+}
+
+/* P4: an overflow drops one-shot watches, also those of a holder on its own
+ * place.  It watches again, and so hears of a loss that follows. */
+TEST_LINES(a_loss_after_an_overflow_is_heard) {
+  open_line(_i);
+  zke *session = open_to_flood();
+  void *mine = make_party(session, &(line_options){.who = "eve"});
+  ck_ok(line->acquire(mine, line->others, soon(session)));
+  flood(session);
+  delete_place(session, 0);
+  ck_ok(zke_dispatch(session, NULL));
+  ck_told("eve HELD; eve LOST");
+  line->free(mine);
+  ck_ok(zke_close(session));
+  close_line();
+}
+
+/* One allocation fails, or all, anywhere in the dispatch in which its turn
+ * comes: its listener hears of it, once. */
+TEST_LOOP(a_turn_is_heard_when_memory_was_short, 0, 2 * LINE_KINDS) {
+  test_heap heap = {.fail_all = _i % 2};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  int failed = 0;
+  line = &line_kinds[_i / 2];
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  ck_ok(zke_open_session(z[0], &o, &z[1]));
+  for (bool more = true; more;) {
+    void *first = make_party(z[0], &(line_options){0});
+    void *second = make_party(z[1], &(line_options){.who = "bob"});
+    ck_ok(line->acquire(first, line->first, soon(z[0])));
+    ck_ok(line->start(second, line->others));
+    ck_ok(line->release(first));
+    heap.fail_at = heap.calls + ++failed;
+    zke_dispatch(z[1], NULL);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_until((dispatch_on(z[1]), line->state(second) == ZKE_LINE_HELD), 5000);
+    ck_told("bob HELD");
+    line->free(first);
+    line->free(second);
+    told[0] = '\0';
+  }
+  ck_assert_int_gt(failed, 5);
+  ck_ok(zke_close(z[1]));
+  ck_ok(zke_close(z[0]));
+}
+
+/* ---- a busy store ---- */
+
+/* The function of a batch: keeps the store until it is told to end. */
+static atomic_int busy; /* 0: it is to end; 2: it runs */
+static int keep_busy(zke *session, void *context) {
+  (void)session, (void)context;
+  atomic_store(&busy, 2);
+  while (atomic_load(&busy)) usleep(1000);
+  return ZKE_OK;
+}
+
+static int run_busy(call *c) {
+  (void)c;
+  return zke_batch(z[0], keep_busy, NULL);
+}
+
+/* Another thread has the store; calls have no time. */
+static int64_t begin_busy(call *c) {
+  atomic_store(&busy, 1);
+  call_begin(c, run_busy, NULL, 0, 0);
+  ck_until(atomic_load(&busy) == 2, 5000);
+  return zke_limit(z[0], 1); /* one that has passed */
+}
+
+static void end_busy(call *c, int64_t limit) {
+  zke_limit(z[0], limit);
+  atomic_store(&busy, 0);
+  call_end(c);
+  ck_ok(c->rc);
+}
+
+/* State and token are told from memory.  That the store could not be asked, as
+ * another thread has it, says nothing about what is held, and is no loss; the
+ * session's end is one, as soon as it can be seen. */
+TEST_LINES(a_store_that_is_busy_is_no_loss) {
+  call c;
+  open_line(_i);
+  play("ann acquire");
+  int64_t token = line->token(party[0]);
+  int64_t limit = begin_busy(&c);
+  ck_rc(zke_sync(z[0], "/"), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(line->state(party[0]), ZKE_LINE_HELD);
+  ck_assert_int_eq(line->token(party[0]), token);
+  end_busy(&c, limit);
+  play(
+      "ann expires;"
+      "ann check -> INVALIDSTATE;"
+      "ann is LOST");
+  close_line();
+}
+
+/* A call on what is held already asks the store; where that fails it is held as
+ * before, and a reentrant lock not once more. */
+TEST(holding_again_in_vain_changes_nothing) {
+  zke_lock_options reentrant = {.size = sizeof reentrant, .reentrant = 1};
+  zke_lock *lock;
+  zke_election *election;
+  call c;
+  open_sessions();
+  ck_ok(zke_lock_new(z[0], PATH, &reentrant, &lock));
+  ck_ok(zke_election_new(z[0], OTHER, NULL, &election));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_election_lead(election, soon(z[0])));
+  int64_t limit = begin_busy(&c);
+  ck_rc(zke_lock_acquire(lock, soon(z[0])), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_election_lead(election, soon(z[0])), ZKE_OPERATIONTIMEOUT);
+  end_busy(&c, limit);
+  ck_ok(zke_lock_check(lock));
+  ck_ok(zke_election_check(election));
+  ck_ok(zke_lock_release(lock));
+  ck_rc(zke_lock_check(lock), ZKE_LOST);
+  zke_lock_free(lock);
+  zke_election_free(election);
+  close_sessions();
+}
+
 /* ---- deadlocks ---- */
 
 /* A thread that waits for what it holds by another object would wait for ever:
  * it is told, unless the option turns the check off. */
-TEST_EACH(two_objects_of_one_thread_deadlock) {
-  open_line(_i);
-  ck_ok(k->acquire(x[0], soon(z[0])));
+TEST_LINES(two_objects_of_one_thread_deadlock) {
+  if (!open_line_that(_i, LINE_DETECTS)) return;
+  ck_ok(party_acquire(0, soon(z[0])));
   for (int off = 0; off < 2; off++) {
-    void *again = k->make(z[0], NULL, off);
-    ck_rc(k->acquire(again, zke_now(z[0]) + (off ? 20 : 5000)),
+    void *again = make_party(z[0], &(line_options){.no_deadlock_check = off});
+    ck_rc(line->acquire(again, line->first, zke_now(z[0]) + (off ? 20 : 5000)),
           off ? ZKE_OPERATIONTIMEOUT : ZKE_DEADLOCK);
     ck_says(off ? "is held by ann" : "this thread");
     ck_assert_int_eq(in_line(), 1);
-    k->free(again);
+    line->free(again);
   }
   close_line();
+}
+
+/* Ann holds what bob waits for; she asks for a lock of bob's, closes a circle
+ * with that, and is told it. */
+TEST_LINES(a_lock_that_closes_a_circle_is_told) {
+  if (!open_line_that(_i, LINE_DETECTS)) return;
+  play(
+      "ann acquire;"
+      "bob locks;"
+      "bob waits;"
+      "ann locks -> DEADLOCK;"
+      "said would wait for ever: /beside is held by bob;"
+      "said who waits for " PATH
+      ", held by this thread;"
+      "ann check;"
+      "ann release;"
+      "bob returns;"
+      "bob unlocks");
+  close_line();
+}
+
+/* The other way round: the wait in the line closes it, whether it had joined
+ * before or not.  It is out of the line then. */
+TEST_LINES(a_wait_that_closes_a_circle_is_told) {
+  if (!open_line_that(_i, LINE_DETECTS)) return;
+  for (int i = 0; i < 2; i++) {
+    play("ann acquire; bob locks");
+    if (i) play("bob start");
+    play(
+        "ann waits_for_lock;"
+        "bob acquire -> DEADLOCK;"
+        "said would wait for ever: " PATH
+        " is held by ann;"
+        "said who waits for /beside, held by this thread;"
+        "bob is OUT;"
+        "line ann;"
+        "bob unlocks;"
+        "ann returns;"
+        "ann unlocks;"
+        "ann release");
+  }
+  close_line();
+}
+
+/* One that has only joined goes on with other things, and so may release. */
+TEST_LINES(a_started_one_closes_no_circle) {
+  if (!open_line_that(_i, LINE_DETECTS)) return;
+  play(
+      "ann acquire;"
+      "bob locks;"
+      "bob start;"
+      "ann locks_now -> OPERATIONTIMEOUT;"
+      "bob unlocks;"
+      "ann locks;"
+      "ann unlocks");
+  close_line();
+}
+
+/* Ann waits for nobody, bob for ann, cid for bob: all get theirs. */
+TEST_LINES(a_chain_is_no_circle) {
+  if (!open_line_that(_i, LINE_DETECTS)) return;
+  play(
+      "ann acquire;"
+      "bob locks;"
+      "bob waits;"
+      "cid waits_for_lock;"
+      "ann release;"
+      "bob returns;"
+      "bob unlocks;"
+      "cid returns;"
+      "cid unlocks");
+  close_line();
+}
+
+/* With no_deadlock_check a circle lasts until the deadline. */
+TEST_LINES(the_check_can_be_turned_off) {
+  if (!open_line_that(_i, LINE_DETECTS)) return;
+  line->free(party[1]);
+  party[1] = make_party(z[1], &(line_options){.no_deadlock_check = 1});
+  play(
+      "ann acquire;"
+      "bob locks;"
+      "ann waits_for_lock;"
+      "bob acquire_now -> OPERATIONTIMEOUT;"
+      "bob unlocks;"
+      "ann returns;"
+      "ann unlocks");
+  close_line();
+}
+
+/* ---- in the middle of a call ---- */
+
+static void *other_party; /* the intruder's */
+
+static void releases(void) { ck_ok(line->release(other_party)); }
+
+/* The holder releases at the n-th moment of a try: it gets what it wants, or
+ * names that holder, never itself. */
+TEST_LINES(a_try_is_never_refused_by_itself) {
+  bool more = true;
+  line = &line_kinds[_i];
+  if (!(line->can & LINE_TRIES)) return;
+  for (int n = 1; more; n++) {
+    open_two();
+    void *own = make_party(caller, &(line_options){.who = "caller"});
+    other_party = make_party(intruder, &(line_options){.who = "intruder"});
+    ck_ok(line->acquire(other_party, line->first, ZKE_FOREVER));
+    act_between(n, releases);
+    int rc = line->try_once(own, line->others);
+    more = acted();
+    if (rc != ZKE_OK) {
+      ck_assert_int_eq(rc, line->refusal);
+      ck_says("is held by intruder");
+    }
+    line->free(other_party);
+    line->free(own);
+    close_two();
+  }
+}
+
+static void session_ends(void) {
+  ck_ok(zke_expire(intruder, zke_session_id(caller)));
+}
+
+/* The session ends in the middle of a call, which is the first to find that
+ * out.  The listener of one that took part hears LOST, once, and nothing
+ * else. */
+TEST_LINES(a_call_that_finds_its_session_ended_tells_the_loss) {
+  int found = 0;
+  line = &line_kinds[_i];
+  bool more = true;
+  for (int n = 1; more; n++) {
+    open_two();
+    void *own = make_party(caller, &(line_options){.who = "ann"});
+    other_party = make_party(intruder, &(line_options){0});
+    ck_ok(line->acquire(other_party, line->first, ZKE_FOREVER));
+    ck_ok(line->start(own, line->others));
+    told[0] = '\0';
+    act_at(n, session_ends);
+    int rc = line->acquire(own, line->others, zke_now(caller) + 50);
+    more = acted();
+    if (rc == ZKE_INVALIDSTATE) {
+      ck_told("ann LOST");
+      found++;
+    }
+    line->free(own);
+    line->free(other_party);
+    close_two();
+  }
+  ck_assert_int_gt(found, 0);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 25 };
+static int inside, entered;
+
+/* A thread that goes in and out: it never meets another one inside. */
+static void *enter_and_leave(void *session) {
+  void *x = make_party(session, &(line_options){0});
+  for (int i = 0; i < ROUNDS; i++) {
+    ck_ok(line->acquire(x, line->others, zke_now(session) + 20000));
+    ck_assert_int_eq(__atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST), 1);
+    entered++;
+    __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+    ck_ok(line->release(x));
+  }
+  line->free(x);
+  return NULL;
+}
+
+/* Four objects of one session on four threads: never two inside, and none is
+ * forgotten. */
+TEST_LINES(threads_of_one_session_exclude_each_other) {
+  pthread_t thread[THREADS];
+  if (!open_line_that(_i, LINE_ALONE)) return;
+  for (int i = 0; i < THREADS; i++)
+    pthread_create(&thread[i], NULL, enter_and_leave, z[0]);
+  for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  ck_assert_int_eq(entered, THREADS * ROUNDS);
+  close_line();
+}
+
+/* ---- any history ---- */
+
+/* Six objects of three sessions: two of each. */
+static void make_two(int i) {
+  for (int j = i; j < PARTIES; j += SESSIONS)
+    party[j] = make_party(z[i], &(line_options){.who = ""});
+}
+
+/* A session ends; another takes its place, with other objects. */
+static void expire_and_reopen(int i) {
+  ck_ok(zke_expire(z[3], zke_session_id(z[i])));
+  for (int j = i; j < PARTIES; j += SESSIONS) line->free(party[j]);
+  renew_session(i);
+  make_two(i);
+}
+
+/* Somebody deletes a znode of the line. */
+static void take_one_away(unsigned *random) {
+  zke_strings *names;
+  char path[200];
+  if (zke_children(z[3], PATH, NULL, NULL, &names, NULL) != ZKE_OK) return;
+  if (names->count > 0) {
+    int i = rand_r(random) % names->count;
+    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
+    ck_ok(zke_delete(z[3], path, -1));
+  }
+  zke_free(names);
+}
+
+/* What only some can: a theft, an office handed over. */
+static void out_of_turn(unsigned *random, int i) {
+  const char *heir = identities[rand_r(random) % 3];
+  if (line == &line_kinds[LINE_LOCK]) party_does(i, "steal", NULL);
+  if (line == &line_kinds[LINE_ELECTION]) party_does(i, "hand_over", heir);
+}
+
+static void random_call(unsigned *random) {
+  int session = rand_r(random) % 3;
+  int i = session + (rand_r(random) % 2 ? SESSIONS : 0);
+  switch (rand_r(random) % 16) {
+    case 0:
+      out_of_turn(random, i);
+      break;
+    case 1:
+      take_one_away(random);
+      break;
+    case 2:
+      expire_and_reopen(session);
+      break;
+    case 3:
+      party_try(i);
+      break;
+    case 4:
+      party_acquire(i, zke_now(z[session]));
+      break;
+    case 5:
+    case 6:
+    case 7:
+      party_start(i);
+      break;
+    case 8:
+    case 9:
+    case 10:
+      line->release(party[i]);
+      break;
+    default:
+      zke_dispatch(z[session], NULL);
+  }
+}
+
+/* How many hold, as the tree has it. */
+static int holders(void) {
+  int count = 0;
+  for (int i = 0; i < PARTIES; i++) {
+    if (party[i] && line->state(party[i]) == ZKE_LINE_HELD)
+      count += line->check(party[i]) == ZKE_OK;
+  }
+  return count;
+}
+
+/* Random calls on six objects, one after the other, among them deleted places
+ * and lost sessions: never two that hold, and each that comes to hold has a
+ * token greater than all before. */
+TEST_LINES(tokens_increase_in_any_history) {
+  unsigned random = test_seed();
+  int held = 0;
+  if (!open_line_that(_i, LINE_ALONE)) return;
+  for (int i = 0; i < 3; i++) {
+    line->free(party[i]);
+    make_two(i);
+  }
+  for (int n = 0; n < 1500; n++) {
+    random_call(&random);
+    int now = holders();
+    ck_assert_int_le(now, 1);
+    held += now;
+    told[0] = '\0';
+  }
+  ck_assert_int_gt(held, 0);
+  close_line();
+}
+
+/* ---- deaths, lost replies, faults ---- */
+
+/* One that is refused, then waits behind another. */
+static int wait_behind(zke *user, void *first, void *second) {
+  int64_t deadline = zke_now(user) + 2000;
+  int rc = line->acquire(first, line->first, deadline);
+  if (rc == ZKE_OK) rc = line->check(first);
+  if (rc != ZKE_OK) return rc;
+  rc = line->try_once(second, line->others);
+  if (rc != line->refusal) return rc < 0 ? rc : zke_fail(ZKE_LOST, "not held");
+  rc = line->start(second, line->others);
+  if (rc == ZKE_OK) rc = line->release(first);
+  if (rc == ZKE_OK) rc = line->acquire(second, line->others, deadline);
+  if (rc == ZKE_OK) rc = line->release(second);
+  return rc;
+}
+
+/* That by two sessions, one of which listens. */
+static int use_two(zke *user) {
+  zke *further = NULL;
+  void *first = NULL, *second = NULL;
+  char kept[400] = "";
+  told[0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  if (rc == ZKE_OK)
+    rc = line->create(user, PATH, &(line_options){.who = "ann"}, &first);
+  if (rc == ZKE_OK)
+    rc = line->create(further, PATH, &(line_options){0}, &second);
+  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  line->free(second);
+  line->free(first);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+}
+
+/* Another gets it, and is alone with it. */
+static void check_next(zke *other, int rc) {
+  void *x = make_party(other, &(line_options){0});
+  (void)rc;
+  ck_ok(line->acquire(x, line->first, zke_now(other) + 5000));
+  ck_assert_int_eq(entries(other, PATH), line->places);
+  line->free(x);
+  ck_assert_int_eq(entries(other, PATH) + entries(other, OTHER), 0);
+  ck_assert_int_eq(watches(other), 0);
+}
+
+static const recipe_use use = {"line", NULL, use_two, check_next};
+
+/* A process that is killed at any change keeps nobody out: others go on (P6).
+ */
+TEST_LINES(a_death_anywhere_lets_others_go_on) {
+  line = &line_kinds[_i];
+  ck_assert_int_gt(recipe_deaths(&use), 20);
+}
+
+/* A reply that is lost, before its change or after it, is made good (P2). */
+TEST_LINES(a_lost_reply_is_made_good) {
+  line = &line_kinds[_i];
+  recipe_lost_replies(&use);
+}
+
+/* A step that fails, or a session that ends, at any place gives a code and a
+ * sentence, and leaves neither memory nor descriptors nor znodes (P11). */
+TEST_LINES(a_fault_leaves_nothing_behind) {
+  line = &line_kinds[_i];
+  recipe_faults(&use);
 }

@@ -1,0 +1,649 @@
+/* lines.c - see lines.h */
+#include "lines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipes/election.h"
+#include "recipes/lock.h"
+#include "recipes/multilock.h"
+#include "recipes/rwlock.h"
+#include "recipes/semaphore.h"
+
+/* ------------------------------------------------------------------------
+ * What listeners hear
+ * --------------------------------------------------------------------- */
+
+const line_kind *line;
+void (*line_hook)(void *object, int event);
+static int64_t highest; /* token that a listener has heard */
+
+/* The listener of all kinds: an event is a state of a line. */
+static void hear(void *object, int event, int64_t token, const char *who) {
+  tell(who, event, token);
+  if (event == ZKE_LINE_HELD && (line->can & LINE_ALONE)) {
+    ck_assert_int_gt(token, highest);
+    highest = token;
+  }
+  if (line_hook) line_hook(object, event);
+}
+
+/* What may come before an event of an election, in ZooKeeper's order. */
+static bool follows(int event, int before) {
+  switch (event) {
+    case ZKE_ELECTION_OFFER_START:
+    case ZKE_ELECTION_OFFER_COMPLETE:
+    case ZKE_ELECTION_DETERMINE_COMPLETE:
+    case ZKE_ELECTION_ELECTED_START:
+    case ZKE_ELECTION_ELECTED_COMPLETE:
+    case ZKE_ELECTION_READY_COMPLETE:
+    case ZKE_ELECTION_STOP_COMPLETE:
+      return before == event - 1;
+    case ZKE_ELECTION_READY_START:
+      return before == ZKE_ELECTION_DETERMINE_COMPLETE;
+    case ZKE_ELECTION_DETERMINE_START:
+      return before == ZKE_ELECTION_OFFER_COMPLETE ||
+             before == ZKE_ELECTION_READY_COMPLETE;
+    case ZKE_ELECTION_FAILURE:
+      return before != ZKE_ELECTION_FAILURE;
+    default:
+      return true;
+  }
+}
+
+/* The listener of a candidate.  Its events come in their order; those that end
+ * in a state of a line are told as that. */
+static void hear_election(zke_election *object, int event, int64_t token,
+                          void *context) {
+  static int before[SESSIONS];
+  const char *who = context;
+  int i = 0;
+  while (i < SESSIONS && strcmp(who, identities[i]) != 0) i++;
+  if (i < SESSIONS) {
+    ck_assert_msg(follows(event, before[i]), "%s: %d after %d", who, event,
+                  before[i]);
+    before[i] = event;
+  }
+  if (event == ZKE_ELECTION_ELECTED_COMPLETE)
+    hear(object, ZKE_LINE_HELD, token, who);
+  if (event == ZKE_ELECTION_FAILURE) hear(object, ZKE_LINE_LOST, token, who);
+  if (event == ZKE_ELECTION_STOP_COMPLETE)
+    hear(object, ZKE_LINE_OUT, token, who);
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+/* What is called alike in each of them. */
+#define CALLS(type)                                                    \
+  static void type##_free(void *x) { zke_##type##_free(x); }           \
+  static int type##_cancel(void *x) { return zke_##type##_cancel(x); } \
+  static int type##_check(void *x) { return zke_##type##_check(x); }   \
+  static int64_t type##_token(void *x) { return zke_##type##_token(x); }
+
+CALLS(election)
+CALLS(lock)
+CALLS(multilock)
+CALLS(rwlock)
+CALLS(semaphore)
+
+/* What is called alike in all but elections. */
+#define LINE_CALLS(type)                                                 \
+  static void hear_##type(zke_##type *x, int event, int64_t token,       \
+                          void *who) {                                   \
+    hear(x, event, token, who);                                          \
+  }                                                                      \
+  static int type##_release(void *x) { return zke_##type##_release(x); } \
+  static int type##_state(void *x) { return zke_##type##_state(x); }
+
+LINE_CALLS(lock)
+LINE_CALLS(multilock)
+LINE_CALLS(rwlock)
+LINE_CALLS(semaphore)
+
+static int election_release(void *x) { return zke_election_resign(x); }
+
+static int election_state(void *x) {
+  switch (zke_election_state(x)) {
+    case ZKE_ELECTION_ELECTED:
+      return ZKE_LINE_HELD;
+    case ZKE_ELECTION_READY:
+      return ZKE_LINE_WAITING;
+    case ZKE_ELECTION_STOP:
+      return ZKE_LINE_OUT;
+    default:
+      return ZKE_LINE_LOST;
+  }
+}
+
+/* How each is made: with its options o, which take those that all have. */
+#define CREATES(id, type, making)                                            \
+  static int id##_create(zke *z_of, const char *path, const line_options *g, \
+                         void **out) {                                       \
+    zke_##type *x = NULL, **to = out ? &x : NULL;                            \
+    if (out) x = *out;                                                       \
+    zke_##type##_options o = {.size = g->size ? g->size : (int)sizeof o,     \
+                              .listener = g->who ? hear_##type : NULL,       \
+                              .context = (void *)(uintptr_t)g->who,          \
+                              .data = g->data,                               \
+                              .len = g->len,                                 \
+                              .no_deadlock_check = g->no_deadlock_check};    \
+    int rc = making;                                                         \
+    if (out) *out = x;                                                       \
+    return rc;                                                               \
+  }
+
+int line_limit;
+
+/* The limit of a semaphore, where the test has none. */
+static int limit_or(int usual) { return line_limit ? line_limit : usual; }
+
+/* Both of a multi-lock: the one that is looked at, and another. */
+static int new_both(zke *z_of, const char *path, const zke_multilock_options *o,
+                    zke_multilock **out) {
+  const zke_multilock_item both[] = {{path, ZKE_MULTILOCK_LOCK},
+                                     {OTHER, ZKE_MULTILOCK_WRITE}};
+  return zke_multilock_new(z_of, both, 2, o, out);
+}
+
+CREATES(lock, lock, zke_lock_new(z_of, path, &o, to))
+CREATES(rwlock, rwlock, zke_rwlock_new(z_of, path, &o, to))
+CREATES(permit, semaphore,
+        (o.limit = limit_or(1), zke_semaphore_new(z_of, path, &o, to)))
+CREATES(permits, semaphore,
+        (o.limit = limit_or(4), zke_semaphore_new(z_of, path, &o, to)))
+CREATES(multilock, multilock, new_both(z_of, path, &o, to))
+
+/* A candidate's name is its data. */
+static int election_create(zke *z_of, const char *path, const line_options *g,
+                           void **out) {
+  zke_election *x = NULL, **to = out ? &x : NULL;
+  if (out) x = *out;
+  zke_election_options o = {.size = g->size ? g->size : (int)sizeof o,
+                            .name = g->who,
+                            .listener = g->who ? hear_election : NULL,
+                            .context = (void *)(uintptr_t)g->who};
+  int rc = zke_election_new(z_of, path, &o, to);
+  if (out) *out = x;
+  return rc;
+}
+
+/* How each comes in. */
+#define COMES_IN(type, acquiring, trying, starting)                     \
+  static int type##_acquire(void *x, int how, int64_t until) {          \
+    (void)how;                                                          \
+    return acquiring;                                                   \
+  }                                                                     \
+  static int type##_try(void *x, int how) { return (void)how, trying; } \
+  static int type##_start(void *x, int how) { return (void)how, starting; }
+
+COMES_IN(lock, zke_lock_acquire(x, until), zke_lock_try(x), zke_lock_start(x))
+COMES_IN(rwlock, zke_rwlock_acquire(x, how, until), zke_rwlock_try(x, how),
+         zke_rwlock_start(x, how))
+COMES_IN(semaphore, zke_semaphore_acquire(x, how, until),
+         zke_semaphore_try(x, how), zke_semaphore_start(x, how))
+COMES_IN(multilock, zke_multilock_acquire(x, until), zke_multilock_try(x),
+         zke_multilock_start(x))
+/* It cannot try; but a deadline that has come does the same. */
+COMES_IN(election, zke_election_lead(x, until), zke_election_lead(x, 0),
+         zke_election_start(x))
+
+static int lock_ops(void *x, zke_op *ops) { return zke_lock_op(x, ops); }
+static int rwlock_ops(void *x, zke_op *ops) { return zke_rwlock_op(x, ops); }
+static int semaphore_ops(void *x, zke_op *ops) {
+  return zke_semaphore_op(x, ops);
+}
+static int multilock_ops(void *x, zke_op *ops) {
+  return zke_multilock_ops(x, ops, 2);
+}
+static int election_ops(void *x, zke_op *ops) {
+  return zke_election_op(x, ops);
+}
+
+/* ---- what only one has ---- */
+
+#define DOES(name, call)                                            \
+  static int does_##name(void *x, zke *session, const char *word) { \
+    return (void)x, (void)session, (void)word, (call);              \
+  }
+
+DOES(steal, zke_lock_steal(x))
+DOES(upgrade, zke_rwlock_upgrade(x))
+DOES(downgrade, zke_rwlock_downgrade(x))
+DOES(resize, zke_semaphore_resize(session, PATH, atoi(word), soon(session)))
+DOES(ready, zke_election_ready(x))
+DOES(hand_over, zke_election_hand_over(x, word))
+
+static const line_verb none[] = {{NULL, NULL}};
+static const line_verb of_lock[] = {{"steal", does_steal}, {NULL, NULL}};
+static const line_verb of_rwlock[] = {
+    {"upgrade", does_upgrade}, {"downgrade", does_downgrade}, {NULL, NULL}};
+static const line_verb of_semaphore[] = {{"resize", does_resize}, {NULL, NULL}};
+static const line_verb of_election[] = {
+    {"ready", does_ready}, {"hand_over", does_hand_over}, {NULL, NULL}};
+
+/* ---- the rows ---- */
+
+#define KIND(creating, type)                                                 \
+  .create = creating##_create, .free = type##_free, .cancel = type##_cancel, \
+  .acquire = type##_acquire, .try_once = type##_try, .start = type##_start,  \
+  .release = type##_release, .check = type##_check, .state = type##_state,   \
+  .token = type##_token, .ops = type##_ops
+enum {
+  SHARES = LINE_TRIES | LINE_DETECTS | LINE_HAS_DATA,
+  USUAL = SHARES | LINE_ALONE
+};
+
+#define SEMAPHORE(creating, permits)                                          \
+  .entry = "lease-", .places = permits, .ops_count = 1, .can = USUAL,         \
+  .refusal = ZKE_HELD, .again = ZKE_MISUSE, .first = permits,                 \
+  .others = permits, .parties = zke_semaphore_parties, .verbs = of_semaphore, \
+  KIND(creating, semaphore)
+#define RWLOCK(kind, may, first_mode, others_mode)                             \
+  .directory = "zkembed rwlock\n", .entry = kind, .places = 1, .ops_count = 1, \
+  .can = may, .refusal = ZKE_HELD, .again = ZKE_MISUSE, .first = first_mode,   \
+  .others = others_mode, .parties = zke_rwlock_parties, .verbs = of_rwlock,    \
+  KIND(rwlock, rwlock)
+
+const line_kind line_kinds[LINE_KINDS] = {
+    [LINE_LOCK] = {.directory = "zkembed lock\n",
+                   .entry = "lock-",
+                   .places = 1,
+                   .ops_count = 1,
+                   .can = USUAL,
+                   .refusal = ZKE_HELD,
+                   .again = ZKE_MISUSE,
+                   .parties = zke_lock_parties,
+                   .verbs = of_lock,
+                   KIND(lock, lock)},
+    [LINE_PERMIT] = {SEMAPHORE(permit, 1),
+                     .directory = "zkembed semaphore\nlimit 1\n"},
+    [LINE_PERMITS] = {SEMAPHORE(permits, 3),
+                      .directory = "zkembed semaphore\nlimit 4\n"},
+    [LINE_WRITER] = {RWLOCK("__WRIT__", USUAL, ZKE_RWLOCK_WRITE,
+                            ZKE_RWLOCK_WRITE)},
+    [LINE_READER] = {RWLOCK("__READ__", SHARES, ZKE_RWLOCK_WRITE,
+                            ZKE_RWLOCK_READ)},
+    [LINE_MULTILOCK] = {.directory = "zkembed lock\n",
+                        .entry = "lock-",
+                        .places = 1,
+                        .ops_count = 2,
+                        .can = USUAL | LINE_KEEPS_REST,
+                        .refusal = ZKE_HELD,
+                        .again = ZKE_MISUSE,
+                        .parties = zke_lock_parties,
+                        .verbs = none,
+                        KIND(multilock, multilock)},
+    [LINE_ELECTION] = {.directory = "zkembed election\n",
+                       .entry = "latch-",
+                       .places = 1,
+                       .ops_count = 1,
+                       .can = LINE_ALONE,
+                       .refusal = ZKE_OPERATIONTIMEOUT,
+                       .again = ZKE_OK,
+                       .parties = zke_election_parties,
+                       .verbs = of_election,
+                       KIND(election, election)},
+};
+
+/* ------------------------------------------------------------------------
+ * A line
+ * --------------------------------------------------------------------- */
+
+void *party[PARTIES];
+static call calls[PARTIES];        /* of "waits" */
+static zke_lock *beside[SESSIONS]; /* of "locks" */
+static const char *const seconds[] = {"ann'", "bob'", "cid'", "dan'", "eve'"};
+#define BESIDE "/beside"
+
+void *make_party(zke *session, const line_options *options) {
+  void *made = NULL;
+  ck_ok(line->create(session, PATH, options, &made));
+  return made;
+}
+
+/* How the i-th acquires. */
+static int usual_how(int i) {
+  return i % SESSIONS ? line->others : line->first;
+}
+
+int party_acquire(int i, int64_t deadline) {
+  return line->acquire(party[i], usual_how(i), deadline);
+}
+int party_try(int i) { return line->try_once(party[i], usual_how(i)); }
+int party_start(int i) { return line->start(party[i], usual_how(i)); }
+
+int party_does(int i, const char *verb, const char *word) {
+  const line_verb *v = line->verbs;
+  while (v->name && strcmp(verb, v->name) != 0) v++;
+  ck_assert_msg(v->name, "%s: no such step", verb);
+  return v->call(party[i], z[i % SESSIONS], word);
+}
+
+bool open_line_that(int kind, int needs) {
+  line = &line_kinds[kind];
+  if ((line->can & needs) != needs) return false;
+  highest = 0;
+  open_sessions();
+  for (int i = 0; i < SESSIONS; i++)
+    party[i] = make_party(z[i], &(line_options){.who = identities[i]});
+  return true;
+}
+
+void open_line(int kind) { ck_assert(open_line_that(kind, 0)); }
+
+int in_line(void) {
+  int count = entries(z[SESSIONS - 1], PATH);
+  ck_assert_int_eq(count % line->places, 0);
+  if (line->ops_count == 2) /* a multi-lock stands in both lines or in none */
+    ck_assert_int_eq(entries(z[SESSIONS - 1], OTHER), count);
+  return count / line->places;
+}
+
+void close_line(void) {
+  zke *last = z[SESSIONS - 1];
+  for (int i = 0; i < PARTIES; i++) line->free(party[i]);
+  for (int i = 0; i < SESSIONS; i++) zke_lock_free(beside[i]);
+  memset(party, 0, sizeof party);
+  memset(beside, 0, sizeof beside);
+  ck_assert_int_eq(entries(last, PATH), 0);
+  ck_assert_int_eq(entries(last, OTHER), 0);
+  ck_assert_int_eq(all_watches(last), 0);
+  close_sessions();
+}
+
+void delete_place(zke *session, int part) {
+  zke_strings *own;
+  ck_ok(zke_ephemerals(session, 0, PATH "/_c_", &own));
+  ck_assert_int_eq(own->count, line->places);
+  ck_ok(zke_delete(z[SESSIONS - 1], own->data[part], -1));
+  zke_free(own);
+}
+
+/* ------------------------------------------------------------------------
+ * Steps
+ * --------------------------------------------------------------------- */
+
+/* The step that is taken. */
+static struct {
+  char text[200];
+  char *word[8]; /* its words, without "-> CODE"; NULL where there is none */
+  char *code;
+  int who; /* the party that takes it */
+} step;
+static char said[512]; /* by the last call that failed */
+
+#define ck_step(condition, ...)                          \
+  do {                                                   \
+    char why_[600];                                      \
+    snprintf(why_, sizeof why_, __VA_ARGS__);            \
+    ck_assert_msg(condition, "%s: %s", step.text, why_); \
+  } while (0)
+
+/* Which party is this?  -1: none. */
+static int party_named(const char *name) {
+  for (int i = 0; i < SESSIONS; i++) {
+    if (strcmp(name, identities[i]) == 0) return i;
+    if (strcmp(name, seconds[i]) == 0) return SESSIONS + i;
+  }
+  return -1;
+}
+
+static zke *session_of(int i) { return z[i % SESSIONS]; }
+
+/* Each session's calls are those of one thread, as far as deadlocks go. */
+static void act_as(int i) { zke_line_act_as(1000 + (uint64_t)(i % SESSIONS)); }
+
+/* How this step acquires. */
+static int how_said(void) {
+  const char *how = step.word[2];
+  if (!how) return usual_how(step.who);
+  if (strcmp(how, "read") == 0) return ZKE_RWLOCK_READ;
+  return strcmp(how, "write") == 0 ? ZKE_RWLOCK_WRITE : atoi(how);
+}
+
+/* ---- the calls ---- */
+
+static int run_acquire(call *c) {
+  act_as((int)(c - calls));
+  return line->acquire(c->object, c->how, c->deadline);
+}
+
+static int run_lock(call *c) {
+  act_as((int)(c - calls));
+  return zke_lock_acquire(c->object, c->deadline);
+}
+
+/* The step of that name; x is the party's object. */
+#define STEP(name, call) \
+  static int step_##name(void *x) { return (void)x, (call); }
+
+STEP(acquire, line->acquire(x, how_said(), soon(session_of(step.who))))
+STEP(acquire_now, line->acquire(x, how_said(), zke_now(session_of(step.who))))
+STEP(try, line->try_once(x, how_said()))
+STEP(start, line->start(x, how_said()))
+STEP(release, line->release(x))
+STEP(cancel, line->cancel(x))
+STEP(check, line->check(x))
+
+static int step_op(void *x) {
+  zke_op ops[2];
+  int rc = line->ops(x, ops);
+  if (rc != ZKE_OK) return rc;
+  return zke_multi(session_of(step.who), ops, line->ops_count, NULL);
+}
+
+static int step_waits(void *x) {
+  call *c = &calls[step.who];
+  call_begin(c, run_acquire, x, how_said(), ZKE_FOREVER);
+  ck_until(line->state(x) == ZKE_LINE_WAITING || call_is_done(c), 5000);
+  ck_step(!call_is_done(c), "%s", c->sentence);
+  return ZKE_OK;
+}
+
+static zke_lock *lock_of(int i) {
+  zke_lock **lock = &beside[i % SESSIONS];
+  if (!*lock) ck_ok(zke_lock_new(session_of(i), BESIDE, NULL, lock));
+  return *lock;
+}
+
+static int step_waits_for_lock(void *x) {
+  int before = entries(z[0], BESIDE);
+  (void)x;
+  call_begin(&calls[step.who], run_lock, lock_of(step.who), 0, ZKE_FOREVER);
+  ck_until(entries(z[0], BESIDE) > before, 5000);
+  return ZKE_OK;
+}
+
+static int step_returns(void *x) {
+  call *c = &calls[step.who];
+  (void)x;
+  call_end(c);
+  snprintf(said, sizeof said, "%s", c->sentence);
+  return c->rc;
+}
+
+STEP(locks, zke_lock_acquire(lock_of(step.who), soon(session_of(step.who))))
+STEP(locks_now,
+     zke_lock_acquire(lock_of(step.who), zke_now(session_of(step.who))))
+STEP(unlocks, zke_lock_release(lock_of(step.who)))
+STEP(expires,
+     zke_expire(session_of(step.who + 1), zke_session_id(session_of(step.who))))
+
+static int step_free(void *x) {
+  line->free(x);
+  party[step.who] = NULL;
+  return ZKE_OK;
+}
+
+static int step_loses(void *x) {
+  (void)x;
+  delete_place(session_of(step.who), step.word[2] ? atoi(step.word[2]) : 0);
+  return ZKE_OK;
+}
+
+static int step_dispatches(void *x) {
+  (void)x;
+  dispatch_on(session_of(step.who));
+  return ZKE_OK;
+}
+
+/* ---- looking ---- */
+
+static int step_is(void *x) {
+  static const char *const states[] = {"OUT", "WAITING", "HELD", "LOST"};
+  const char *wanted = step.word[2];
+  int state = line->state(x);
+  if (strcmp(wanted, "out") == 0)
+    ck_step(state == ZKE_LINE_OUT || state == ZKE_LINE_LOST, "it is %s",
+            states[state]);
+  else
+    ck_step(strcmp(wanted, states[state]) == 0, "it is %s", states[state]);
+  ck_step((line->token(x) > 0) == (state == ZKE_LINE_HELD), "its token");
+  return ZKE_OK;
+}
+
+static int step_watches(void *x) {
+  int count = watches(session_of(step.who));
+  (void)x;
+  ck_step(count == atoi(step.word[2]), "%d", count);
+  return ZKE_OK;
+}
+
+static const struct {
+  const char *name;
+  int (*take)(void *x);
+} steps[] = {{"acquire", step_acquire},
+             {"acquire_now", step_acquire_now},
+             {"try", step_try},
+             {"start", step_start},
+             {"release", step_release},
+             {"cancel", step_cancel},
+             {"check", step_check},
+             {"op", step_op},
+             {"waits", step_waits},
+             {"waits_for_lock", step_waits_for_lock},
+             {"returns", step_returns},
+             {"locks", step_locks},
+             {"locks_now", step_locks_now},
+             {"unlocks", step_unlocks},
+             {"free", step_free},
+             {"expires", step_expires},
+             {"loses", step_loses},
+             {"dispatches", step_dispatches},
+             {"is", step_is},
+             {"watches", step_watches}};
+
+/* Make the call, on the party's object; its code. */
+static int take(void) {
+  const char *name = step.word[1];
+  void **x = &party[step.who];
+  if (!*x && step.who >= SESSIONS)
+    *x = make_party(session_of(step.who),
+                    &(line_options){.who = seconds[step.who - SESSIONS]});
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    if (strcmp(name, steps[i].name) == 0) return steps[i].take(*x);
+  }
+  return party_does(step.who, name, step.word[2]);
+}
+
+/* A party's step, and its code. */
+static void take_of_party(void) {
+  act_as(step.who);
+  int rc = take();
+  zke_line_act_as(0);
+  if (rc != ZKE_OK && strcmp(step.word[1], "returns") != 0)
+    snprintf(said, sizeof said, "%s", zke_errmsg());
+  const char *wanted = step.code ? step.code : "OK";
+  if (strcmp(wanted, "REFUSED") == 0)
+    ck_step(rc == line->refusal, "%s", zke_error_name(rc));
+  else if (strcmp(wanted, "AGAIN") == 0)
+    ck_step(rc == line->again, "%s", zke_error_name(rc));
+  else
+    ck_step(strcmp(zke_error_name(rc) + strlen("ZKE_"), wanted) == 0, "%s: %s",
+            zke_error_name(rc), rc ? said : "");
+}
+
+/* Who has this session? */
+static const char *owner(int64_t session) {
+  for (int i = 0; i < SESSIONS; i++) {
+    if (zke_session_id(z[i]) == session) return identities[i];
+  }
+  return "somebody";
+}
+
+/* "line", or with modes "modes": who holds and (who waits). */
+static void look(const char *wanted, bool modes) {
+  char text[200] = "";
+  zke_party_list *list;
+  ck_ok(line->parties(z[SESSIONS - 1], PATH, &list));
+  for (int i = 0; i < list->count; i++) {
+    const zke_party *p = &list->data[i];
+    size_t used = strlen(text);
+    char mode[] = {p->kind[2], '\0'};
+    snprintf(text + used, sizeof text - used, p->held ? "%s%s" : "%s(%s)",
+             used && !modes ? " " : "", modes ? mode : owner(p->session));
+  }
+  zke_free(list);
+  ck_step(strcmp(text, wanted) == 0, "it is %s", text);
+}
+
+/* "told": as in the step, but for the signs between. */
+static void compare_told(const char *wanted) {
+  char heard[sizeof told];
+  snprintf(heard, sizeof heard, "%s", told);
+  for (char *p = heard; *p; p++) *p = *p == ';' ? ',' : *p;
+  ck_assert_msg(strcmp(heard, wanted) == 0, "%s: it is %s", step.text, heard);
+  told[0] = '\0';
+}
+
+/* Take the step's text apart. */
+static void split(char *copy) {
+  char *arrow = strstr(copy, " -> "), *rest = NULL;
+  int n = 0;
+  step.code = arrow ? arrow + strlen(" -> ") : NULL;
+  if (arrow) *arrow = '\0';
+  memset(step.word, 0, sizeof step.word);
+  for (char *w = strtok_r(copy, " ", &rest); w && n < 8;
+       w = strtok_r(NULL, " ", &rest))
+    step.word[n++] = w;
+}
+
+/* What stands behind the first word. */
+static const char *behind(void) {
+  const char *space = strchr(step.text, ' ');
+  return space ? space + 1 : "";
+}
+
+static void play_step(const char *text, size_t len) {
+  char copy[sizeof step.text];
+  snprintf(step.text, sizeof step.text, "%.*s", (int)len, text);
+  snprintf(copy, sizeof copy, "%s", step.text);
+  split(copy);
+  step.who = party_named(step.word[0]);
+  if (step.who >= 0)
+    take_of_party();
+  else if (strcmp(step.text, "all dispatch") == 0)
+    dispatch_all();
+  else if (strcmp(step.word[0], "line") == 0)
+    look(behind(), false);
+  else if (strcmp(step.word[0], "modes") == 0)
+    look(behind(), true);
+  else if (strcmp(step.word[0], "told") == 0)
+    compare_told(behind());
+  else if (strcmp(step.word[0], "said") == 0)
+    ck_step(strstr(said, behind()), "it said: %s", said);
+  else
+    ck_step(false, "no such step");
+}
+
+void play(const char *script) {
+  while (*script) {
+    script += strspn(script, " ");
+    size_t len = strcspn(script, ";");
+    if (len) play_step(script, len);
+    script += len + (script[len] == ';');
+  }
+}

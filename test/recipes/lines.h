@@ -1,0 +1,160 @@
+/* lines.h - the recipes whose participants stand in line, and steps as text
+ *
+ * A table has a row for each recipe: how it is used so that one holds and the
+ * others wait.  A test of what all of them promise runs once for each row.
+ *
+ * A test writes its steps as a text:
+ *
+ *     play("ann acquire;"
+ *          "bob try -> HELD;"
+ *          "bob waits;"
+ *          "ann expires;"
+ *          "bob returns;"
+ *          "told ann HELD, bob HELD");
+ *
+ * The participants are ann, bob, cid, dan and eve.  Each has a session and an
+ * object, and counts as a thread when deadlocks are looked for.  "ann'" is a
+ * second object of ann's session and thread.  P is one of these names:
+ *
+ *     P acquire [HOW]      The calls of the recipe.  HOW is "read", "write" or
+ *     P try [HOW]          a number of permits; without it the row says how.
+ *     P start [HOW]        Only a call that hangs reaches the deadline of
+ *     P release            acquire.
+ *     P check, P op, P cancel
+ *     P acquire_now        acquire with a deadline that has come
+ *     P waits [HOW]        acquire on a thread of its own, which waits from now
+ *     P returns            the end of that call
+ *     P locks, P unlocks   a lock beside the line, the same for all
+ *     P locks_now          the same with a deadline that has come
+ *     P waits_for_lock     the same on a thread of its own
+ *     P steal, P upgrade   what only this recipe has
+ *     P free               P has no object from now on
+ *     P expires            another session ends P's session
+ *     P loses [N]          another session deletes P's znode, the N-th of it
+ *     P dispatches; all dispatch
+ *
+ * The code that a call must return stands after "->", without ZKE_.  A step
+ * without an arrow must return ZKE_OK.  REFUSED is the code for one who tries
+ * while others hold, AGAIN the code for a holder that acquires.
+ *
+ *     P is HELD            its state: OUT, WAITING, HELD or LOST; "out" is OUT
+ *                          or LOST
+ *     P watches N          its session has N watches
+ *     line ann (bob)       who holds and (who waits), as the tree says it
+ *     modes RW             the modes of these; of a rwlock only
+ *     told ann HELD, ...   what listeners have heard since the last "told"
+ *     said TEXT            a part of the sentence of the last call that failed
+ *
+ * If only one holds at a time, each HELD that a listener hears must come with a
+ * greater token than all before. */
+#ifndef ZKE_TEST_LINES_H
+#define ZKE_TEST_LINES_H
+
+#include "recipes/support.h"
+#include "sessions.h"
+
+#define PATH "/line/a"
+#define OTHER "/line/b" /* of the multi-lock */
+
+/* ---- the table ---- */
+
+/* What an object is made with. */
+typedef struct line_options {
+  int size;        /* of the recipe's options; 0: as it is */
+  const char *who; /* its listener tells that name; NULL: no listener */
+  const char *data;
+  int len;
+  int no_deadlock_check;
+} line_options;
+
+/* How the recipes differ; a test leaves out those that cannot do it. */
+enum {
+  LINE_TRIES = 1,      /* there is a try that does not wait */
+  LINE_DETECTS = 2,    /* it looks for deadlocks */
+  LINE_ALONE = 4,      /* only one holds; else those that wait, together */
+  LINE_HAS_DATA = 8,   /* it has options.data */
+  LINE_KEEPS_REST = 16 /* a holder that lost a part keeps the others */
+};
+
+/* What only one recipe has: a step of its own. */
+typedef struct line_verb {
+  const char *name;
+  int (*call)(void *x, zke *session, const char *word);
+} line_verb;
+
+/* A recipe, used so that only one can hold.  how: a mode, or a number. */
+typedef struct line_kind {
+  const char *directory; /* the data of its directory */
+  const char *entry;     /* what stands before an entry's number: "lock-" */
+  int places;            /* entries that each has below PATH */
+  int can;               /* LINE_TRIES … */
+  int refusal;           /* of a try, while others hold */
+  int again;             /* of an acquire by the holder */
+  int first, others;     /* how ann acquires, and how the others do */
+  int (*create)(zke *session, const char *path, const line_options *o,
+                void **out);
+  void (*free)(void *x);
+  int (*acquire)(void *x, int how, int64_t deadline);
+  int (*try_once)(void *x, int how);
+  int (*start)(void *x, int how);
+  int (*release)(void *x);
+  int (*cancel)(void *x);
+  int (*check)(void *x);
+  int (*state)(void *x); /* as enum ZKE_LINE_… */
+  int64_t (*token)(void *x);
+  int (*ops)(void *x, zke_op *ops); /* what guards a multi; NULL is refused */
+  int ops_count;                    /* so many */
+  int (*parties)(zke *session, const char *path, zke_party_list **list);
+  const line_verb *verbs; /* the last one has no name */
+} line_kind;
+
+enum {
+  LINE_LOCK,
+  LINE_PERMIT,  /* of a semaphore of one */
+  LINE_PERMITS, /* three of four */
+  LINE_WRITER,
+  LINE_READER, /* behind a writer, ann */
+  LINE_MULTILOCK,
+  LINE_ELECTION,
+  LINE_KINDS
+};
+extern const line_kind line_kinds[LINE_KINDS];
+
+#define TEST_LINES(name) TEST_LOOP(name, 0, LINE_KINDS)
+
+/* ---- a line ---- */
+
+enum { PARTIES = 2 * SESSIONS };
+extern const line_kind *line; /* the row that is tested */
+extern void *party[PARTIES];  /* ann, bob ... ann', bob' ...; each listens */
+extern int line_limit;        /* of a semaphore; 0: as the row has it */
+
+/* Open the sessions, and make an object for each. */
+void open_line(int kind);
+/* The same if the recipe can do all of this (LINE_TRIES ...); else false, and
+ * nothing is opened. */
+bool open_line_that(int kind, int needs);
+/* Free all; nobody stands in line and no session watches anything then. */
+void close_line(void);
+
+/* A further object of this kind at PATH. */
+void *make_party(zke *session, const line_options *options);
+/* The calls of the i-th party as the row has them. */
+int party_acquire(int i, int64_t deadline);
+int party_try(int i);
+int party_start(int i);
+
+/* What only this recipe has, by its name. */
+int party_does(int i, const char *verb, const char *word);
+
+/* How many stand in line. */
+int in_line(void);
+/* Delete what the session has in line: of several znodes the part-th. */
+void delete_place(zke *session, int part);
+/* Is called after each event was told; may free the object.  NULL: none. */
+extern void (*line_hook)(void *object, int event);
+
+/* Take the steps of a text, as above. */
+void play(const char *script);
+
+#endif
