@@ -1,14 +1,13 @@
-/* test_lock.c - the lock (recipes/lock.h)
+/* test_lock.c - what locks have besides other lines (recipes/lock.h)
  *
- * Interleavings are driven step by step with several sessions on one store;
- * waiting is done by threads and by processes.  Deaths, lost replies and
- * faults come from recipes.h.
+ * test_lines has what all lines promise.  Here are reentrance, theft, grants,
+ * circles of several, and who waits for whom.  Interleavings are driven step by
+ * step with several sessions on one store; waiting is done by threads and by
+ * processes.  Deaths, lost replies and faults come from recipes.h.
  */
+#include "lines.h"
 #include "recipes.h"
-#include "sessions.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -20,8 +19,6 @@
 #include "recipes/lock.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-
-#define PATH "/locks/a"
 
 /* ---- sessions and locks ---- */
 
@@ -53,103 +50,12 @@ static void acquire_aside(call *c, zke_lock *lock, int64_t deadline) {
 
 /* ---- one contender ---- */
 
-/* The layout is Curator's; the directory says what it is. */
-TEST(znodes_are_named_as_curator_does) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  char *data;
-  zke_strings *names;
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_children(z[1], PATH, NULL, NULL, &names, NULL));
-  ck_assert_int_eq(names->count, 1);
-  const char *name = names->data[0];
-  ck_assert_int_eq(strncmp(name, "_c_", 3), 0);
-  ck_assert_uint_gt(strlen(name), ENTRY_HEAD);
-  ck_assert_str_eq(name + ENTRY_HEAD, "-lock-0000000000");
-  zke_free(names);
-  ck_ok(zke_get(z[1], PATH, NULL, NULL, &data, NULL, NULL));
-  ck_assert_str_eq(data, "zkembed lock\n");
-  zke_free(data);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-/* P11: arguments that make no sense are refused before anything is made; the
- * output is NULL then, whatever it was. */
+/* P11: arguments that make no sense are refused; nothing is made. */
 TEST(arguments_are_checked) {
   open_sessions();
-  zke_lock *lock = (zke_lock *)(void *)z;
-  zke_lock_options o = {.size = 3};
-  ck_rc(zke_lock_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_new(z[0], "nope", NULL, &lock), ZKE_BADARGUMENTS);
-  ck_assert_ptr_null(lock);
-  ck_rc(zke_lock_new(z[0], "/", NULL, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_new(z[0], NULL, NULL, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_new(NULL, PATH, NULL, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
-  o = (zke_lock_options){.size = sizeof o, .data = "x", .len = -1};
-  ck_rc(zke_lock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_lock_break(z[0], PATH, 0), ZKE_NONODE);
   ck_rc(zke_lock_do(z[0], PATH, 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_int_eq(entries(z[0], PATH), 0);
-  close_sessions();
-}
-
-/* A directory that says that it is another recipe's, or has somebody's data, is
- * neither joined nor changed; an empty one is taken over. */
-TEST(another_kind_on_the_path_is_refused) {
-  open_sessions();
-  ck_ok(zke_create(z[0], "/q", "zkembed queue\n", 14, ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_create(z[0], "/mine", "mine", 4, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
-  ck_ok(zke_create(z[0], "/free", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
-  zke_lock *queue = make(z[0], "/q"), *mine = make(z[0], "/mine");
-  zke_lock *empty = make(z[0], "/free");
-  ck_rc(zke_lock_acquire(queue, soon(z[0])), ZKE_OTHERKIND);
-  ck_says("queue");
-  ck_rc(zke_lock_try(queue), ZKE_OTHERKIND);
-  ck_rc(zke_lock_start(queue), ZKE_OTHERKIND);
-  ck_rc(zke_lock_steal(queue), ZKE_OTHERKIND);
-  ck_rc(zke_lock_try(mine), ZKE_OTHERKIND);
-  ck_ok(zke_lock_try(empty));
-  ck_assert_int_eq(entries(z[0], "/q") + entries(z[0], "/mine"), 0);
-  zke_lock_free(queue);
-  zke_lock_free(mine);
-  zke_lock_free(empty);
-  close_sessions();
-}
-
-/* What others put into the directory is neither followed nor touched. */
-TEST(foreign_children_are_ignored) {
-  static const char *const foreign[] = {
-      PATH "/x",
-      PATH "/lock-0000000000",
-      PATH "/_c_short-lock-0000000000",
-      PATH "/_c_00000000-0000-0000-0000-000000000000-lock-12x4567890",
-      PATH "/_c_00000000-0000-0000-0000-000000000000-other-0000000000",
-      PATH "/_c_00000000-0000-0000-0000-000000000000-lock-9999999999"};
-  enum { FOREIGN = sizeof foreign / sizeof *foreign };
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
-  ck_ok(zke_ensure_path(z[0], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
-  for (int i = 0; i < FOREIGN; i++)
-    ck_ok(zke_create(z[3], foreign[i], "waiting 0000000000000001\n", 25,
-                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_rc(zke_lock_try(next), ZKE_HELD);
-  ck_says("ann");
-  ck_ok(zke_lock_release(lock));
-  ck_ok(zke_lock_try(next));
-  zke_party_list *list;
-  ck_ok(zke_lock_parties(z[2], PATH, &list));
-  ck_assert_int_eq(list->count, 1);
-  zke_free(list);
-  zke_lock_free(lock);
-  zke_lock_free(next);
-  ck_assert_int_eq(entries(z[0], PATH), FOREIGN);
   close_sessions();
 }
 
@@ -225,58 +131,6 @@ TEST(a_lost_reentrant_lock_begins_anew) {
   close_sessions();
 }
 
-/* ---- the listener ---- */
-
-/* A listener may call the recipe, and free it (rules of support.h). */
-static void release_it(zke_lock *lock, int state, int64_t token, void *out) {
-  (void)token;
-  if (state == ZKE_LOCK_HELD) *(int *)out = zke_lock_release(lock);
-}
-
-static void free_it(zke_lock *lock, int state, int64_t token, void *count) {
-  (void)state, (void)token;
-  zke_lock_free(lock);
-  ++*(int *)count;
-}
-
-/* A lock that is released by its listener is out at once, also inside the
- * start() that got it. */
-TEST(a_listener_may_release) {
-  int rc = 1;
-  zke_lock_options o = {
-      .size = sizeof o, .listener = release_it, .context = &rc};
-  zke_lock *lock;
-  open_sessions();
-  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
-  ck_ok(zke_lock_start(lock));
-  ck_ok(rc);
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-/* The listener frees the lock when it hears HELD: nothing of it is left in the
- * tree, and it is called no more. */
-TEST(a_listener_may_free) {
-  int count = 0;
-  zke_lock_options o = {
-      .size = sizeof o, .listener = free_it, .context = &count};
-  zke_lock *lock, *other;
-  open_sessions();
-  other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(other, soon(z[1])));
-  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
-  ck_ok(zke_lock_start(lock));
-  ck_ok(zke_lock_release(other));
-  dispatch_all();
-  ck_assert_int_eq(count, 1);
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  ck_assert_int_eq(watches(z[0]), 0);
-  zke_lock_free(other);
-  close_sessions();
-}
-
 /* ---- losing it ---- */
 
 /* Whoever breaks a lock names the token that it saw: no later holder is hit.
@@ -309,99 +163,77 @@ TEST(a_broken_lock_goes_to_the_next) {
   close_sessions();
 }
 
-/* Without a listener it is the question that finds out. */
-TEST(check_and_op_find_a_lock_broken) {
-  zke_op op;
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_rc(zke_lock_op(lock, &op), ZKE_LOST);
-  ck_rc(zke_lock_op(lock, NULL), ZKE_BADARGUMENTS);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_op(lock, &op));
-  ck_ok(zke_multi(z[0], &op, 1, NULL));
-  ck_ok(zke_lock_break(z[1], PATH, 0));
-  ck_ok(zke_lock_op(lock, &op));
-  ck_rc(zke_multi(z[0], &op, 1, NULL), ZKE_NONODE);
-  ck_rc(zke_lock_check(lock), ZKE_LOST);
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_LOST);
-  ck_rc(zke_lock_op(lock, &op), ZKE_LOST);
-  ck_ok(zke_lock_acquire(lock, soon(z[0]))); /* usable again */
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-/* One code for it, whichever call finds out. */
-TEST(an_ended_session_has_one_code) {
-  zke_lock *late;
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  ck_rc(zke_lock_acquire(lock, ZKE_FOREVER), ZKE_INVALIDSTATE);
-  ck_rc(zke_lock_acquire(lock, ZKE_FOREVER), ZKE_INVALIDSTATE);
-  ck_rc(zke_lock_new(z[0], PATH, NULL, &late), ZKE_INVALIDSTATE);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
 /* ---- stealing ---- */
 
 /* A thief takes the holder's place, with a greater token; those that wait keep
  * theirs, and come after it. */
 TEST(a_thief_holds_and_the_line_stays) {
-  open_sessions();
-  zke_lock *lock = make_listening(z[0], "a"), *next = make(z[1], PATH);
-  zke_lock *thief = make(z[2], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_start(next));
-  int64_t token = zke_lock_token(lock);
-  ck_ok(zke_lock_steal(thief));
-  ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(thief), token);
-  dispatch_all();
-  ck_told("a HELD; a LOST");
-  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_WAITING);
-  ck_rc(zke_lock_steal(thief), ZKE_MISUSE);
-  token = zke_lock_token(thief);
-  ck_ok(zke_lock_release(thief));
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(next), token);
-  zke_lock_free(lock);
-  zke_lock_free(next);
-  zke_lock_free(thief);
-  for (int i = 0; i < 3; i++) ck_assert_int_eq(watches(z[i]), 0);
-  close_sessions();
+  open_line(LINE_LOCK);
+  play(
+      "ann acquire;"
+      "bob start;"
+      "cid steal;"
+      "cid is HELD;"
+      "all dispatch;"
+      "told ann HELD, cid HELD, ann LOST;"
+      "line cid (bob);"
+      "bob is WAITING;"
+      "cid steal -> MISUSE;"
+      "cid release;"
+      "all dispatch;"
+      "bob is HELD");
+  close_line();
 }
 
 /* A free lock needs no robbery: a steal gets it, and leaves nothing else. */
 TEST(stealing_a_free_lock_gets_it) {
-  open_sessions();
-  zke_lock *thief = make(z[0], PATH);
-  ck_ok(zke_lock_steal(thief));
-  ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_HELD);
-  ck_ok(zke_lock_release(thief));
-  zke_lock_free(thief);
-  close_sessions();
+  open_line(LINE_LOCK);
+  play(
+      "ann steal;"
+      "ann is HELD;"
+      "line ann;"
+      "ann release;"
+      "line");
+  close_line();
 }
 
 /* One that waits already may lose its patience: its old place goes. */
 TEST(a_waiter_may_steal) {
-  open_sessions();
-  zke_lock *lock[3];
-  for (int i = 0; i < 3; i++) {
-    lock[i] = make(z[i], PATH);
-    ck_ok(zke_lock_start(lock[i]));
-  }
-  ck_ok(zke_lock_steal(lock[2]));
-  ck_assert_int_eq(entries(z[0], PATH), 2);
-  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_WAITING);
-  ck_ok(zke_lock_release(lock[2]));
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
-  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
-  close_sessions();
+  open_line(LINE_LOCK);
+  play(
+      "ann start; bob start; cid start;"
+      "cid steal;"
+      "line cid (bob);"
+      "cid is HELD;"
+      "all dispatch;"
+      "bob is WAITING;"
+      "cid release;"
+      "all dispatch;"
+      "bob is HELD");
+  close_line();
+}
+
+/* It is first already, only it has not looked yet. */
+TEST(a_waiter_whose_turn_has_come_may_steal) {
+  open_line(LINE_LOCK);
+  play(
+      "ann acquire; bob start;"
+      "ann release;"
+      "bob steal;"
+      "bob is HELD;"
+      "line bob");
+  close_line();
+}
+
+/* Another kind is not robbed. */
+TEST(a_thief_leaves_another_kind_alone) {
+  open_line(LINE_LOCK);
+  ck_ok(zke_ensure_path(z[0], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_set(z[0], PATH, "zkembed queue\n", 14, -1, NULL));
+  play(
+      "ann steal -> OTHERKIND;"
+      "said is of kind queue, not lock");
+  close_line();
 }
 
 typedef struct theft {
@@ -433,22 +265,6 @@ TEST(the_thief_is_the_holder) {
   ck_rc(zke_lock_acquire(t.lock, soon(z[1])), ZKE_MISUSE);
   zke_lock_free(holder);
   zke_lock_free(t.lock);
-  close_sessions();
-}
-
-/* It is first already, only it has not looked yet. */
-TEST(a_waiter_whose_turn_has_come_may_steal) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_start(next));
-  int64_t token = zke_lock_token(lock);
-  ck_ok(zke_lock_release(lock));
-  ck_ok(zke_lock_steal(next));
-  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(next), token);
-  zke_lock_free(lock);
-  zke_lock_free(next);
   close_sessions();
 }
 
@@ -830,42 +646,6 @@ TEST(a_place_that_never_stays_ends_the_call) {
   close_two();
 }
 
-/* ---- contenders ---- */
-
-/* The list shows the holder and all that wait, in their order, with session,
- * pid, times and data, bytes that are 0 among them. */
-TEST(contenders_are_listed_in_order) {
-  zke_lock *lock[3];
-  zke_party_list *list;
-  open_sessions();
-  ck_ok(zke_lock_parties(z[3], PATH, &list));
-  ck_assert_int_eq(list->count, 0);
-  zke_free(list);
-  for (int i = 0; i < 3; i++) {
-    zke_lock_options o = {.size = sizeof o, .data = "job\0x", .len = 5};
-    ck_ok(zke_lock_new(z[i], PATH, i == 1 ? &o : NULL, &lock[i]));
-    ck_ok(zke_lock_start(lock[i]));
-  }
-  ck_ok(zke_lock_parties(z[3], PATH, &list));
-  ck_assert_int_eq(list->count, 3);
-  for (int i = 0; i < 3; i++) {
-    const zke_party *p = &list->data[i];
-    ck_assert_int_eq(p->held, i == 0);
-    ck_assert_int_eq(p->session, zke_session_id(z[i]));
-    ck_assert_int_eq(p->pid, getpid());
-    ck_assert_str_eq(p->kind, "lock-");
-    ck_assert_int_gt(p->queued_ms, INT64_C(1700000000000));
-    ck_assert(p->since_ms >= p->queued_ms);
-    ck_assert_int_eq(p->len, i == 1 ? 5 : -1);
-  }
-  ck_assert_str_eq(list->data[1].identity, "bob");
-  ck_assert_mem_eq(list->data[1].data, "job\0x", 5);
-  ck_assert_int_eq(list->data[0].mzxid, zke_lock_token(lock[0]));
-  zke_free(list);
-  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
-  close_sessions();
-}
-
 /* ---- the simplest use ---- */
 
 static int note_token(zke *session, int64_t token, void *arg) {
@@ -1027,20 +807,6 @@ TEST(threads_of_one_session_can_make_a_circle) {
   close_sessions();
 }
 
-/* With no_deadlock_check a circle lasts until a deadline, and nobody is
- * told. */
-TEST(the_check_can_be_turned_off) {
-  actor a[2] = {{.limit_ms = 100, .no_check = 1},
-                {.limit_ms = 100, .no_check = 1}};
-  open_sessions();
-  for (int i = 0; i < 2; i++) a[i].session = z[i];
-  int late = run_ring(a, 2, ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_ge(late, 1); /* the other gets it when the first gives up */
-  ck_assert_int_ne(a[0].rc, ZKE_DEADLOCK);
-  ck_assert_int_ne(a[1].rc, ZKE_DEADLOCK);
-  close_sessions();
-}
-
 /* A holder that releases one lock and then waits for the other, which this one
  * holds, is in no circle at any moment. */
 static void *go_to_and_fro(void *context) {
@@ -1081,11 +847,11 @@ TEST(crossing_threads_are_no_circle) {
  * says that the holder is this process; of an entry that another process has
  * made it does not. */
 TEST(a_timeout_says_that_this_process_holds) {
-  zke_options o = {.size = sizeof o, .chroot = "/locks"};
+  zke_options o = {.size = sizeof o, .chroot = "/line"};
   zke *below;
   zke_party_list *list;
   open_two();
-  ck_ok(zke_ensure_path(caller, "/locks", ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_ensure_path(caller, "/line", ZKE_PERSISTENT, ZKE_FOREVER));
   ck_ok(zke_open(test_path("db"), &o, &below));
   zke_lock *lock = make(caller, PATH), *other = make(intruder, PATH);
   zke_lock *relative = make(below, "/a");
@@ -1109,67 +875,6 @@ TEST(a_timeout_says_that_this_process_holds) {
   zke_lock_free(relative);
   ck_ok(zke_close(below));
   close_two();
-}
-
-/* Who closes a circle may stand in front of another in it: it had started to
- * queue before it waited. */
-TEST(a_circle_closed_by_waiting_late_is_found) {
-  open_sessions();
-  zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
-  actor other = {0};
-  pthread_barrier_t all;
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  start_second(&other, &all, 2);
-  ck_ok(zke_lock_start(b));
-  pthread_barrier_wait(&all);
-  ck_until(entries(z[0], "/ring/0") == 2, 5000);
-  int rc = zke_lock_acquire(b, zke_now(z[0]) + test_patience(20000));
-  zke_lock_free(b);
-  zke_lock_free(a);
-  pthread_join(other.thread, NULL);
-  ck_assert_msg((rc == ZKE_DEADLOCK) + (other.rc == ZKE_DEADLOCK) == 1,
-                "%s and %s", zke_error_name(rc), zke_error_name(other.rc));
-  pthread_barrier_destroy(&all);
-  close_sessions();
-}
-
-/* A waits for nobody, B for A, C for B: all get their locks in the end. */
-TEST(a_chain_is_no_circle) {
-  open_sessions();
-  zke_lock *a = make(z[0], "/ring/0"), *late = make(z[2], "/ring/1");
-  actor middle = {0};
-  pthread_barrier_t all;
-  call c;
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  start_second(&middle, &all, 1);
-  ck_until(entries(z[0], "/ring/0") == 2, 5000);
-  acquire_aside(&c, late, soon(z[2]));
-  ck_until(entries(z[0], "/ring/1") == 2, 5000);
-  ck_ok(zke_lock_release(a));
-  pthread_join(middle.thread, NULL);
-  call_end(&c);
-  ck_ok(middle.rc);
-  ck_ok(c.rc);
-  zke_lock_free(a);
-  zke_lock_free(late);
-  close_sessions();
-}
-
-/* One who has only queued goes on with other things, and so may release. */
-TEST(a_started_one_closes_no_circle) {
-  open_sessions();
-  zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
-  actor other = {.limit_ms = 60};
-  pthread_barrier_t all;
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  start_second(&other, &all, 2);
-  ck_ok(zke_lock_start(b));
-  pthread_barrier_wait(&all);
-  pthread_join(other.thread, NULL);
-  ck_assert_int_eq(other.rc, ZKE_OPERATIONTIMEOUT);
-  zke_lock_free(a);
-  zke_lock_free(b);
-  close_sessions();
 }
 
 /* Thread 1 of a session holds what another session waits for, thread 2 waits
@@ -1484,37 +1189,6 @@ TEST(a_semaphore_keeps_out_beyond_its_limit) {
   close_sessions();
 }
 
-/* ---- threads ---- */
-
-enum { THREADS = 4, ROUNDS = 25 };
-static int inside, entered;
-
-/* A thread that goes in and out: it never meets another one inside. */
-static void *enter_and_leave(void *session) {
-  zke_lock *lock = make(session, PATH);
-  for (int i = 0; i < ROUNDS; i++) {
-    ck_ok(zke_lock_acquire(lock, zke_now(session) + 20000));
-    ck_assert_int_eq(__atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST), 1);
-    entered++;
-    __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
-    ck_ok(zke_lock_release(lock));
-  }
-  zke_lock_free(lock);
-  return NULL;
-}
-
-/* Four objects of one session on four threads: never two inside, and none is
- * forgotten. */
-TEST(threads_of_one_session_exclude_each_other) {
-  pthread_t thread[THREADS];
-  open_sessions();
-  for (int i = 0; i < THREADS; i++)
-    pthread_create(&thread[i], NULL, enter_and_leave, z[0]);
-  for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
-  ck_assert_int_eq(entered, THREADS * ROUNDS);
-  close_sessions();
-}
-
 /* ---- processes ---- */
 
 enum { CROWD = 50 };
@@ -1683,144 +1357,7 @@ TEST(tokens_increase_while_holders_are_killed) {
   expect_rising_tokens();
 }
 
-/* Random calls, one after the other: whoever comes to hold the lock has a
- * higher token than all before, and no two hold it. */
-enum { LOCKS = 6 };
-static int64_t highest;
-
-static void expect_higher(zke_lock *lock, int state, int64_t token, void *c) {
-  (void)lock, (void)c;
-  if (state != ZKE_LOCK_HELD) return;
-  ck_assert_int_gt(token, highest);
-  highest = token;
-}
-
-static zke_lock *make_watchful(zke *session) {
-  zke_lock_options o = {.size = sizeof o, .listener = expect_higher};
-  zke_lock *lock;
-  ck_ok(zke_lock_new(session, PATH, &o, &lock));
-  return lock;
-}
-
-/* A session ends; another takes its place, with other objects. */
-static void expire_and_reopen(int i, zke_lock **lock) {
-  ck_ok(zke_expire(z[3], zke_session_id(z[i])));
-  for (int j = i; j < LOCKS; j += 3) zke_lock_free(lock[j]);
-  renew_session(i);
-  for (int j = i; j < LOCKS; j += 3) lock[j] = make_watchful(z[i]);
-}
-
-/* One call on a random lock, or a theft, a break, a session's end. */
-static void random_call(unsigned *random, zke_lock **lock) {
-  int i = rand_r(random) % LOCKS;
-  switch (rand_r(random) % 16) {
-    case 0:
-      zke_lock_steal(lock[i]);
-      break;
-    case 1:
-      zke_lock_break(z[3], PATH, 0);
-      break;
-    case 2:
-      expire_and_reopen(i % 3, lock);
-      break;
-    case 3:
-      zke_lock_try(lock[i]);
-      break;
-    case 4:
-      zke_lock_acquire(lock[i], zke_now(z[i % 3]));
-      break;
-    case 5:
-    case 6:
-    case 7:
-      zke_lock_start(lock[i]);
-      break;
-    case 8:
-    case 9:
-    case 10:
-      zke_lock_release(lock[i]);
-      break;
-    default:
-      zke_dispatch(z[i % 3], NULL);
-  }
-}
-
-/* Random calls on six objects, among them theft, breaking and lost sessions:
- * never two that hold, and each HELD has a token greater than all before. */
-TEST(tokens_increase_in_any_history) {
-  zke_lock *lock[LOCKS];
-  unsigned random = test_seed();
-  open_sessions();
-  for (int i = 0; i < LOCKS; i++) lock[i] = make_watchful(z[i % 3]);
-  for (int n = 0; n < 3000; n++) {
-    int holders = 0;
-    random_call(&random, lock);
-    for (int i = 0; i < LOCKS; i++)
-      holders += zke_lock_state(lock[i]) == ZKE_LOCK_HELD &&
-                 zke_lock_check(lock[i]) == ZKE_OK;
-    ck_assert_int_le(holders, 1);
-  }
-  ck_assert_int_gt(highest, 0);
-  for (int i = 0; i < LOCKS; i++) zke_lock_free(lock[i]);
-  ck_assert_int_eq(entries(z[3], PATH), 0);
-  close_sessions();
-}
-
 /* ---- deaths, lost replies, faults ---- */
-
-/* The typical use: acquire, check, release. */
-static int use_plain(zke *user) {
-  zke_lock *lock = NULL;
-  int rc = zke_lock_new(user, PATH, NULL, &lock);
-  if (rc == ZKE_OK) rc = zke_lock_acquire(lock, zke_now(user) + 2000);
-  if (rc == ZKE_OK) rc = zke_lock_check(lock);
-  if (rc == ZKE_OK) rc = zke_lock_release(lock);
-  zke_lock_free(lock);
-  return rc;
-}
-
-/* One that waits in vain, then behind another session of its own. */
-static int wait_behind(zke *user, zke_lock *first, zke_lock *second) {
-  int rc = zke_lock_acquire(first, zke_now(user) + 2000);
-  if (rc != ZKE_OK) return rc;
-  rc = zke_lock_try(second);
-  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_LOST, "not held");
-  rc = zke_lock_start(second);
-  if (rc == ZKE_OK) rc = zke_lock_release(first);
-  if (rc == ZKE_OK) rc = zke_lock_acquire(second, zke_now(user) + 2000);
-  if (rc == ZKE_OK) rc = zke_lock_steal(first);
-  if (rc == ZKE_OK) rc = zke_lock_check(first);
-  if (rc == ZKE_OK) rc = zke_lock_release(first);
-  return rc;
-}
-
-/* The same with a lock of another session in the way. */
-static int use_two(zke *user) {
-  zke *further = NULL;
-  zke_lock *first = NULL, *second = NULL;
-  char kept[400] = "";
-  zke_lock_options o = {
-      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t) ""};
-  told[0] = '\0';
-  int rc = zke_open_session(user, NULL, &further);
-  if (rc == ZKE_OK) rc = zke_lock_new(user, PATH, &o, &first);
-  if (rc == ZKE_OK) rc = zke_lock_new(further, PATH, NULL, &second);
-  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
-  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
-  zke_lock_free(second);
-  zke_lock_free(first);
-  zke_close(further);
-  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
-}
-
-/* Another gets the lock, and is alone with it. */
-static void check_lock(zke *other, int rc) {
-  zke_lock *lock = make(other, PATH);
-  (void)rc;
-  ck_ok(zke_lock_acquire(lock, zke_now(other) + 5000));
-  ck_assert_int_eq(entries(other, PATH), 1);
-  zke_lock_free(lock);
-  ck_assert_int_eq(watches(other), 0);
-}
 
 /* The other session's: one that holds, and one that waits behind it. */
 static zke_lock *robbed, *waiting;
@@ -1862,30 +1399,11 @@ static void check_line(zke *other, int rc) {
 }
 
 static const recipe_use uses[] = {
-    {"lock", NULL, use_plain, check_lock},
-    {"two locks", NULL, use_two, check_lock},
     {"grant", prepare_line, use_grant, check_line}};
 
 RECIPE_TESTS(uses, 18, 0);
 
 /* ---- rare moments ---- */
-
-/* The operation outlives the news that the lock is lost: it is there for just
- * that moment. */
-TEST(an_op_stays_valid_when_the_lock_is_lost) {
-  zke_op op;
-  open_sessions();
-  zke_lock *lock = make_listening(z[0], "");
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_op(lock, &op));
-  ck_ok(zke_lock_break(z[1], PATH, 0));
-  ck_ok(zke_dispatch(z[0], NULL));
-  ck_told("HELD; LOST");
-  ck_rc(zke_multi(z[0], &op, 1, NULL), ZKE_NONODE);
-  ck_rc(zke_lock_release(lock), ZKE_LOST);
-  zke_lock_free(lock);
-  close_sessions();
-}
 
 /* What was lost in a dispatch does not count when it is acquired anew. */
 TEST(a_count_does_not_survive_a_loss_that_was_told) {
@@ -1925,59 +1443,6 @@ TEST(a_start_counts_whenever_it_got_the_lock) {
   ck_assert_int_eq(zke_lock_state(again), ZKE_LOCK_OUT);
   zke_lock_free(lock);
   zke_lock_free(again);
-  close_sessions();
-}
-
-static void start_anew(zke_lock *lock, int state, int64_t token, void *out) {
-  (void)token;
-  if (state == ZKE_LOCK_LOST) *(int *)out = zke_lock_start(lock);
-}
-
-/* One object is one contender: while a blocking call has not returned nobody
- * joins in its place, else both would hold. */
-TEST(nobody_joins_while_a_call_still_runs) {
-  int started = 1;
-  zke_lock_options o = {
-      .size = sizeof o, .listener = start_anew, .context = &started};
-  zke_party_list *list;
-  char path[300];
-  call c;
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other;
-  ck_ok(zke_lock_new(z[1], PATH, &o, &other));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  acquire_aside(&c, other, ZKE_FOREVER);
-  /* It says so once the call has looked and begun to wait. */
-  ck_until(zke_lock_state(other) == ZKE_LOCK_WAITING, 5000);
-  ck_ok(zke_lock_parties(z[2], PATH, &list));
-  snprintf(path, sizeof path, PATH "/%s", list->data[1].name);
-  zke_free(list);
-  ck_ok(zke_delete(z[2], path, -1));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LOST);
-  ck_assert_int_eq(started, ZKE_MISUSE);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  ck_ok(zke_lock_start(other)); /* now it may */
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
-
-/* A release gives up the wait of another thread, which has to hear of it. */
-TEST(a_release_ends_the_wait_of_another_thread) {
-  call c;
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  acquire_aside(&c, other, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_until(zke_lock_state(other) == ZKE_LOCK_WAITING, 5000);
-  ck_ok(zke_lock_release(other));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LOST);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  zke_lock_free(lock);
-  zke_lock_free(other);
   close_sessions();
 }
 
@@ -2066,73 +1531,6 @@ TEST_LOOP(a_failed_theft_leaves_no_entry, 0, 2) {
   ck_assert_int_gt(n, 5);
   ck_ok(zke_close(z[1]));
   ck_ok(zke_close(z[0]));
-}
-
-/* Nobody can repeat a free: one allocation that fails does not stop it. */
-TEST(a_free_gives_up_the_lock_whatever_fails_once) {
-  test_heap heap = {0};
-  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
-  bool failed = true;
-  int n = 0;
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  for (; failed; n++) {
-    zke_lock *lock = make(z[0], PATH);
-    ck_ok(zke_lock_acquire(lock, soon(z[0])));
-    long first = heap.calls;
-    heap.fail_at = first + n + 1;
-    zke_lock_free(lock);
-    failed = heap.calls > first + n;
-    heap.fail_at = 0;
-    ck_assert_int_eq(entries(z[0], PATH), 0);
-  }
-  ck_ok(zke_close(z[0]));
-}
-
-/* Another kind is refused, also where the directory was removed since and made
- * by another. */
-TEST(a_directory_made_anew_by_another_kind_is_refused) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_ok(zke_lock_try(lock));
-  ck_ok(zke_lock_release(lock));
-  ck_ok(zke_delete(z[1], PATH, -1));
-  ck_ok(zke_create(z[1], PATH, "zkembed queue\n", 14, ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-  ck_rc(zke_lock_try(lock), ZKE_OTHERKIND);
-  ck_says("queue");
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-/* Nothing can be made below a chroot that is not there. */
-TEST(a_missing_chroot_is_said) {
-  open_sessions();
-  zke *below = test_session(z[0], "/app");
-  zke_lock *lock = make(below, PATH);
-  ck_rc(zke_lock_try(lock), ZKE_NONODE);
-  ck_says("/app");
-  ck_ok(zke_create(z[1], "/app", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
-  ck_ok(zke_lock_try(lock));
-  ck_assert_int_eq(entries(z[0], "/app" PATH), 1);
-  zke_lock_free(lock);
-  ck_ok(zke_close(below));
-  close_sessions();
-}
-
-/* Any deadline is one, the first of all times too. */
-TEST(the_earliest_deadline_is_past) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, INT64_MIN));
-  ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_BEFORE, 0));
-  int rc = zke_lock_acquire(other, INT64_MIN);
-  ck_assert(rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
 }
 
 /* support.h: what a kept session holds stays when another handle attaches it.
