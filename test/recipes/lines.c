@@ -212,14 +212,17 @@ static int election_ops(void *x, zke_op *ops) {
 DOES(steal, zke_lock_steal(x))
 DOES(upgrade, zke_rwlock_upgrade(x))
 DOES(downgrade, zke_rwlock_downgrade(x))
+DOES(revoke, zke_rwlock_revoke(x, zke_now(session), 0))
 DOES(resize, zke_semaphore_resize(session, PATH, atoi(word), soon(session)))
 DOES(ready, zke_election_ready(x))
 DOES(hand_over, zke_election_hand_over(x, word))
 
 static const line_verb none[] = {{NULL, NULL}};
 static const line_verb of_lock[] = {{"steal", does_steal}, {NULL, NULL}};
-static const line_verb of_rwlock[] = {
-    {"upgrade", does_upgrade}, {"downgrade", does_downgrade}, {NULL, NULL}};
+static const line_verb of_rwlock[] = {{"upgrade", does_upgrade},
+                                      {"downgrade", does_downgrade},
+                                      {"revoke", does_revoke},
+                                      {NULL, NULL}};
 static const line_verb of_semaphore[] = {{"resize", does_resize}, {NULL, NULL}};
 static const line_verb of_election[] = {
     {"ready", does_ready}, {"hand_over", does_hand_over}, {NULL, NULL}};

@@ -65,7 +65,7 @@ TEST_LINES(arguments_are_checked) {
   ck_rc(line->ops(party[0], NULL), ZKE_BADARGUMENTS);
   ck_assert_int_eq(line->token(NULL), 0);
   line->free(NULL);
-  ck_assert_int_eq(entries(z[0], "/"), 1); /* /zookeeper */
+  ck_assert_int_eq(entries(z[0], "/line"), 0);
   close_line();
 }
 

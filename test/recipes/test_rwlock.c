@@ -1,11 +1,13 @@
-/* test_rwlock.c - the read/write lock (recipes/rwlock.h)
+/* test_rwlock.c - what read/write locks have besides other lines
+ * (recipes/rwlock.h)
  *
- * Who holds is compared with a model, step by step, in all short walks and in
+ * test_lines has what all lines promise.  Here are sharing, changes of mode and
+ * revocation.  Who holds is compared with a model, step by step, in all short walks and in
  * long random ones.  What happens in the middle of a call is brought about by
  * the table of system calls: another session acts there.
  */
+#include "lines.h"
 #include "recipes.h"
-#include "sessions.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -18,11 +20,7 @@
 #include "recipes/lock.h"
 #include "recipes/rwlock.h"
 
-#define PATH "/locks/rw"
-#define GUID "01234567-89ab-cdef-0123-456789abcdef"
-
 enum { READ = ZKE_RWLOCK_READ, WRITE = ZKE_RWLOCK_WRITE };
-static zke_rwlock *rw[SESSIONS];
 
 LISTENER(listen, rwlock);
 
@@ -41,20 +39,8 @@ static zke_rwlock *make_listening(zke *session, const char *who) {
   return lock;
 }
 
-static void open_all(void) {
-  open_sessions();
-  for (int i = 0; i < SESSIONS; i++)
-    rw[i] = make_listening(z[i], identities[i]);
-}
-
-/* Nothing stays behind. */
-static void close_all(void) {
-  for (int i = 0; i < SESSIONS; i++) zke_rwlock_free(rw[i]);
-  close_clean(PATH);
-}
-
 /* Who holds and who waits: "R0 R1 (W2)", in the order of the queue. */
-static const char *line(void) {
+static const char *in_order(void) {
   static char text[200];
   zke_party_list *list;
   text[0] = '\0';
@@ -71,15 +57,13 @@ static const char *line(void) {
   return text;
 }
 
-/* Acquire in a mode, or with mode 0 revoke. */
-static int run_aside(call *c) {
-  return c->how ? zke_rwlock_acquire(c->object, c->how, c->deadline)
-                : zke_rwlock_revoke(c->object, c->deadline, 0);
+static int run_revoke(call *c) {
+  return zke_rwlock_revoke(c->object, c->deadline, 0);
 }
 
-/* The same on a thread of its own. */
-static void aside(call *c, zke_rwlock *lock, int mode, int64_t deadline) {
-  call_begin(c, run_aside, lock, mode, deadline);
+/* Ask for the release on a thread of its own. */
+static void ask_aside(call *c, zke_rwlock *lock, int64_t deadline) {
+  call_begin(c, run_revoke, lock, 0, deadline);
 }
 
 /* ---- who holds ---- */
@@ -87,154 +71,121 @@ static void aside(call *c, zke_rwlock *lock, int mode, int64_t deadline) {
 /* Two readers hold together; the writer comes in only when the last one has
  * gone. */
 TEST(readers_share_and_a_writer_is_alone) {
-  open_all();
-  ck_ok(zke_rwlock_acquire(rw[0], READ, soon(z[0])));
-  ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
-  ck_ok(zke_rwlock_start(rw[2], WRITE));
-  ck_assert_str_eq(line(), "R0 R1 (W2)");
-  ck_ok(zke_rwlock_check(rw[0]));
-  ck_ok(zke_rwlock_check(rw[1]));
-  ck_rc(zke_rwlock_check(rw[2]), ZKE_LOST);
-  ck_assert_int_eq(zke_rwlock_mode(rw[2]), WRITE);
-  ck_assert_int_eq(zke_rwlock_token(rw[2]), 0);
-  ck_ok(zke_rwlock_release(rw[0]));
-  dispatch_all();
-  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_WAITING);
-  ck_ok(zke_rwlock_release(rw[1]));
-  dispatch_all();
-  ck_assert_str_eq(line(), "W2");
-  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_HELD);
-  ck_told("ann HELD; bob HELD; ann OUT; bob OUT; cid HELD");
-  close_all();
+  open_line(LINE_READER);
+  play(
+      "ann acquire read;"
+      "bob acquire read;"
+      "cid start write;"
+      "line ann bob (cid);"
+      "modes RR(W);"
+      "ann check; bob check;"
+      "cid check -> LOST;"
+      "cid is WAITING;"
+      "ann release;"
+      "all dispatch;"
+      "cid is WAITING;"
+      "bob release;"
+      "all dispatch;"
+      "line cid;"
+      "cid is HELD;"
+      "told ann HELD, bob HELD, ann OUT, bob OUT, cid HELD");
+  close_line();
 }
 
 /* "Writers not starved": who reads comes behind a writer that waits; and the
  * readers behind one writer come in together. */
 TEST(a_reader_queues_behind_a_writer) {
-  open_all();
-  ck_ok(zke_rwlock_start(rw[0], READ));
-  ck_ok(zke_rwlock_start(rw[1], WRITE));
-  ck_rc(zke_rwlock_try(rw[2], READ), ZKE_HELD);
-  ck_says(PATH " is held by ann (pid ");
-  ck_ok(zke_rwlock_start(rw[2], READ));
-  ck_ok(zke_rwlock_start(rw[3], READ));
-  ck_assert_str_eq(line(), "R0 (W1) (R2) (R3)");
-  ck_ok(zke_rwlock_release(rw[0]));
-  dispatch_all();
-  ck_assert_str_eq(line(), "W1 (R2) (R3)");
-  told[0] = '\0';
-  ck_ok(zke_rwlock_release(rw[1]));
-  dispatch_all();
-  ck_assert_str_eq(line(), "R2 R3");
-  ck_told("bob OUT; cid HELD; dan HELD");
-  close_all();
+  open_line(LINE_READER);
+  play(
+      "ann start read;"
+      "bob start write;"
+      "cid try read -> HELD;"
+      "said " PATH
+      " is held by ann (pid ;"
+      "cid start read;"
+      "dan start read;"
+      "line ann (bob) (cid) (dan);"
+      "modes R(W)(R)(R);"
+      "told ann HELD, cid OUT;"
+      "ann release;"
+      "all dispatch;"
+      "line bob (cid) (dan);"
+      "told ann OUT, bob HELD;"
+      "bob release;"
+      "all dispatch;"
+      "line cid dan;"
+      "told bob OUT, cid HELD, dan HELD");
+  close_line();
 }
 
 /* A writer that gives up lets the readers behind it join those before it. */
 TEST(a_writer_that_gives_up_lets_readers_in) {
-  open_all();
-  ck_ok(zke_rwlock_start(rw[0], READ));
-  ck_ok(zke_rwlock_start(rw[1], WRITE));
-  ck_ok(zke_rwlock_start(rw[2], READ));
-  ck_ok(zke_rwlock_release(rw[1]));
-  dispatch_all();
-  ck_assert_str_eq(line(), "R0 R2");
-  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_HELD);
-  close_all();
-}
-
-/* Curator's names, so that its tools and ours see the same. */
-TEST(znodes_are_named_as_curator_does) {
-  zke_strings *names;
-  char *data;
-  open_all();
-  ck_ok(zke_rwlock_start(rw[0], READ));
-  ck_ok(zke_rwlock_start(rw[1], WRITE));
-  ck_ok(zke_children(z[0], PATH, NULL, NULL, &names, NULL));
-  ck_assert_int_eq(names->count, 2);
-  for (int i = 0; i < 2; i++) {
-    const char *name = names->data[i];
-    ck_assert_int_eq(strncmp(name, "_c_", 3), 0);
-    ck_assert_uint_gt(strlen(name), ENTRY_HEAD);
-    ck_assert_str_eq(name + ENTRY_HEAD, strstr(name, "__READ__")
-                                            ? "-__READ__0000000000"
-                                            : "-__WRIT__0000000001");
-  }
-  ck_ok(zke_get(z[0], PATH, NULL, NULL, &data, NULL, NULL));
-  ck_assert_str_eq(data, "zkembed rwlock\n");
-  zke_free(data);
-  zke_free(names);
-  close_all();
-}
-
-/* P11: arguments that make no sense are refused, among them modes that are
- * none; nothing is made. */
-TEST(arguments_are_checked) {
-  zke_rwlock *lock = NULL;
-  zke_rwlock_options o = {.size = 1};
-  zke_op op;
-  open_all();
-  ck_rc(zke_rwlock_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
-  o = (zke_rwlock_options){.size = sizeof o, .data = "x", .len = -1};
-  ck_rc(zke_rwlock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_new(z[0], "nope", NULL, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_new(z[0], "/", NULL, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_new(NULL, PATH, NULL, &lock), ZKE_BADARGUMENTS);
-  ck_assert_ptr_null(lock);
-  ck_rc(zke_rwlock_acquire(rw[0], 0, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_try(rw[0], ZKE_LINE_LOCK), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_start(rw[0], 77), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_op(rw[0], NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_op(rw[0], &op), ZKE_LOST);
-  ck_rc(zke_rwlock_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_rwlock_release(rw[0]), ZKE_LOST);
-  zke_rwlock_free(NULL);
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  close_all();
+  open_line(LINE_READER);
+  play(
+      "ann start read; bob start write; cid start read;"
+      "bob release;"
+      "all dispatch;"
+      "line ann cid;"
+      "cid is HELD");
+  close_line();
 }
 
 /* One object is one contender, in one mode. */
 TEST(an_object_in_use_is_refused) {
-  open_all();
-  ck_ok(zke_rwlock_start(rw[0], WRITE));
-  ck_rc(zke_rwlock_acquire(rw[0], WRITE, soon(z[0])), ZKE_MISUSE);
-  ck_rc(zke_rwlock_try(rw[0], READ), ZKE_MISUSE);
-  ck_rc(zke_rwlock_revoke(rw[0], 0, 0), ZKE_MISUSE);
-  ck_ok(zke_rwlock_start(rw[1], READ));
-  ck_rc(zke_rwlock_acquire(rw[1], WRITE, soon(z[1])), ZKE_MISUSE);
-  ck_rc(zke_rwlock_upgrade(rw[1]), ZKE_LOST);
-  ck_rc(zke_rwlock_downgrade(rw[1]), ZKE_LOST);
-  ck_rc(zke_rwlock_upgrade(rw[0]), ZKE_MISUSE);
-  ck_assert_str_eq(line(), "W0 (R1)");
-  ck_ok(zke_rwlock_release(rw[0]));
-  ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
-  ck_rc(zke_rwlock_downgrade(rw[1]), ZKE_MISUSE);
-  close_all();
+  open_line(LINE_READER);
+  play(
+      "ann start write;"
+      "ann acquire write -> MISUSE;"
+      "ann try read -> MISUSE;"
+      "ann revoke -> MISUSE;"
+      "bob start read;"
+      "bob acquire write -> MISUSE;"
+      "bob upgrade -> LOST;"
+      "bob downgrade -> LOST;"
+      "ann upgrade -> MISUSE;"
+      "line ann (bob);"
+      "modes W(R);"
+      "ann release;"
+      "bob acquire read;"
+      "bob downgrade -> MISUSE");
+  close_line();
 }
 
-/* Two recipes of different kinds on one path: a clear error, and nobody is
- * touched. */
-TEST(another_kind_on_the_path_is_refused) {
-  zke_lock *lock;
-  open_all();
-  ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_rc(zke_rwlock_start(rw[1], READ), ZKE_OTHERKIND);
-  ck_says(PATH " is of kind lock, not rwlock");
-  ck_rc(zke_rwlock_try(rw[1], WRITE), ZKE_OTHERKIND);
-  ck_rc(zke_rwlock_acquire(rw[1], READ, soon(z[1])), ZKE_OTHERKIND);
-  ck_rc(zke_rwlock_revoke(rw[1], soon(z[1]), 1), ZKE_OTHERKIND);
-  ck_ok(zke_lock_check(lock));
-  zke_lock_free(lock);
-  close_all();
+/* P11: modes that are none are refused; nothing is made. */
+TEST(modes_are_checked) {
+  open_line(LINE_READER);
+  ck_rc(zke_rwlock_acquire(party[0], 0, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_try(party[0], ZKE_LINE_LOCK), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_start(party[0], 77), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  close_line();
 }
 
-static void foreign(const char *name) {
-  char path[400];
-  snprintf(path, sizeof path, PATH "/%s", name);
-  ck_ok(
-      zke_create(z[3], path, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+/* Another kind is not asked, nor is a name that is no entry: a change of mode
+ * and a request leave it alone. */
+TEST(what_is_no_entry_is_not_asked) {
+  static const char other[] = PATH "/__WRIT__0000000000";
+  open_line(LINE_READER);
+  ck_ok(zke_ensure_path(z[0], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_set(z[0], PATH, "zkembed lock\n", 13, -1, NULL));
+  play(
+      "bob revoke -> OTHERKIND;"
+      "said " PATH " is of kind lock, not rwlock");
+  ck_ok(zke_set(z[0], PATH, "", 0, -1, NULL));
+  ck_ok(zke_create(z[3], other, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  play(
+      "ann try write;"
+      "bob start read;"
+      "cid revoke -> OPERATIONTIMEOUT;"
+      "ann downgrade;"
+      "all dispatch;"
+      "bob release;"
+      "ann upgrade;"
+      "ann release");
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  ck_ok(zke_delete(z[0], other, -1));
+  close_line();
 }
 
 /* Another kind is refused also by an object that has only revoked here, when
@@ -251,43 +202,6 @@ TEST(a_directory_made_anew_by_another_kind_is_refused) {
   ck_assert_int_eq(entries(z[0], PATH), 0);
   zke_rwlock_free(lock);
   close_sessions();
-}
-
-/* Foreign or malformed children are ignored, never followed. */
-TEST(foreign_children_are_ignored) {
-  static const char *const names[] = {
-      "x",
-      "_c_",
-      "_c_" GUID,
-      "_c_" GUID "-__READ__",
-      "_c_" GUID "-__WRIT__0000000x00",
-      "_c_" GUID "-__WRIT__000000000",
-      "_c_" GUID "-__WRIT__9999999999",
-      "_c_" GUID
-      "-__WRIT__00000000000000000000000000000000000000000000000000"
-      "00000000000000000000000000000000000000000000000000000000000000000000",
-      "_c_" GUID "-__writ__0000000000",
-      "__WRIT__0000000000",
-  };
-  enum { COUNT = sizeof names / sizeof *names };
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  for (int i = 0; i < COUNT; i++) foreign(names[i]);
-  ck_ok(zke_rwlock_start(rw[1], READ));
-  ck_assert_str_eq(line(), "W0 (R1)");
-  ck_rc(zke_rwlock_revoke(rw[2], zke_now(z[2]), 0), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_rwlock_downgrade(rw[0]));
-  dispatch_all();
-  ck_ok(zke_rwlock_release(rw[1]));
-  ck_ok(zke_rwlock_upgrade(rw[0]));
-  ck_ok(zke_rwlock_release(rw[0]));
-  ck_assert_int_eq(entries(z[0], PATH), COUNT);
-  for (int i = 0; i < COUNT; i++) {
-    char path[400];
-    snprintf(path, sizeof path, PATH "/%s", names[i]);
-    ck_ok(zke_delete(z[0], path, -1));
-  }
-  close_all();
 }
 
 /* ---- against a model ---- */
@@ -328,7 +242,7 @@ static void model_remove(model *m, int at) {
 /* A token is higher than those of all who came before and excluded it. */
 static void expect_token(model *m, int at) {
   int who = m->at[at].who;
-  int64_t token = zke_rwlock_token(rw[who]);
+  int64_t token = zke_rwlock_token(party[who]);
   if (token == m->token[who]) return;
   ck_assert_int_gt(token, m->at[at].mode == WRITE ? m->highest : m->written);
   m->token[who] = token;
@@ -346,13 +260,13 @@ static void expect_model(model *m) {
     size_t used = strlen(text);
     snprintf(text + used, sizeof text - used, holds ? "%s%c%d" : "%s(%c%d)",
              used ? " " : "", m->at[i].mode == READ ? 'R' : 'W', who);
-    ck_assert_int_eq(zke_rwlock_state(rw[who]),
+    ck_assert_int_eq(zke_rwlock_state(party[who]),
                      holds ? ZKE_RWLOCK_HELD : ZKE_RWLOCK_WAITING);
-    ck_assert_int_eq(zke_rwlock_mode(rw[who]), m->at[i].mode);
-    ck_assert_int_eq(zke_rwlock_check(rw[who]), holds ? ZKE_OK : ZKE_LOST);
+    ck_assert_int_eq(zke_rwlock_mode(party[who]), m->at[i].mode);
+    ck_assert_int_eq(zke_rwlock_check(party[who]), holds ? ZKE_OK : ZKE_LOST);
     if (holds) expect_token(m, i);
   }
-  ck_assert_str_eq(line(), text);
+  ck_assert_str_eq(in_order(), text);
 }
 
 enum { START_READ, START_WRITE, RELEASE, DOWNGRADE, UPGRADE, ACTIONS };
@@ -373,18 +287,18 @@ static bool act(model *m, int who, int action) {
   if (start) {
     m->at[m->count].who = who;
     m->at[m->count++].mode = action == START_READ ? READ : WRITE;
-    ck_ok(zke_rwlock_start(rw[who], action == START_READ ? READ : WRITE));
+    ck_ok(zke_rwlock_start(party[who], action == START_READ ? READ : WRITE));
   } else if (action == RELEASE) {
     model_remove(m, at);
-    ck_ok(zke_rwlock_release(rw[who]));
+    ck_ok(zke_rwlock_release(party[who]));
   } else if (action == DOWNGRADE) {
     m->at[at].mode = READ;
-    ck_ok(zke_rwlock_downgrade(rw[who]));
+    ck_ok(zke_rwlock_downgrade(party[who]));
   } else if (can_upgrade(m, at)) {
     m->at[at].mode = WRITE;
-    ck_ok(zke_rwlock_upgrade(rw[who]));
+    ck_ok(zke_rwlock_upgrade(party[who]));
   } else {
-    ck_rc(zke_rwlock_upgrade(rw[who]), ZKE_HELD);
+    ck_rc(zke_rwlock_upgrade(party[who]), ZKE_HELD);
   }
   return true;
 }
@@ -429,10 +343,10 @@ static void walk_on(int *who, int *action, int depth, int used, int most) {
  * the lock as the model has it. */
 TEST(all_short_walks_are_as_the_model_says) {
   int who[8], action[8];
-  open_all();
+  open_line(LINE_READER);
   walk_on(who, action, 0, 0, 5);
   ck_assert_int_gt(walks, 500);
-  close_all();
+  close_line();
 }
 
 /* A session expires, or its znode is deleted: it has lost, the rest goes on. */
@@ -441,11 +355,10 @@ static void strike(model *m, int who, bool expire) {
   if (expire) {
     ck_ok(zke_expire(z[3], zke_session_id(z[who])));
     dispatch_all();
-    ck_assert_int_eq(zke_rwlock_state(rw[who]), ZKE_RWLOCK_LOST);
-    zke_rwlock_free(rw[who]);
-    ck_ok(zke_close(z[who]));
-    z[who] = test_session(z[3], NULL);
-    rw[who] = make_listening(z[who], "new");
+    ck_assert_int_eq(zke_rwlock_state(party[who]), ZKE_RWLOCK_LOST);
+    zke_rwlock_free(party[who]);
+    renew_session(who);
+    party[who] = make_listening(z[who], "new");
   } else if (at >= 0) {
     zke_strings *own;
     ck_ok(zke_ephemerals(z[3], zke_session_id(z[who]), NULL, &own));
@@ -453,8 +366,8 @@ static void strike(model *m, int who, bool expire) {
     ck_ok(zke_delete(z[3], own->data[0], -1));
     zke_free(own);
     dispatch_all();
-    ck_assert_int_eq(zke_rwlock_state(rw[who]), ZKE_RWLOCK_LOST);
-    ck_rc(zke_rwlock_release(rw[who]), ZKE_LOST);
+    ck_assert_int_eq(zke_rwlock_state(party[who]), ZKE_RWLOCK_LOST);
+    ck_rc(zke_rwlock_release(party[who]), ZKE_LOST);
   }
   if (at >= 0) model_remove(m, at);
 }
@@ -464,7 +377,7 @@ static void strike(model *m, int who, bool expire) {
 TEST(long_random_walks_are_as_the_model_says) {
   unsigned random = test_seed();
   model m = {.count = 0};
-  open_all();
+  open_line(LINE_READER);
   for (int i = 0; i < 2500; i++) {
     int who = rand_r(&random) % 3, dice = rand_r(&random) % 40;
     if (dice % ACTIONS >= DOWNGRADE) dispatch_all(); /* it knows its turn */
@@ -476,92 +389,115 @@ TEST(long_random_walks_are_as_the_model_says) {
     told[0] = '\0';
   }
   ck_assert_int_gt(m.written, 0);
-  for (int i = 0; i < SESSIONS; i++) zke_rwlock_release(rw[i]);
-  close_all();
+  for (int i = 0; i < SESSIONS; i++) zke_rwlock_release(party[i]);
+  close_line();
 }
 
 /* ---- changing the mode ---- */
 
 /* A queued writer does not get in between: the reader has the writer's number
- * (CURATOR-276, CURATOR-621). */
+ * (CURATOR-276, CURATOR-621).  Its own state has not changed, so it is not
+ * told. */
 TEST(a_downgrade_keeps_its_place) {
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  int64_t token = zke_rwlock_token(rw[0]);
-  ck_ok(zke_rwlock_start(rw[1], READ));
-  ck_ok(zke_rwlock_start(rw[2], WRITE));
-  ck_ok(zke_rwlock_start(rw[3], READ));
-  ck_ok(zke_rwlock_downgrade(rw[0]));
-  ck_assert_int_gt(zke_rwlock_token(rw[0]), token);
-  ck_assert_str_eq(line(), "R0 R1 (W2) (R3)");
-  dispatch_all();
-  ck_assert_int_eq(zke_rwlock_state(rw[1]), ZKE_RWLOCK_HELD);
-  ck_ok(zke_rwlock_check(rw[0]));
-  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_WAITING);
-  ck_told("ann HELD; bob HELD"); /* one's own state has not changed */
-  close_all();
+  open_line(LINE_READER);
+  play("ann try write");
+  int64_t token = zke_rwlock_token(party[0]);
+  play(
+      "bob start read; cid start write; dan start read;"
+      "ann downgrade;"
+      "line ann bob (cid) (dan);"
+      "modes RR(W)(R)");
+  ck_assert_int_gt(zke_rwlock_token(party[0]), token);
+  play(
+      "all dispatch;"
+      "bob is HELD;"
+      "ann check;"
+      "cid is WAITING;"
+      "told ann HELD, bob HELD");
+  close_line();
 }
 
 /* A reader becomes the writer only where it is the only holder, and then before
  * a writer that waits: two readers that upgrade cannot wait for each other. */
 TEST(an_upgrade_is_at_once_or_not_at_all) {
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  ck_ok(zke_rwlock_try(rw[1], READ));
-  ck_rc(zke_rwlock_upgrade(rw[0]), ZKE_HELD);
-  ck_says(PATH " is held by bob (pid ");
-  ck_rc(zke_rwlock_upgrade(rw[1]), ZKE_HELD);
-  ck_says(PATH " is held by ann (pid ");
-  ck_assert_int_eq(zke_rwlock_mode(rw[0]), READ);
-  ck_ok(zke_rwlock_check(rw[0]));
-  ck_ok(zke_rwlock_start(rw[2], WRITE));
-  ck_ok(zke_rwlock_release(rw[0]));
-  int64_t token = zke_rwlock_token(rw[1]);
-  ck_ok(zke_rwlock_upgrade(rw[1])); /* before the writer that waits */
-  ck_assert_int_gt(zke_rwlock_token(rw[1]), token);
-  dispatch_all();
-  ck_assert_str_eq(line(), "W1 (W2)");
-  ck_ok(zke_rwlock_release(rw[1]));
-  dispatch_all();
-  ck_assert_str_eq(line(), "W2");
-  close_all();
+  open_line(LINE_READER);
+  play(
+      "ann try read;"
+      "bob try read;"
+      "ann upgrade -> HELD;"
+      "said " PATH
+      " is held by bob (pid ;"
+      "bob upgrade -> HELD;"
+      "said " PATH
+      " is held by ann (pid ;"
+      "ann check;"
+      "modes RR;"
+      "cid start write;"
+      "ann release");
+  int64_t token = zke_rwlock_token(party[1]);
+  play(
+      "bob upgrade;"
+      "all dispatch;"
+      "line bob (cid);"
+      "modes W(W)");
+  ck_assert_int_gt(zke_rwlock_token(party[1]), token);
+  play(
+      "bob release;"
+      "all dispatch;"
+      "line cid");
+  close_line();
+}
+
+/* A session that has ended changes no mode. */
+TEST(an_expired_session_changes_no_mode) {
+  open_line(LINE_READER);
+  play(
+      "ann try write;"
+      "bob start read;"
+      "ann expires;"
+      "all dispatch;"
+      "ann is LOST;"
+      "ann downgrade -> INVALIDSTATE;"
+      "line bob;"
+      "bob is HELD");
+  close_line();
 }
 
 /* A mode that was changed fails whoever relied on the znode before. */
 TEST(an_op_is_of_the_present_mode) {
   zke_op op[2];
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  ck_ok(zke_rwlock_downgrade(rw[0]));
-  ck_ok(zke_rwlock_op(rw[0], &op[0]));
+  open_line(LINE_READER);
+  ck_ok(zke_rwlock_try(party[0], WRITE));
+  ck_ok(zke_rwlock_downgrade(party[0]));
+  ck_ok(zke_rwlock_op(party[0], &op[0]));
   zke_op_create(&op[1], "/done", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   ck_ok(zke_multi(z[0], op, 2, NULL));
   zke_op_set(&op[1], "/done", "1", 1, -1);
   zke_rwlock *thief = make(z[1]);
   ck_ok(zke_rwlock_revoke(thief, 0, 1));
   ck_rc(zke_multi(z[0], op, 2, NULL), ZKE_NONODE);
-  ck_rc(zke_rwlock_check(rw[0]), ZKE_LOST);
-  ck_rc(zke_rwlock_downgrade(rw[0]), ZKE_LOST);
+  ck_rc(zke_rwlock_check(party[0]), ZKE_LOST);
+  ck_rc(zke_rwlock_downgrade(party[0]), ZKE_LOST);
   zke_rwlock_free(thief);
-  close_all();
+  close_line();
 }
 
 /* A change of mode does not bring back a place that somebody deleted. */
 TEST(a_change_of_mode_after_deletion_is_lost) {
-  open_all();
+  open_line(LINE_READER);
   for (int mode = WRITE; mode <= READ; mode++) {
     zke_strings *own;
-    ck_ok(zke_rwlock_try(rw[0], mode));
+    ck_ok(zke_rwlock_try(party[0], mode));
     ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
     ck_ok(zke_delete(z[1], own->data[0], -1));
-    ck_rc(
-        mode == READ ? zke_rwlock_upgrade(rw[0]) : zke_rwlock_downgrade(rw[0]),
-        ZKE_LOST);
+    ck_rc(mode == READ ? zke_rwlock_upgrade(party[0])
+                       : zke_rwlock_downgrade(party[0]),
+          ZKE_LOST);
     zke_free(own);
-    ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_LOST);
+    ck_assert_int_eq(zke_rwlock_state(party[0]), ZKE_RWLOCK_LOST);
     ck_assert_int_eq(entries(z[1], PATH), 0);
   }
-  close_all();
+  close_line();
 }
 
 /* ---- in the middle of a call ---- */
@@ -623,14 +559,14 @@ TEST_LOOP(an_upgrade_survives_others_in_its_middle, 0, 3) {
 TEST(a_hidden_reader_is_said_to_hold) {
   zke_strings *own;
   const zke_acl acl = {ZKE_PERM_ALL - ZKE_PERM_READ, "world", "anyone"};
-  open_all();
-  for (int i = 0; i < 2; i++) ck_ok(zke_rwlock_try(rw[i], READ));
+  open_line(LINE_READER);
+  for (int i = 0; i < 2; i++) ck_ok(zke_rwlock_try(party[i], READ));
   ck_ok(zke_ephemerals(z[1], 0, PATH "/_c_", &own));
   ck_ok(zke_set_acl(z[1], own->data[0], -1, &(zke_acls){1, &acl}, NULL));
   zke_free(own);
-  ck_rc(zke_rwlock_upgrade(rw[0]), ZKE_HELD);
+  ck_rc(zke_rwlock_upgrade(party[0]), ZKE_HELD);
   ck_says("the rwlock " PATH " is held; by which process cannot be read");
-  close_all();
+  close_line();
 }
 
 /* Delete what the caller has in line. */
@@ -825,24 +761,6 @@ TEST(a_holding_in_the_next_directory_is_not_taken_away) {
   close_two();
 }
 
-/* ---- waiting ---- */
-
-/* A blocked call, to write or to read, gets it when the writer goes. */
-TEST(a_waiting_thread_gets_it_on_release) {
-  call c;
-  open_all();
-  for (int mode = WRITE; mode <= READ; mode++) {
-    ck_ok(zke_rwlock_try(rw[0], WRITE));
-    aside(&c, rw[1], mode, soon(z[1]));
-    ck_until(entries(z[0], PATH) == 2, 5000);
-    ck_ok(zke_rwlock_release(rw[0]));
-    call_end(&c);
-    ck_ok(c.rc);
-    ck_ok(zke_rwlock_release(rw[1]));
-  }
-  close_all();
-}
-
 /* ---- circles ---- */
 
 static zke_rwlock *make_at(zke *session, const char *path, int no_check) {
@@ -865,10 +783,10 @@ static int read_then_write(call *c) {
  * circle is told. */
 TEST(readers_that_want_to_write_make_a_circle) {
   call c;
-  open_all();
+  open_line(LINE_READER);
   zke_rwlock *reads = make_at(z[0], PATH, 0), *writes = make_at(z[0], "/b", 0);
   ck_ok(zke_rwlock_try(reads, READ));
-  call_begin(&c, read_then_write, rw[1], 0, soon(z[1]));
+  call_begin(&c, read_then_write, party[1], 0, soon(z[1]));
   ck_until(entries(z[0], PATH) == 2, 5000);
   ck_rc(zke_rwlock_acquire(writes, WRITE, soon(z[0])), ZKE_DEADLOCK);
   ck_says("/b is held by bob");
@@ -876,72 +794,54 @@ TEST(readers_that_want_to_write_make_a_circle) {
   call_end(&c);
   ck_ok(c.rc);
   zke_rwlock_free(writes);
-  close_all();
+  close_line();
 }
 
 /* Who reads and then wants to write by another object waits for itself: found
  * at once.  With an upgrade it is ZKE_HELD or goes well. */
 TEST(a_reader_that_waits_to_write_is_a_circle) {
-  open_all();
-  zke_rwlock *again = make(z[0]);
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  ck_rc(zke_rwlock_acquire(again, WRITE, soon(z[0])), ZKE_DEADLOCK);
-  ck_says("this thread");
-  ck_assert_str_eq(line(), "R0");
-  zke_rwlock_free(again);
-  close_all();
+  open_line(LINE_READER);
+  play(
+      "ann try read;"
+      "ann' acquire write -> DEADLOCK;"
+      "said this thread;"
+      "line ann");
+  close_line();
 }
 
-/* The reader behind a writer that waits for the very same thread. */
+/* The reader behind a writer that waits for the very same thread.  Without the
+ * writer it may read again. */
 TEST(reading_again_behind_a_writer_is_a_circle) {
-  call c;
-  open_all();
-  zke_rwlock *again = make(z[0]);
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  ck_ok(zke_rwlock_acquire(again, READ, soon(z[0]))); /* no writer: fine */
-  ck_ok(zke_rwlock_release(again));
-  aside(&c, rw[1], WRITE, soon(z[1]));
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_rc(zke_rwlock_acquire(again, READ, soon(z[0])), ZKE_DEADLOCK);
-  ck_says("bob");
-  ck_ok(zke_rwlock_release(rw[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  zke_rwlock_free(again);
-  close_all();
-}
-
-/* A thread that holds a lock while it waits to write. */
-static int lock_then_write(call *c) {
-  zke_lock *lock;
-  int rc = zke_lock_new(z[2], "/lock", NULL, &lock);
-  if (rc == ZKE_OK) rc = zke_lock_acquire(lock, c->deadline);
-  if (rc == ZKE_OK) rc = zke_rwlock_acquire(c->object, WRITE, c->deadline);
-  zke_lock_free(lock);
-  return rc;
+  open_line(LINE_READER);
+  play(
+      "ann try read;"
+      "ann' acquire read;"
+      "ann' release;"
+      "bob waits write;"
+      "ann' acquire read -> DEADLOCK;"
+      "said bob;"
+      "ann release;"
+      "bob returns");
+  close_line();
 }
 
 /* The circle goes through two kinds: a lock held by a writer that waits, behind
  * two readers of which one waits for the lock. */
 TEST(a_lock_and_a_rwlock_can_make_a_circle) {
-  call c;
-  zke_lock *wanted;
-  open_all();
-  ck_ok(zke_lock_new(z[0], "/lock", NULL, &wanted));
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  ck_ok(zke_rwlock_try(rw[1], READ));
-  call_begin(&c, lock_then_write, rw[2], 0, soon(z[2]));
-  ck_until(entries(z[0], PATH) == 3, 5000);
-  /* The writer's entry is there; it waits a moment later at most. */
-  ck_rc(zke_lock_acquire(wanted, soon(z[0])), ZKE_DEADLOCK);
-  ck_says("/lock is held by cid");
-  ck_says(PATH ", held by this thread");
-  ck_ok(zke_rwlock_release(rw[0]));
-  ck_ok(zke_rwlock_release(rw[1]));
-  call_end(&c);
-  ck_ok(c.rc);
-  zke_lock_free(wanted);
-  close_all();
+  open_line(LINE_READER);
+  play(
+      "ann try read;"
+      "bob try read;"
+      "cid locks;"
+      "cid waits write;"
+      "ann locks -> DEADLOCK;"
+      "said /beside is held by cid;"
+      "said " PATH
+      ", held by this thread;"
+      "ann release;"
+      "bob release;"
+      "cid returns");
+  close_line();
 }
 
 /* ---- revoking ---- */
@@ -949,19 +849,19 @@ TEST(a_lock_and_a_rwlock_can_make_a_circle) {
 /* Asks, hears, consents. */
 TEST(a_holder_is_asked_and_consents) {
   call c;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  open_line(LINE_READER);
+  ck_ok(zke_rwlock_try(party[0], WRITE));
   ck_told("ann HELD");
-  aside(&c, rw[1], 0, soon(z[1]));
+  ask_aside(&c, party[1], soon(z[1]));
   while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
   ck_told("ann ASKED");
-  ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_HELD);
-  ck_ok(zke_rwlock_check(rw[0]));
-  ck_ok(zke_rwlock_release(rw[0]));
+  ck_assert_int_eq(zke_rwlock_state(party[0]), ZKE_RWLOCK_HELD);
+  ck_ok(zke_rwlock_check(party[0]));
+  ck_ok(zke_rwlock_release(party[0]));
   call_end(&c);
   ck_ok(c.rc);
   ck_told("ann OUT");
-  close_all();
+  close_line();
 }
 
 /* An allocation fails anywhere in a downgrade: it is made or not, as its code
@@ -1002,11 +902,11 @@ TEST(a_request_keeps_the_users_data) {
   char *data;
   zke_rwlock *lock;
   zke_rwlock_options o = {.size = sizeof o, .data = "mine", .len = 4};
-  open_all();
+  open_line(LINE_READER);
   ck_ok(zke_rwlock_new(z[0], PATH, &o, &lock));
   ck_ok(zke_rwlock_try(lock, READ));
   for (int i = 0; i < 2; i++) /* twice does no harm */
-    ck_rc(zke_rwlock_revoke(rw[1], zke_now(z[1]), 0), ZKE_OPERATIONTIMEOUT);
+    ck_rc(zke_rwlock_revoke(party[1], zke_now(z[1]), 0), ZKE_OPERATIONTIMEOUT);
   ck_says(PATH " is held by ann (pid ");
   ck_assert_int_eq(watches(z[1]), 0);
   ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
@@ -1024,14 +924,14 @@ TEST(a_request_keeps_the_users_data) {
   zke_free(data);
   zke_free(own);
   zke_rwlock_free(lock);
-  close_all();
+  close_line();
 }
 
 /* By hand, as the text has it. */
 TEST(the_bare_word_asks_too) {
   zke_strings *own;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], READ));
+  open_line(LINE_READER);
+  ck_ok(zke_rwlock_try(party[0], READ));
   ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
   ck_ok(zke_set(z[1], own->data[0], "unlocked", 8, -1, NULL));
   dispatch_all();
@@ -1039,85 +939,85 @@ TEST(the_bare_word_asks_too) {
   ck_ok(zke_set(z[1], own->data[0], "unlock", 6, -1, NULL));
   dispatch_all();
   ck_told("ann ASKED");
-  ck_rc(zke_rwlock_revoke(rw[1], zke_now(z[1]), 0), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_rwlock_revoke(party[1], zke_now(z[1]), 0), ZKE_OPERATIONTIMEOUT);
   dispatch_all();
   ck_told(""); /* it was asked already */
   zke_free(own);
-  close_all();
+  close_line();
 }
 
 /* Without consent it is taken away after the grace period, and told. */
 TEST(revoking_with_insistence_takes_it_away) {
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  ck_ok(zke_rwlock_try(rw[1], READ));
-  ck_ok(zke_rwlock_start(rw[3], WRITE));
+  open_line(LINE_READER);
+  ck_ok(zke_rwlock_try(party[0], READ));
+  ck_ok(zke_rwlock_try(party[1], READ));
+  ck_ok(zke_rwlock_start(party[3], WRITE));
   told[0] = '\0';
   int64_t end = zke_now(z[2]) + 30;
-  ck_ok(zke_rwlock_revoke(rw[2], end, 1));
+  ck_ok(zke_rwlock_revoke(party[2], end, 1));
   ck_assert_int_ge(zke_now(z[2]), end); /* not before */
   dispatch_all();
-  ck_assert_str_eq(line(), "W3");
+  ck_assert_str_eq(in_order(), "W3");
   ck_assert_ptr_ne(strstr(told, "ann LOST"), NULL);
   ck_assert_ptr_ne(strstr(told, "bob LOST"), NULL);
   ck_assert_ptr_ne(strstr(told, "dan HELD"), NULL);
   for (int i = 0; i < 2; i++) {
-    ck_assert_int_eq(zke_rwlock_state(rw[i]), ZKE_RWLOCK_LOST);
-    ck_assert_int_eq(zke_rwlock_token(rw[i]), 0);
-    ck_rc(zke_rwlock_check(rw[i]), ZKE_LOST);
-    ck_rc(zke_rwlock_release(rw[i]), ZKE_LOST);
+    ck_assert_int_eq(zke_rwlock_state(party[i]), ZKE_RWLOCK_LOST);
+    ck_assert_int_eq(zke_rwlock_token(party[i]), 0);
+    ck_rc(zke_rwlock_check(party[i]), ZKE_LOST);
+    ck_rc(zke_rwlock_release(party[i]), ZKE_LOST);
   }
-  close_all();
+  close_line();
 }
 
 /* Only who held at the call is asked, not who waits behind. */
 TEST(a_waiter_is_not_asked) {
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  ck_ok(zke_rwlock_start(rw[1], READ));
+  open_line(LINE_READER);
+  ck_ok(zke_rwlock_try(party[0], WRITE));
+  ck_ok(zke_rwlock_start(party[1], READ));
   told[0] = '\0';
-  ck_ok(zke_rwlock_revoke(rw[2], zke_now(z[2]), 1));
+  ck_ok(zke_rwlock_revoke(party[2], zke_now(z[2]), 1));
   dispatch_all();
   ck_assert_ptr_eq(strstr(told, "bob ASKED"), NULL);
-  ck_assert_str_eq(line(), "R1");
-  ck_ok(zke_rwlock_revoke(rw[0], 0, 1)); /* after a loss it is free for it */
+  ck_assert_str_eq(in_order(), "R1");
+  ck_ok(zke_rwlock_revoke(party[0], 0, 1)); /* after a loss it is free for it */
   ck_assert_int_eq(entries(z[2], PATH), 0);
-  ck_ok(zke_rwlock_revoke(rw[0], 0, 0)); /* nobody holds: done */
-  close_all();
+  ck_ok(zke_rwlock_revoke(party[0], 0, 0)); /* nobody holds: done */
+  close_line();
 }
 
 /* A change of mode is no release. */
 TEST(a_downgrade_does_not_evade) {
   call c;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  aside(&c, rw[1], 0, soon(z[1]));
+  open_line(LINE_READER);
+  ck_ok(zke_rwlock_try(party[0], WRITE));
+  ask_aside(&c, party[1], soon(z[1]));
   while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
   told[0] = '\0';
-  ck_ok(zke_rwlock_downgrade(rw[0]));
+  ck_ok(zke_rwlock_downgrade(party[0]));
   while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
   ck_assert_int_eq(c.done, false);
-  ck_ok(zke_rwlock_upgrade(rw[0]));
-  ck_ok(zke_rwlock_release(rw[0]));
+  ck_ok(zke_rwlock_upgrade(party[0]));
+  ck_ok(zke_rwlock_release(party[0]));
   call_end(&c);
   ck_ok(c.rc);
-  close_all();
+  close_line();
 }
 
 /* A revocation that waits for consent ends by cancel; the holder was asked, and
  * keeps it. */
 TEST(revoking_can_be_cancelled) {
   call c;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  aside(&c, rw[1], 0, ZKE_FOREVER);
+  open_line(LINE_READER);
+  ck_ok(zke_rwlock_try(party[0], WRITE));
+  ask_aside(&c, party[1], ZKE_FOREVER);
   while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
-  ck_until(zke_rwlock_cancel(rw[1]) == ZKE_OK, 10000);
+  ck_until(zke_rwlock_cancel(party[1]) == ZKE_OK, 10000);
   call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_ok(zke_rwlock_check(rw[0]));
+  ck_ok(zke_rwlock_check(party[0]));
   ck_assert_int_eq(watches(z[1]), 0);
-  close_all();
+  close_line();
 }
 
 /* A listener may comply on the spot. */
@@ -1132,41 +1032,19 @@ TEST(a_listener_may_comply) {
   zke_rwlock *lock;
   zke_rwlock_options o = {.size = sizeof o, .listener = complies};
   call c;
-  open_all();
+  open_line(LINE_READER);
   ck_ok(zke_rwlock_new(z[0], PATH, &o, &lock));
   ck_ok(zke_rwlock_try(lock, WRITE));
-  aside(&c, rw[1], 0, soon(z[1]));
+  ask_aside(&c, party[1], soon(z[1]));
   while (zke_rwlock_state(lock) == ZKE_RWLOCK_HELD)
     ck_ok(zke_wait(z[0], soon(z[0])));
   call_end(&c);
   ck_ok(c.rc);
   zke_rwlock_free(lock);
-  close_all();
+  close_line();
 }
 
 /* ---- the session's end ---- */
-
-/* A writer's session ends: the reader comes in, and no call of the former
- * writer claims anything, a change of mode neither. */
-TEST(an_expired_session_holds_nothing) {
-  zke_op op;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  ck_ok(zke_rwlock_start(rw[1], READ));
-  told[0] = '\0';
-  ck_ok(zke_expire(z[3], zke_session_id(z[0])));
-  dispatch_all();
-  ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_LOST);
-  ck_assert_int_eq(zke_rwlock_token(rw[0]), 0);
-  ck_rc(zke_rwlock_check(rw[0]), ZKE_INVALIDSTATE);
-  ck_rc(zke_rwlock_op(rw[0], &op), ZKE_INVALIDSTATE);
-  ck_rc(zke_rwlock_downgrade(rw[0]), ZKE_INVALIDSTATE);
-  ck_rc(zke_rwlock_release(rw[0]), ZKE_INVALIDSTATE);
-  ck_assert_ptr_ne(strstr(told, "ann LOST"), NULL);
-  ck_assert_str_eq(line(), "R1");
-  ck_assert_int_eq(zke_rwlock_state(rw[1]), ZKE_RWLOCK_HELD);
-  close_all();
-}
 
 /* ---- processes ---- */
 
@@ -1382,10 +1260,11 @@ RECIPE_TESTS(uses, 20, 0);
 
 /* A line of four modes. */
 static void line_up(const char *modes) {
-  open_all();
+  open_line(LINE_READER);
   for (int i = 0; modes[i]; i++) {
     bool writes = modes[i] == 'W';
-    ck_ok(zke_rwlock_start(rw[i], writes ? ZKE_RWLOCK_WRITE : ZKE_RWLOCK_READ));
+    ck_ok(zke_rwlock_start(party[i],
+                           writes ? ZKE_RWLOCK_WRITE : ZKE_RWLOCK_READ));
   }
 }
 
@@ -1399,7 +1278,7 @@ static const char *marks(void) {
   for (int i = 0; i < list->count; i++) {
     bool knows = false;
     for (int j = 0; j < SESSIONS; j++) {
-      if (zke_rwlock_token(rw[j]) == list->data[i].mzxid &&
+      if (zke_rwlock_token(party[j]) == list->data[i].mzxid &&
           list->data[i].session == zke_session_id(z[j]))
         knows = true;
     }
@@ -1414,38 +1293,38 @@ static const char *marks(void) {
  * that keeps it out. */
 TEST(a_release_grants_the_first_behind_it) {
   line_up("WWRR");
-  ck_ok(zke_rwlock_release(rw[0])); /* it came before all others */
+  ck_ok(zke_rwlock_release(party[0])); /* it came before all others */
   ck_assert_str_eq(marks(), "?--");
   dispatch_all();
   ck_assert_str_eq(marks(), "+--");
-  ck_ok(zke_rwlock_release(rw[1]));
+  ck_ok(zke_rwlock_release(party[1]));
   ck_assert_str_eq(marks(), "?-");
   dispatch_all();
   ck_assert_str_eq(marks(), "++");
-  close_all();
+  close_line();
 }
 
 /* A reader's release marks the writer behind it only where no other reader
  * holds. */
 TEST(a_writer_is_granted_it_by_the_last_reader_only) {
   line_up("WRRW");
-  ck_ok(zke_rwlock_release(rw[0]));
+  ck_ok(zke_rwlock_release(party[0]));
   dispatch_all();
   ck_assert_str_eq(marks(), "++-");
-  ck_ok(zke_rwlock_release(rw[1]));
+  ck_ok(zke_rwlock_release(party[1]));
   ck_assert_str_eq(marks(), "+-");
   dispatch_all();
-  ck_assert_int_eq(zke_rwlock_state(rw[3]), ZKE_RWLOCK_WAITING);
-  ck_ok(zke_rwlock_release(rw[2]));
+  ck_assert_int_eq(zke_rwlock_state(party[3]), ZKE_RWLOCK_WAITING);
+  ck_ok(zke_rwlock_release(party[2]));
   dispatch_all();
   ck_assert_str_eq(marks(), "+");
-  close_all();
+  close_line();
   line_up("WRWR");
-  ck_ok(zke_rwlock_release(rw[0]));
+  ck_ok(zke_rwlock_release(party[0]));
   dispatch_all();
-  ck_ok(zke_rwlock_release(rw[1])); /* the only one */
+  ck_ok(zke_rwlock_release(party[1])); /* the only one */
   ck_assert_str_eq(marks(), "?-");
   dispatch_all();
   ck_assert_str_eq(marks(), "+-");
-  close_all();
+  close_line();
 }
