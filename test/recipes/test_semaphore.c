@@ -1,11 +1,13 @@
-/* test_semaphore.c - the semaphore (recipes/semaphore.h)
+/* test_semaphore.c - what semaphores have besides other lines
+ * (recipes/semaphore.h)
  *
- * Interleavings are driven step by step with several sessions on one store;
+ * test_lines has what all lines promise.  Here are limits, and several that
+ * hold.  Interleavings are driven step by step with several sessions on one store;
  * waiting is done by threads and by processes.  Deaths, lost replies and
  * faults come from recipes.h.
  */
+#include "lines.h"
 #include "recipes.h"
-#include "sessions.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -18,8 +20,6 @@
 #include "recipes/lock.h"
 #include "recipes/semaphore.h"
 
-#define PATH "/limits/a"
-
 /* ---- sessions and semaphores ---- */
 
 static zke_semaphore *make(zke *session, int limit) {
@@ -27,23 +27,6 @@ static zke_semaphore *make(zke *session, int limit) {
   zke_semaphore_options o = {.size = sizeof o, .limit = limit};
   ck_ok(zke_semaphore_new(session, PATH, &o, &sem));
   return sem;
-}
-
-/* Each of the first `count` sessions' states as a letter: "HHWO". */
-static const char *states(zke_semaphore *const *sem, int count) {
-  static char text[SESSIONS + 1];
-  for (int i = 0; i < count; i++) text[i] = "OWHL"[zke_semaphore_state(sem[i])];
-  text[count] = '\0';
-  return text;
-}
-
-/* One semaphore a session, each having asked for so many permits. */
-static void start_all(zke_semaphore **sem, int limit, const int *permits,
-                      int count) {
-  for (int i = 0; i < count; i++) {
-    sem[i] = make(z[i], limit);
-    ck_ok(zke_semaphore_start(sem[i], permits[i]));
-  }
 }
 
 static void free_all(zke_semaphore **sem, int count) {
@@ -54,49 +37,13 @@ static void free_all(zke_semaphore **sem, int count) {
 
 LISTENER(listen, semaphore);
 
-static zke_semaphore *make_listening(zke *session, int limit) {
-  zke_semaphore *sem;
-  zke_semaphore_options o = {
-      .size = sizeof o, .limit = limit, .listener = listen};
-  ck_ok(zke_semaphore_new(session, PATH, &o, &sem));
-  return sem;
-}
-
-static int run_acquire(call *c) {
-  return zke_semaphore_acquire(c->object, c->how, c->deadline);
-}
-
-/* Acquire it on a thread of its own. */
-static void acquire_aside(call *c, zke_semaphore *sem, int permits,
-                          int64_t deadline) {
-  call_begin(c, run_acquire, sem, permits, deadline);
+/* Open a line of a semaphore with that limit. */
+static void open_limited(int limit) {
+  line_limit = limit;
+  open_line(LINE_PERMIT);
 }
 
 /* ---- one contender ---- */
-
-/* The first to come writes the limit down, for all others; permits() tells how
- * many are held. */
-TEST(the_directory_says_the_limit) {
-  open_sessions();
-  zke_semaphore *sem = make(z[0], 2);
-  char *data;
-  ck_assert_int_eq(zke_semaphore_state(sem), ZKE_SEMAPHORE_OUT);
-  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[0])));
-  ck_assert_int_eq(zke_semaphore_state(sem), ZKE_SEMAPHORE_HELD);
-  ck_assert_int_eq(zke_semaphore_permits(sem), 1);
-  ck_assert_int_gt(zke_semaphore_token(sem), 0);
-  ck_ok(zke_semaphore_check(sem));
-  ck_ok(zke_get(z[1], PATH, NULL, NULL, &data, NULL, NULL));
-  ck_assert_str_eq(data, "zkembed semaphore\nlimit 2\n");
-  zke_free(data);
-  ck_ok(zke_semaphore_release(sem));
-  ck_assert_int_eq(zke_semaphore_state(sem), ZKE_SEMAPHORE_OUT);
-  ck_assert_int_eq(zke_semaphore_permits(sem), 0);
-  ck_assert_int_eq(zke_semaphore_token(sem), 0);
-  ck_rc(zke_semaphore_check(sem), ZKE_LOST);
-  free_all(&sem, 1);
-  close_sessions();
-}
 
 /* Several permits are as many znodes, made in one step. */
 TEST(permits_are_made_and_given_back_together) {
@@ -109,11 +56,8 @@ TEST(permits_are_made_and_given_back_together) {
   ck_ok(zke_children(z[1], PATH, NULL, NULL, &names, NULL));
   ck_assert_int_eq(names->count, 3);
   for (int i = 0; i < 3; i++) {
-    char path[200], tail[32];
+    char path[200];
     snprintf(path, sizeof path, PATH "/%s", names->data[i]);
-    snprintf(tail, sizeof tail, "-lease-%010d", i);
-    ck_assert_str_eq(names->data[i] + ENTRY_HEAD, tail);
-    ck_assert_mem_eq(names->data[i], names->data[0], ENTRY_HEAD);
     ck_ok(zke_exists(z[1], path, NULL, NULL, &stat));
     if (i == 0) first = stat;
     ck_assert_int_eq(stat.czxid, first.czxid);
@@ -126,41 +70,25 @@ TEST(permits_are_made_and_given_back_together) {
   ck_ok(zke_exists(z[1], PATH, NULL, NULL, &stat));
   ck_assert_int_eq(stat.numChildren, 0);
   ck_assert_int_eq(stat.cversion, first.cversion + 3);
+  ck_assert_int_eq(zke_semaphore_permits(sem), 0);
   free_all(&sem, 1);
   close_sessions();
 }
 
-/* P11: arguments that make no sense are refused, among them no permits or
- * fewer; an object in use cannot join again. */
+/* P11: limits and numbers of permits that make no sense are refused, and nothing
+ * is made. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_semaphore *sem = (zke_semaphore *)(void *)z;
-  zke_semaphore_options o = {.size = 3};
-  zke_party_list *list;
-  ck_rc(zke_semaphore_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_semaphore_new(z[0], "nope", NULL, &sem), ZKE_BADARGUMENTS);
+  zke_semaphore_options o = {.size = sizeof o, .limit = -1};
+  ck_rc(zke_semaphore_new(z[0], PATH, &o, &sem), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(sem);
-  ck_rc(zke_semaphore_new(z[0], "/", NULL, &sem), ZKE_BADARGUMENTS);
-  ck_rc(zke_semaphore_new(NULL, PATH, NULL, &sem), ZKE_BADARGUMENTS);
-  ck_rc(zke_semaphore_new(z[0], PATH, &o, &sem), ZKE_BADARGUMENTS);
-  o = (zke_semaphore_options){.size = sizeof o, .limit = -1};
-  ck_rc(zke_semaphore_new(z[0], PATH, &o, &sem), ZKE_BADARGUMENTS);
-  o = (zke_semaphore_options){.size = sizeof o, .data = "x", .len = -1};
-  ck_rc(zke_semaphore_new(z[0], PATH, &o, &sem), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_resize(z[0], PATH, 0, ZKE_FOREVER), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_resize(z[0], "nope", 1, ZKE_FOREVER), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_limit(z[0], PATH, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_semaphore_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
-  ck_ok(zke_semaphore_parties(z[0], PATH, &list));
-  ck_assert_int_eq(list->count, 0);
-  zke_free(list);
   sem = make(z[0], 1);
   ck_rc(zke_semaphore_acquire(sem, 0, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_try(sem, -1), ZKE_BADARGUMENTS);
-  ck_rc(zke_semaphore_op(sem, NULL), ZKE_BADARGUMENTS);
-  ck_ok(zke_semaphore_acquire(sem, 1, 0));
-  ck_rc(zke_semaphore_acquire(sem, 1, 0), ZKE_MISUSE);
-  ck_rc(zke_semaphore_start(sem, 1), ZKE_MISUSE);
   free_all(&sem, 1);
   close_sessions();
 }
@@ -194,30 +122,6 @@ TEST(another_kind_on_the_path_is_refused) {
   close_sessions();
 }
 
-/* What others put into the directory is neither followed nor touched. */
-TEST(foreign_children_are_ignored) {
-  static const char *const foreign[] = {
-      PATH "/x", PATH "/lease-0000000000", PATH "/_c_short-lease-0000000000",
-      PATH "/_c_00000000-0000-0000-0000-000000000000-other-0000000000",
-      PATH "/_c_00000000-0000-0000-0000-000000000000-lease-9999999999"};
-  enum { FOREIGN = sizeof foreign / sizeof *foreign };
-  open_sessions();
-  zke_semaphore *sem = make(z[0], 1), *next = make(z[1], 1);
-  ck_ok(zke_semaphore_resize(z[0], PATH, 1, ZKE_FOREVER));
-  for (int i = 0; i < FOREIGN; i++)
-    ck_ok(zke_create(z[3], foreign[i], "waiting 0000000000000001\n", 25,
-                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[0])));
-  ck_rc(zke_semaphore_try(next, 1), ZKE_HELD);
-  ck_says("ann");
-  ck_ok(zke_semaphore_release(sem));
-  ck_ok(zke_semaphore_try(next, 1));
-  zke_semaphore_free(sem);
-  zke_semaphore_free(next);
-  ck_assert_int_eq(entries(z[0], PATH), FOREIGN);
-  close_sessions();
-}
-
 /* The container may be removed while nobody uses it. */
 TEST(a_removed_directory_is_made_again) {
   open_sessions();
@@ -228,7 +132,7 @@ TEST(a_removed_directory_is_made_again) {
     ck_ok(zke_semaphore_acquire(any, 2, soon(z[1])));
     ck_ok(zke_semaphore_release(any));
     ck_ok(zke_delete(z[1], PATH, -1));
-    ck_ok(zke_delete(z[1], "/limits", -1));
+    ck_ok(zke_delete(z[1], "/line", -1));
     ck_rc(zke_semaphore_try(any, 1), ZKE_NONODE);
   }
   free_all((zke_semaphore *[]){sem, any}, 2);
@@ -270,40 +174,63 @@ TEST(more_permits_than_the_limit_are_refused_at_once) {
 /* Waiting processes watch the limit: raised from 1 to 4, it lets in three more,
  * in their order. */
 TEST(a_raised_limit_lets_waiters_in) {
-  zke_semaphore *sem[5];
   int limit;
-  open_sessions();
-  start_all(sem, 1, (const int[]){1, 1, 1, 1, 1}, 5);
-  ck_assert_str_eq(states(sem, 5), "HWWWW");
-  ck_ok(zke_semaphore_resize(z[4], PATH, 4, ZKE_FOREVER));
+  open_limited(1);
+  play(
+      "ann start 1; bob start 1; cid start 1; dan start 1; eve start 1;"
+      "line ann (bob) (cid) (dan) (eve);"
+      "eve resize 4");
   ck_ok(zke_semaphore_limit(z[4], PATH, &limit));
   ck_assert_int_eq(limit, 4);
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 5), "HHHHW");
-  free_all(sem, 5);
-  close_sessions();
+  play(
+      "all dispatch;"
+      "line ann bob cid dan (eve);"
+      "told ann HELD, bob HELD, cid HELD, dan HELD;"
+      "eve is WAITING");
+  close_line();
 }
 
-/* A lowered limit takes nothing away; nobody comes in until enough was given
- * back. */
+/* A lowered limit takes nothing away, and the list says so; nobody comes in
+ * until enough was given back. */
 TEST(holders_above_a_lowered_limit_keep_theirs) {
-  zke_semaphore *sem[5];
-  open_sessions();
-  start_all(sem, 4, (const int[]){1, 1, 2, 1, 1}, 5);
-  ck_assert_str_eq(states(sem, 5), "HHHWW");
-  ck_ok(zke_semaphore_resize(z[4], PATH, 2, ZKE_FOREVER));
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 5), "HHHWW");
-  for (int i = 0; i < 3; i++) ck_ok(zke_semaphore_check(sem[i]));
-  ck_ok(zke_semaphore_release(sem[0]));
-  ck_ok(zke_semaphore_release(sem[1]));
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 5), "OOHWW"); /* two are still out */
-  ck_ok(zke_semaphore_release(sem[2]));
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 5), "OOOHH");
-  free_all(sem, 5);
-  close_sessions();
+  open_limited(4);
+  play(
+      "ann start 1; bob start 1; cid start 2; dan start 1; eve start 1;"
+      "line ann bob cid (dan) (eve);"
+      "eve resize 2;"
+      "all dispatch;"
+      "line ann bob cid (dan) (eve);"
+      "ann check; bob check; cid check;"
+      "dan is WAITING; eve is WAITING;"
+      "ann release;"
+      "bob release;"
+      "all dispatch;"
+      "line cid (dan) (eve);" /* which has two */
+      "cid release;"
+      "all dispatch;"
+      "line dan eve;"
+      "dan is HELD; eve is HELD");
+  close_line();
+}
+
+/* A wait for more than a lowered limit can never be served, so it ends; and it
+ * keeps out those behind it no longer. */
+TEST(a_wait_for_more_than_a_lowered_limit_ends) {
+  open_limited(3);
+  play(
+      "ann acquire 1;"
+      "bob waits 3;"
+      "cid start 3;"
+      "dan start 1;"
+      "eve resize 2;"
+      "bob returns -> LIMIT;"
+      "said its limit is 2;"
+      "all dispatch;"
+      "told ann HELD, bob OUT, cid OUT, dan HELD;"
+      "line ann dan;"
+      "cid is OUT;"
+      "bob try 3 -> LIMIT");
+  close_line();
 }
 
 static void lowers(void) {
@@ -354,30 +281,6 @@ TEST(a_change_that_is_never_quick_enough_ends) {
   close_two();
 }
 
-/* It can never be served; and it keeps out those behind it no longer. */
-TEST(a_wait_for_more_than_a_lowered_limit_ends) {
-  open_sessions();
-  zke_semaphore *sem[4] = {make(z[0], 3), make(z[1], 3),
-                           make_listening(z[2], 3), make(z[3], 3)};
-  call c;
-  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
-  acquire_aside(&c, sem[1], 3, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 4, 5000);
-  ck_ok(zke_semaphore_start(sem[2], 3));
-  ck_ok(zke_semaphore_start(sem[3], 1));
-  ck_ok(zke_semaphore_resize(z[4], PATH, 2, ZKE_FOREVER));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LIMIT);
-  ck_assert_ptr_nonnull(strstr(c.sentence, "its limit is 2"));
-  dispatch_all();
-  dispatch_all();
-  ck_told("OUT");
-  ck_assert_str_eq(states(sem, 4), "HOOH");
-  ck_rc(zke_semaphore_try(sem[1], 3), ZKE_LIMIT);
-  free_all(sem, 4);
-  close_sessions();
-}
-
 /* Who has agreed to the limit once goes on under the new one. */
 TEST(a_changed_limit_holds_for_all) {
   open_sessions();
@@ -416,162 +319,45 @@ TEST(resize_makes_the_semaphore) {
 /* Two of five hold; whichever of them releases, the next in line comes in, and
  * one that leaves the line lets nobody in. */
 TEST(as_many_hold_as_the_limit_says) {
-  zke_semaphore *sem[5];
-  open_sessions();
-  start_all(sem, 2, (const int[]){1, 1, 1, 1, 1}, 5);
-  ck_assert_str_eq(states(sem, 5), "HHWWW");
-  ck_ok(zke_semaphore_release(sem[1])); /* not the first one */
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 5), "HOHWW");
-  ck_ok(zke_semaphore_release(sem[3])); /* a waiter leaves */
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 5), "HOHOW");
-  ck_ok(zke_semaphore_release(sem[0]));
-  ck_ok(zke_semaphore_release(sem[2]));
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 5), "OOOOH");
-  free_all(sem, 5);
-  close_sessions();
+  open_limited(2);
+  play(
+      "ann start 1; bob start 1; cid start 1; dan start 1; eve start 1;"
+      "line ann bob (cid) (dan) (eve);"
+      "bob release;" /* not the first one */
+      "all dispatch;"
+      "line ann cid (dan) (eve);"
+      "dan release;" /* a waiter leaves */
+      "all dispatch;"
+      "line ann cid (eve);"
+      "eve is WAITING;"
+      "ann release; cid release;"
+      "all dispatch;"
+      "line eve;"
+      "told ann HELD, bob HELD, bob OUT, cid HELD, dan OUT, ann OUT, cid OUT, "
+      "eve HELD");
+  close_line();
 }
 
 /* All or nothing, first come first served: two are free, but the first that
  * waits wants three, and is not overtaken by one that wants one. */
 TEST(a_small_one_does_not_overtake_a_large_one) {
-  zke_semaphore *sem[4];
-  open_sessions();
-  start_all(sem, 4, (const int[]){1, 1, 3, 1}, 4);
-  ck_assert_str_eq(states(sem, 4), "HHWW");
-  ck_assert_int_eq(zke_semaphore_permits(sem[2]), 0);
-  ck_ok(zke_semaphore_release(sem[0]));
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 4), "OHHW");
-  ck_assert_int_eq(zke_semaphore_permits(sem[2]), 3);
-  ck_ok(zke_semaphore_release(sem[1]));
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 4), "OOHH");
-  free_all(sem, 4);
-  close_sessions();
-}
-
-/* The list shows who holds and who waits with how many permits, and data; who
- * holds stays a holder under a lowered limit. */
-TEST(contenders_are_listed_with_their_permits) {
-  zke_semaphore *sem[3];
-  zke_party_list *list;
-  open_sessions();
-  for (int i = 0; i < 3; i++) {
-    zke_semaphore_options o = {
-        .size = sizeof o, .limit = 4, .data = "job\0x", .len = i == 1 ? 5 : 0};
-    ck_ok(zke_semaphore_new(z[i], PATH, &o, &sem[i]));
-    ck_ok(zke_semaphore_start(sem[i], i + 1));
-  }
-  ck_ok(zke_semaphore_resize(z[3], PATH, 3, ZKE_FOREVER));
-  ck_ok(zke_semaphore_resize(z[3], PATH, 1,
-                             ZKE_FOREVER)); /* all the same they hold */
-  ck_ok(zke_semaphore_parties(z[3], PATH, &list));
-  ck_assert_int_eq(list->count, 3);
-  for (int i = 0; i < 3; i++) {
-    const zke_party *p = &list->data[i];
-    ck_assert_int_eq(p->held, i < 2);
-    ck_assert_int_eq(p->permits, i + 1);
-    ck_assert_int_eq(p->session, zke_session_id(z[i]));
-    ck_assert_int_eq(p->pid, getpid());
-    ck_assert_str_eq(p->kind, "lease-");
-    ck_assert(p->since_ms >= p->queued_ms);
-    ck_assert_int_eq(p->len, i == 1 ? 5 : -1);
-    if (i < 2) ck_assert_int_eq(p->mzxid, zke_semaphore_token(sem[i]));
-  }
-  ck_assert_str_eq(list->data[1].identity, "bob");
-  ck_assert_mem_eq(list->data[1].data, "job\0x", 5);
-  zke_free(list);
-  free_all(sem, 3);
-  close_sessions();
-}
-
-/* ---- losing, and giving back once ---- */
-
-/* solid_queue#761: a late second release raised a semaphore above its limit.
- * Here it gives back nothing, whoever holds what by then. */
-TEST(a_second_release_gives_nothing_back) {
-  open_sessions();
-  zke_semaphore *sem[3] = {make(z[0], 1), make(z[1], 1), make(z[2], 1)};
-  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
-  ck_ok(zke_semaphore_release(sem[0]));
-  ck_ok(zke_semaphore_acquire(sem[1], 1, soon(z[1])));
-  ck_rc(zke_semaphore_release(sem[0]), ZKE_LOST);
-  ck_rc(zke_semaphore_try(sem[2], 1), ZKE_HELD);
-  ck_ok(zke_semaphore_check(sem[1]));
-  free_all(sem, 3);
-  close_sessions();
-}
-
-/* A release whose reply was lost is repeated for that acquisition only. */
-TEST(a_repeated_release_hits_no_later_acquisition) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 2), make(z[0], 2)}; /* one session */
-  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
-  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
-  ck_ok(zke_semaphore_release(sem[0]));
-  ck_ok(zke_semaphore_acquire(sem[1], 2, soon(z[0])));
-  ck_rc(zke_semaphore_release(sem[0]), ZKE_LOST);
-  ck_ok(zke_semaphore_check(sem[1]));
-  free_all(sem, 2);
-  close_sessions();
-}
-
-/* One of several permits is taken away: all are lost, the others go back. */
-TEST(one_permit_taken_away_loses_all) {
-  zke_strings *names;
-  zke_op op;
-  for (int part = 0; part < 3; part++) {
-    char path[200];
-    open_sessions();
-    zke_semaphore *sem[2] = {make_listening(z[0], 3), make(z[1], 3)};
-    ck_ok(zke_semaphore_acquire(sem[0], 3, soon(z[0])));
-    ck_ok(zke_semaphore_start(sem[1], 3));
-    ck_told("HELD");
-    ck_ok(zke_semaphore_op(sem[0], &op));
-    ck_ok(zke_multi(z[0], &op, 1, NULL));
-    ck_ok(zke_children(z[2], PATH, NULL, NULL, &names, NULL));
-    snprintf(path, sizeof path, PATH "/%s", names->data[part]);
-    zke_free(names);
-    ck_ok(zke_delete(z[2], path, -1));
-    ck_rc(zke_semaphore_check(sem[0]), ZKE_LOST);
-    ck_told("LOST");
-    dispatch_all();
-    ck_assert_str_eq(states(sem, 2), "LH");
-    ck_rc(zke_semaphore_op(sem[0], &op), ZKE_LOST);
-    ck_rc(zke_semaphore_release(sem[0]), ZKE_LOST);
-    ck_assert_int_eq(entries(z[0], PATH), 3);
-    told[0] = '\0';
-    free_all(sem, 2);
-    close_sessions();
-  }
-}
-
-/* One of the permits for which a call waits is deleted: it ends, and the others
- * go. */
-TEST(a_waiter_that_lost_a_part_never_holds_less) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
-  zke_strings *names;
-  call c;
-  char path[200];
-  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
-  acquire_aside(&c, sem[1], 3, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 4, 5000);
-  ck_ok(zke_children(z[2], PATH, NULL, NULL, &names, NULL));
-  for (int i = 0; i < 4; i++) { /* the first of the three */
-    if (strstr(names->data[i], "-lease-0000000001"))
-      snprintf(path, sizeof path, PATH "/%s", names->data[i]);
-  }
-  zke_free(names);
-  ck_ok(zke_delete(z[2], path, -1));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LOST);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  free_all(sem, 2);
-  close_sessions();
+  open_limited(4);
+  play(
+      "ann start 1; bob start 1; cid start 3; dan start 1;"
+      "line ann bob (cid) (dan);"
+      "dan is WAITING");
+  ck_assert_int_eq(zke_semaphore_permits(party[2]), 0);
+  play(
+      "ann release;"
+      "all dispatch;"
+      "line bob cid (dan)");
+  ck_assert_int_eq(zke_semaphore_permits(party[2]), 3);
+  play(
+      "bob release;"
+      "all dispatch;"
+      "line cid dan;"
+      "dan is HELD");
+  close_line();
 }
 
 /* ---- deadlocks ---- */
@@ -662,49 +448,18 @@ TEST(a_circle_needs_enough_stuck_permits) {
   close_sessions();
 }
 
-/* Holders above a lowered limit do not wait, whatever their place says. */
-typedef struct lowered {
-  pthread_barrier_t both;
-  int rc;
-} lowered;
-
-/* A thread that holds one permit and, at the test's word, wants the lock. */
-static void *hold_and_want_lock(void *context) {
-  lowered *l = context;
-  zke_semaphore *sem = make(z[0], 2);
-  zke_lock *lock;
-  ck_ok(zke_lock_new(z[0], "/lock", NULL, &lock));
-  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[0])));
-  pthread_barrier_wait(&l->both);
-  pthread_barrier_wait(&l->both);
-  l->rc = zke_lock_acquire(lock, zke_now(z[0]) + 20);
-  zke_lock_free(lock);
-  zke_semaphore_free(sem);
-  return NULL;
-}
-
-/* Two hold one permit each under a limit lowered to 1, one of them waits for a
- * lock of the other: that one does not wait, so there is no deadlock. */
+/* Two hold one permit each under a limit lowered to 1, and the first waits for a
+ * lock of the other.  That one does not wait, whatever its place says: so there
+ * is no deadlock. */
 TEST(a_lowered_limit_is_no_circle) {
-  pthread_t thread;
-  lowered l = {.rc = 1};
-  zke_lock *lock;
-  open_sessions();
-  zke_semaphore *sem = make(z[1], 2);
-  pthread_barrier_init(&l.both, NULL, 2);
-  ck_ok(zke_lock_new(z[1], "/lock", NULL, &lock));
-  pthread_create(&thread, NULL, hold_and_want_lock, &l);
-  pthread_barrier_wait(&l.both);
-  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[1]))); /* behind the other */
-  ck_ok(zke_lock_acquire(lock, soon(z[1])));
-  ck_ok(zke_semaphore_resize(z[1], PATH, 1, ZKE_FOREVER));
-  pthread_barrier_wait(&l.both);
-  pthread_join(thread, NULL);
-  ck_assert_int_eq(l.rc, ZKE_OPERATIONTIMEOUT);
-  zke_lock_free(lock);
-  free_all(&sem, 1);
-  pthread_barrier_destroy(&l.both);
-  close_sessions();
+  open_limited(2);
+  play(
+      "ann acquire 1;"
+      "bob acquire 1;"
+      "bob locks;"
+      "eve resize 1;"
+      "ann locks_now -> OPERATIONTIMEOUT");
+  close_line();
 }
 
 /* ---- threads ---- */
@@ -1062,18 +817,6 @@ TEST(the_limit_holds_while_holders_are_killed) {
 
 /* ---- deaths, lost replies, faults ---- */
 
-/* The typical use: acquire two of three, check, release. */
-static int use_plain(zke *user) {
-  zke_semaphore *sem = NULL;
-  zke_semaphore_options o = {.size = sizeof o, .limit = 3};
-  int rc = zke_semaphore_new(user, PATH, &o, &sem);
-  if (rc == ZKE_OK) rc = zke_semaphore_acquire(sem, 2, zke_now(user) + 2000);
-  if (rc == ZKE_OK) rc = zke_semaphore_check(sem);
-  if (rc == ZKE_OK) rc = zke_semaphore_release(sem);
-  zke_semaphore_free(sem);
-  return rc;
-}
-
 /* One that waits in vain, then for another of its own, under a new limit. */
 static int wait_behind(zke *user, zke_semaphore *first, zke_semaphore *second) {
   int rc = zke_semaphore_acquire(first, 2, zke_now(user) + 2000);
@@ -1123,7 +866,6 @@ static void check_semaphore(zke *other, int rc) {
 }
 
 static const recipe_use uses[] = {
-    {"semaphore", NULL, use_plain, check_semaphore},
     {"two semaphores", NULL, use_two, check_semaphore}};
 
 RECIPE_TESTS(uses, 20, 0);
