@@ -140,12 +140,14 @@ int line_limit;
 /* The limit of a semaphore, where the test has none. */
 static int limit_or(int usual) { return line_limit ? line_limit : usual; }
 
-/* Both of a multi-lock: the one that is looked at, and another. */
+/* Both of a multi-lock: the one that is looked at, and another.  Those that do
+ * not listen name them in the other order. */
 static int new_both(zke *z_of, const char *path, const zke_multilock_options *o,
                     zke_multilock **out) {
-  const zke_multilock_item both[] = {{path, ZKE_MULTILOCK_LOCK},
+  const zke_multilock_item both[] = {{OTHER, ZKE_MULTILOCK_WRITE},
+                                     {path, ZKE_MULTILOCK_LOCK},
                                      {OTHER, ZKE_MULTILOCK_WRITE}};
-  return zke_multilock_new(z_of, both, 2, o, out);
+  return zke_multilock_new(z_of, o->listener ? both + 1 : both, 2, o, out);
 }
 
 CREATES(lock, lock, zke_lock_new(z_of, path, &o, to))

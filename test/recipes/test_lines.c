@@ -1347,6 +1347,7 @@ static void check_next(zke *other, int rc) {
   (void)rc;
   ck_ok(line->acquire(x, line->first, zke_now(other) + 5000));
   ck_assert_int_eq(entries(other, PATH), line->places);
+  ck_assert_int_eq(entries(other, OTHER), line->ops_count - 1);
   line->free(x);
   ck_assert_int_eq(entries(other, PATH) + entries(other, OTHER), 0);
   ck_assert_int_eq(watches(other), 0);

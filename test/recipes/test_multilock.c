@@ -1,8 +1,10 @@
-/* test_multilock.c - several locks together (recipes/multilock.h)
+/* test_multilock.c - what several locks together have besides one line
+ * (recipes/multilock.h)
  *
- * Interleavings are driven step by step with several sessions on one store;
- * waiting is done by threads and by processes.  Deaths, lost replies and
- * faults come from recipes.h.
+ * test_lines has what all lines promise, deaths, lost replies and faults among
+ * it.  Here is what concerns more than one of the locks.  Interleavings are
+ * driven step by step with several sessions on one store; waiting is done by
+ * threads and by processes.
  */
 #include "recipes.h"
 #include "sessions.h"
@@ -61,17 +63,6 @@ static void expect_nothing_left(void) {
   ck_assert_int_eq(
       entries(z[0], "/a") + entries(z[0], "/b") + entries(z[0], "/c"), 0);
   for (int i = 0; i < SESSIONS; i++) ck_assert_int_eq(watches(z[i]), 0);
-}
-
-/* The whole path of the i-th in a lock's line. */
-static const char *path_of(const char *lock, int i) {
-  static char path[200];
-  zke_party_list *list;
-  ck_ok(zke_lock_parties(z[4], lock, &list));
-  ck_assert_int_lt(i, list->count);
-  snprintf(path, sizeof path, "%s/%s", lock, list->data[i].name);
-  zke_free(list);
-  return path;
 }
 
 LISTENER(listen, multilock);
@@ -150,22 +141,16 @@ TEST(entries_are_made_in_one_step) {
 }
 
 /* P11: arguments that make no sense are refused: no items, one twice, a mode
- * that is none, too few or too many operations. */
+ * that is none, too many operations. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_multilock *ml = (zke_multilock *)(void *)z;
-  zke_multilock_options o = {.size = 3};
   zke_multilock_item items[2] = {{"/a", ZKE_MULTILOCK_LOCK},
                                  {"/b", ZKE_MULTILOCK_LOCK}};
   zke_op ops[3];
-  ck_rc(zke_multilock_new(z[0], items, 2, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_multilock_new(z[0], items, 0, NULL, &ml), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(ml);
   ck_rc(zke_multilock_new(z[0], NULL, 2, NULL, &ml), ZKE_BADARGUMENTS);
-  ck_rc(zke_multilock_new(NULL, items, 2, NULL, &ml), ZKE_BADARGUMENTS);
-  ck_rc(zke_multilock_new(z[0], items, 2, &o, &ml), ZKE_BADARGUMENTS);
-  o = (zke_multilock_options){.size = sizeof o, .data = "x", .len = -1};
-  ck_rc(zke_multilock_new(z[0], items, 2, &o, &ml), ZKE_BADARGUMENTS);
   items[1].mode = 3;
   ck_rc(zke_multilock_new(z[0], items, 2, NULL, &ml), ZKE_BADARGUMENTS);
   static const char *const paths[] = {"/a", "/", "nope", NULL};
@@ -175,9 +160,6 @@ TEST(arguments_are_checked) {
   }
   ml = make(z[0], "ab");
   ck_ok(zke_multilock_acquire(ml, 0));
-  ck_rc(zke_multilock_acquire(ml, 0), ZKE_MISUSE);
-  ck_rc(zke_multilock_try(ml), ZKE_MISUSE);
-  ck_rc(zke_multilock_ops(ml, NULL, 2), ZKE_BADARGUMENTS);
   ck_rc(zke_multilock_ops(ml, ops, 3), ZKE_BADARGUMENTS);
   zke_multilock_free(ml);
   expect_nothing_left();
@@ -201,27 +183,6 @@ TEST(another_kind_on_a_path_is_refused) {
   zke_multilock_free(ml);
   zke_multilock_free(modes);
   zke_semaphore_free(sem);
-  close_sessions();
-}
-
-/* What others put into a lock's directory is neither followed nor touched. */
-TEST(foreign_children_are_ignored) {
-  static const char *const foreign[] = {
-      "/a/x", "/a/lock-0000000000",
-      "/a/_c_00000000-0000-0000-0000-000000000000-other-0000000000"};
-  open_sessions();
-  zke_multilock *ml = make(z[0], "ab"), *next = make(z[1], "ba");
-  ck_ok(zke_ensure_path(z[0], "/a", ZKE_PERSISTENT, ZKE_FOREVER));
-  for (int i = 0; i < 3; i++)
-    ck_ok(zke_create(z[3], foreign[i], "waiting 0000000000000001\n", 25,
-                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
-  ck_rc(zke_multilock_try(next), ZKE_HELD);
-  ck_ok(zke_multilock_release(ml));
-  ck_ok(zke_multilock_try(next));
-  zke_multilock_free(ml);
-  zke_multilock_free(next);
-  ck_assert_int_eq(entries(z[0], "/a"), 3);
   close_sessions();
 }
 
@@ -466,33 +427,6 @@ TEST(check_finds_one_stolen) {
   close_sessions();
 }
 
-/* One of its places is deleted while it waits, in a call or started: it has
- * lost, and its other places go. */
-TEST(a_waiter_that_loses_a_place_gives_up_all) {
-  open_sessions();
-  zke_lock *b = make_lock(z[1], "/b");
-  zke_multilock *blocked = make(z[0], "ab"), *started = make(z[2], "ba");
-  call c;
-  ck_ok(zke_lock_acquire(b, soon(z[1])));
-  acquire_aside(&c, blocked, ZKE_FOREVER);
-  ck_until(entries(z[1], "/b") == 2, 5000);
-  ck_ok(zke_multilock_start(started));
-  ck_ok(zke_delete(z[4], path_of("/a", 1), -1)); /* that of started */
-  ck_ok(zke_delete(z[4], path_of("/a", 0), -1));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LOST);
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(started), ZKE_MULTILOCK_LOST);
-  ck_assert_int_eq(entries(z[1], "/b"), 1);
-  ck_ok(zke_lock_release(b));
-  ck_ok(zke_multilock_try(started));
-  zke_lock_free(b);
-  zke_multilock_free(blocked);
-  zke_multilock_free(started);
-  expect_nothing_left();
-  close_sessions();
-}
-
 /* ---- deadlocks ---- */
 
 /* Threads, each with a multi-lock of the same locks in another order: with
@@ -612,89 +546,6 @@ TEST(a_multilock_that_closes_a_circle_is_told) {
     expect_nothing_left();
     close_sessions();
   }
-}
-
-/* With no_deadlock_check a circle through a lock lasts until the deadline. */
-TEST(the_check_can_be_turned_off) {
-  open_sessions();
-  zke_lock *a = make_lock(z[0], "/a");
-  zke_multilock_options options = {.size = sizeof options,
-                                   .no_deadlock_check = 1};
-  zke_multilock *ml = make_with(z[0], "bc", &options);
-  other o;
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  start_other(&o, test_patience(20000));
-  pthread_barrier_wait(&o.both);
-  ck_until(entries(z[0], "/a") == 2, 5000);
-  ck_rc(zke_multilock_acquire(ml, zke_now(z[0]) + 20), ZKE_OPERATIONTIMEOUT);
-  zke_lock_free(a);
-  join_other(&o);
-  ck_ok(o.rc);
-  zke_multilock_free(ml);
-  close_sessions();
-}
-
-/* Waiting without a blocking call it can go on: no circle. */
-TEST(one_that_only_started_closes_no_circle) {
-  open_sessions();
-  zke_multilock *ml = make(z[0], "ab");
-  other o;
-  start_other(&o, 30);
-  ck_ok(zke_multilock_start(ml));
-  pthread_barrier_wait(&o.both);
-  join_other(&o);
-  ck_assert_int_eq(o.rc, ZKE_OPERATIONTIMEOUT);
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
-
-/* … but when it then blocks, it closes it, and is told. */
-TEST(a_started_one_that_blocks_closes_a_circle) {
-  open_sessions();
-  zke_multilock *ml = make(z[0], "ab");
-  other o;
-  start_other(&o, test_patience(20000));
-  ck_ok(zke_multilock_start(ml));
-  pthread_barrier_wait(&o.both);
-  ck_until(entries(z[0], "/a") == 2, 5000);
-  zke_lock *more = make_lock(z[0], "/c"); /* so that it is not alone */
-  ck_ok(zke_lock_acquire(more, soon(z[0])));
-  ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_DEADLOCK);
-  join_other(&o);
-  ck_ok(o.rc);
-  zke_lock_free(more);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
-
-/* Two that wait for each other's predecessors in a row are no circle. */
-TEST(a_chain_is_no_circle) {
-  open_sessions();
-  zke_lock *a = make_lock(z[0], "/a");
-  zke_multilock *ml[2] = {make(z[1], "ab"), make(z[2], "bc")};
-  call c[2];
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  for (int i = 0; i < 2; i++) {
-    acquire_aside(&c[i], ml[i], soon(z[0]));
-    ck_until(entries(z[0], "/b") == i + 1, 5000);
-  }
-  zke_lock *last = make_lock(z[0], "/c");
-  ck_rc(zke_lock_try(last), ZKE_HELD); /* the second one is first there */
-  ck_ok(zke_lock_release(a));
-  for (int i = 0; i < 2; i++) {
-    call_end(&c[i]);
-    ck_ok(c[i].rc);
-    ck_ok(zke_multilock_release(ml[i]));
-    zke_multilock_free(ml[i]);
-  }
-  zke_lock_free(a);
-  zke_lock_free(last);
-  expect_nothing_left();
-  close_sessions();
 }
 
 /* ---- processes ---- */
@@ -834,105 +685,5 @@ TEST(locks_exclude_in_any_history) {
   ck_assert_int_ge(most, 1);
   for (int i = 0; i < 3; i++) free_crowd(&c, i);
   expect_nothing_left();
-  close_sessions();
-}
-
-/* ---- deaths, lost replies, faults ---- */
-
-/* A multi-lock of /a and /b, named in either order: from is 0 or 1. */
-static int new_pair(zke *user, int from, zke_multilock_fn fn,
-                    zke_multilock **ml) {
-  static const zke_multilock_item items[] = {{"/a", ZKE_MULTILOCK_LOCK},
-                                             {"/b", ZKE_MULTILOCK_WRITE},
-                                             {"/a", ZKE_MULTILOCK_LOCK}};
-  zke_multilock_options o = {.size = sizeof o, .listener = fn};
-  return zke_multilock_new(user, items + from, 2, &o, ml);
-}
-
-/* The typical use: acquire, check, release. */
-static int use_plain(zke *user) {
-  zke_multilock *ml = NULL;
-  int rc = new_pair(user, 0, NULL, &ml);
-  if (rc == ZKE_OK) rc = zke_multilock_acquire(ml, zke_now(user) + 2000);
-  if (rc == ZKE_OK) rc = zke_multilock_check(ml);
-  if (rc == ZKE_OK) rc = zke_multilock_release(ml);
-  zke_multilock_free(ml);
-  return rc;
-}
-
-/* One that waits in vain, then behind another of its own. */
-static int wait_behind(zke *user, zke_multilock *first, zke_multilock *second) {
-  int rc = zke_multilock_acquire(first, zke_now(user) + 2000);
-  if (rc != ZKE_OK) return rc;
-  rc = zke_multilock_try(second);
-  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_LOST, "not held");
-  rc = zke_multilock_start(second);
-  if (rc == ZKE_OK) rc = zke_multilock_release(first);
-  if (rc == ZKE_OK) rc = zke_multilock_acquire(second, zke_now(user) + 2000);
-  if (rc == ZKE_OK) rc = zke_multilock_release(second);
-  return rc;
-}
-
-/* The same with another session's in the way; wait_behind() has it. */
-static int use_two(zke *user) {
-  zke *further = NULL;
-  zke_multilock *first = NULL, *second = NULL;
-  char kept[400] = "";
-  told[0] = '\0';
-  int rc = zke_open_session(user, NULL, &further);
-  if (rc == ZKE_OK) rc = new_pair(user, 0, listen, &first);
-  if (rc == ZKE_OK) rc = new_pair(further, 1, NULL, &second);
-  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
-  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
-  zke_multilock_free(second);
-  zke_multilock_free(first);
-  zke_close(further);
-  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
-}
-
-/* Another gets both, and is alone with them. */
-static void check_pair(zke *another, int rc) {
-  zke_multilock *ml;
-  (void)rc;
-  ck_ok(new_pair(another, 1, NULL, &ml));
-  ck_ok(zke_multilock_acquire(ml, zke_now(another) + 5000));
-  ck_assert_int_eq(entries(another, "/a"), 1);
-  ck_assert_int_eq(entries(another, "/b"), 1);
-  zke_multilock_free(ml);
-  ck_assert_int_eq(watches(another), 0);
-}
-
-static const recipe_use uses[] = {
-    {"multilock", NULL, use_plain, check_pair},
-    {"two multilocks", NULL, use_two, check_pair}};
-
-RECIPE_TESTS(uses, 20, 0);
-
-/* ---- rare moments ---- */
-
-static void start_anew(zke_multilock *ml, int state, int64_t token, void *out) {
-  (void)token;
-  if (state == ZKE_MULTILOCK_LOST) *(int *)out = zke_multilock_start(ml);
-}
-
-/* While a blocking call has not returned nobody joins in its place. */
-TEST(nobody_joins_while_a_call_still_runs) {
-  int started = 1;
-  zke_multilock_options o = {
-      .size = sizeof o, .listener = start_anew, .context = &started};
-  call c;
-  open_sessions();
-  zke_lock *a = make_lock(z[0], "/a");
-  zke_multilock *ml = make_with(z[1], "ab", &o);
-  ck_ok(zke_lock_try(a));
-  acquire_aside(&c, ml, ZKE_FOREVER);
-  ck_until(entries(z[0], "/a") == 2, 5000);
-  ck_until(watches(z[1]) == 3, 5000); /* those behind, and its own two */
-  ck_ok(zke_delete(z[2], path_of("/a", 1), -1));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LOST);
-  ck_assert_int_eq(started, ZKE_MISUSE);
-  zke_multilock_free(ml);
-  zke_lock_free(a);
   close_sessions();
 }
