@@ -1,11 +1,13 @@
-/* test_election.c - the election (recipes/election.h)
+/* test_election.c - what elections have besides other lines
+ * (recipes/election.h)
  *
- * The events are those of ZooKeeper's LeaderElectionSupport, in its order.
+ * test_lines has what all lines promise, and that the events come in their
+ * order.  Here are the word, handing over and observers.  The events are those of ZooKeeper's LeaderElectionSupport, in its order.
  * What happens in the middle of a call is brought about by the table of system
  * calls: another session acts there.
  */
+#include "lines.h"
 #include "recipes.h"
-#include "sessions.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +20,6 @@
 #include "recipes/lock.h"
 #include "recipes/part/limit.h"
 
-#define PATH "/election/app"
 #define WORD PATH "/leader"
 #define GUID "01234567-89ab-cdef-0123-456789abcdef"
 
@@ -257,44 +258,6 @@ TEST(a_candidate_that_moves_up_determines_again) {
   close_all();
 }
 
-/* The znodes of a leader and of a candidate are deleted: both hear FAILED, the
- * next one leads, and the failed ones may volunteer anew. */
-TEST(a_lost_place_is_a_failure) {
-  open_all();
-  volunteer(3);
-  ck_ok(zke_delete(z[3], latch(0), -1));
-  ck_ok(zke_delete(z[3], latch(2), -1));
-  dispatch_all();
-  ck_heard(0, "FAILED");
-  ck_heard(1, ELECTED);
-  ck_heard(2, "FAILED");
-  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
-  ck_assert_int_eq(zke_election_token(e[0]), 0);
-  ck_ok(zke_election_start(e[0])); /* anew */
-  ck_heard(0, OFFERED READY);
-  ck_rc(zke_election_resign(e[2]), ZKE_LOST);
-  ck_heard(2, STOPPED);
-  close_all();
-}
-
-/* Nobody dispatches: the next call finds out. */
-TEST(a_lost_place_is_found_by_a_call) {
-  zke_op op;
-  open_all();
-  volunteer(1);
-  ck_ok(zke_election_op(e[0], &op));
-  ck_ok(zke_multi(z[0], &op, 1, NULL));
-  ck_ok(zke_delete(z[3], latch(0), -1));
-  ck_rc(zke_multi(z[0], &op, 1, NULL), ZKE_NONODE);
-  ck_rc(zke_election_check(e[0]), ZKE_LOST);
-  ck_heard(0, "FAILED");
-  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
-  ck_rc(zke_election_op(e[0], &op), ZKE_LOST);
-  ck_rc(zke_election_hand_over(e[0], "bob"), ZKE_LOST);
-  ck_rc(zke_election_ready(e[0]), ZKE_LOST);
-  close_all();
-}
-
 /* A leader whose session has ended hears FAILED; the word of its office has
  * gone; no call of it claims anything (P5, P6). */
 TEST(an_expired_session_leads_no_more) {
@@ -319,83 +282,74 @@ TEST(an_expired_session_leads_no_more) {
 TEST(arguments_are_checked) {
   zke_election *election = NULL;
   zke_observer *o = NULL;
-  zke_election_options options = {.size = 3};
+  zke_election_options options = {.size = sizeof options, .name = "a\nb"};
   open_all();
-  ck_rc(zke_election_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_election_new(z[0], PATH, &options, &election), ZKE_BADARGUMENTS);
-  options = (zke_election_options){.size = sizeof options, .name = "a\nb"};
-  ck_rc(zke_election_new(z[0], PATH, &options, &election), ZKE_BADARGUMENTS);
-  ck_rc(zke_election_new(z[0], "/", NULL, &election), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(election);
   ck_rc(zke_election_hand_over(e[0], NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_election_hand_over(e[0], "bob"), ZKE_LOST);
   ck_rc(zke_election_ready(e[0]), ZKE_LOST);
-  ck_rc(zke_election_op(e[0], NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_election_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_observer_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_observer_new(z[0], "x", NULL, &o), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(o);
   ck_rc(zke_observer_new(z[0], PATH, &(zke_observer_options){0}, &o),
         ZKE_BADARGUMENTS);
   ck_assert_ptr_null(o);
-  zke_election_free(NULL);
   zke_observer_free(NULL);
   close_all();
 }
 
-/* Neither a candidate nor an observer takes another recipe's directory for an
- * election. */
+/* An observer does not take another recipe's directory for an election. */
 TEST(another_kind_on_the_path_is_refused) {
   zke_lock *lock;
   zke_observer *o = NULL;
   open_all();
   ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
   ck_ok(zke_lock_try(lock));
-  ck_rc(zke_election_start(e[1]), ZKE_OTHERKIND);
-  ck_says(PATH " is of kind lock, not election");
-  ck_rc(zke_election_lead(e[1], soon(z[1])), ZKE_OTHERKIND);
   ck_ok(zke_observer_new(z[1], PATH, NULL, &o));
   ck_rc(zke_observer_start(o), ZKE_OTHERKIND);
+  ck_says(PATH " is of kind lock, not election");
   ck_rc(zke_observer_wait(o, 1, soon(z[1])), ZKE_OTHERKIND);
   ck_rc(zke_observer_leader(o, NULL, NULL, NULL, NULL), ZKE_MISUSE);
   zke_observer_free(o);
-  ck_heard(1, "");
   zke_lock_free(lock);
   close_all();
 }
 
-/* Foreign or malformed children are ignored, never followed; nor is a mark
- * that names nobody, and it does not stay. */
-TEST(foreign_children_are_ignored) {
-  static const char *const foreign[] = {"x",
-                                        "_c_" GUID "-latch-",
-                                        "_c_" GUID "-latch-00x0000000",
-                                        "_c_" GUID
-                                        "-latch-000000000000000000000",
-                                        "latch-0000000000",
-                                        "_c_" GUID "-next-0000000000"};
-  enum { COUNT = sizeof foreign / sizeof *foreign };
-  char path[200];
-  open_all();
+/* A mark that names nobody is ignored, and does not stay. */
+TEST(a_mark_that_names_nobody_goes) {
+  open_line(LINE_ELECTION);
   ck_ok(zke_ensure_path(z[0], PATH, ZKE_CONTAINER, ZKE_FOREVER));
-  for (int i = 0; i < COUNT; i++) {
-    snprintf(path, sizeof path, PATH "/%s", foreign[i]);
-    ck_ok(zke_create(z[0], path, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                     NULL));
-  }
-  volunteer(2);
-  ck_assert_str_eq(queue(), "ann bob");
-  ck_ok(zke_election_ready(e[0]));
-  ck_ok(zke_election_hand_over(e[0], "bob"));
-  dispatch_all();
-  ck_assert_str_eq(queue(), "bob");
-  ck_ok(zke_election_resign(e[1]));
-  ck_assert_int_eq(entries(z[0], PATH), COUNT - 1);
-  for (int i = 0; i < COUNT - 1; i++) {
-    snprintf(path, sizeof path, PATH "/%s", foreign[i]);
-    ck_ok(zke_delete(z[0], path, -1));
-  }
-  close_all();
+  ck_ok(zke_create(z[0], PATH "/_c_" GUID "-next-0000000000", "x", 1,
+                   ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  play(
+      "ann start; bob start;"
+      "line ann (bob);"
+      "ann ready;"
+      "ann hand_over bob;"
+      "all dispatch;"
+      "line bob;"
+      "bob release");
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  close_line();
+}
+
+/* Nobody dispatches: whoever has lost its place hands nothing over, and takes
+ * no office. */
+TEST(a_lost_place_is_not_handed_over) {
+  open_line(LINE_ELECTION);
+  play(
+      "ann start;"
+      "ann loses;"
+      "ann ready -> LOST;"
+      "ann is LOST;"
+      "ann start; bob start;"
+      "ann loses;"
+      "ann hand_over bob -> LOST;"
+      "ann is LOST;"
+      "all dispatch;"
+      "bob is HELD");
+  close_line();
 }
 
 /* A listener may take office, resign, or free its candidate. */
@@ -423,109 +377,6 @@ TEST_LOOP(a_listener_may_call_anything, 0, 3) {
   dispatch_all();
   ck_assert_int_eq(*word() != '\0', what == 0);
   if (what != 2) zke_election_free(election);
-  close_all();
-}
-
-/* ---- waiting to lead ---- */
-
-/* lead() of the second blocks until the first resigns; a leader's own returns
- * at once. */
-TEST(a_waiting_thread_leads_when_its_turn_comes) {
-  call c;
-  open_all();
-  volunteer(1);
-  lead_aside(&c, e[1], soon(z[1]));
-  ck_until(zke_election_state(e[1]) == ZKE_ELECTION_READY, 5000);
-  ck_ok(zke_election_resign(e[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_heard(1, OFFERED READY " " ELECTED);
-  ck_ok(zke_election_lead(e[1], 0)); /* it does already */
-  close_all();
-}
-
-/* Whoever gives up waiting is a candidate no more, and is told. */
-TEST(a_timeout_names_the_leader) {
-  open_all();
-  volunteer(1);
-  ck_rc(zke_election_lead(e[1], zke_now(z[1]) + 20), ZKE_OPERATIONTIMEOUT);
-  ck_says(PATH " is held by ann (pid ");
-  ck_heard(1, OFFERED READY " " STOPPED);
-  ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_STOP);
-  ck_assert_str_eq(queue(), "ann");
-  ck_assert_int_eq(watches(z[1]), 0);
-  ck_rc(zke_election_lead(e[2], 0), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_election_resign(e[0]));
-  ck_ok(zke_election_lead(e[2], 0)); /* nobody leads: no time needed */
-  close_all();
-}
-
-/* A cancelled lead() gives up the candidacy, also one that start() had begun,
- * and the listener hears STOP. */
-TEST(waiting_can_be_cancelled) {
-  call c;
-  open_all();
-  volunteer(2);
-  lead_aside(&c, e[1], ZKE_FOREVER); /* in the place that it has */
-  ck_until(zke_election_cancel(e[1]) == ZKE_OK, 10000);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_heard(1, STOPPED);
-  ck_assert_str_eq(queue(), "ann");
-  close_all();
-}
-
-/* A blocked lead() ends when its znode is deleted or its session ends, and says
- * which. */
-TEST_LOOP(waiting_ends_with_the_place_or_the_session, 0, 2) {
-  call c;
-  open_all();
-  volunteer(2);
-  lead_aside(&c, e[1], ZKE_FOREVER);
-  if (_i)
-    ck_ok(zke_expire(z[3], zke_session_id(z[1])));
-  else
-    ck_ok(zke_delete(z[3], latch(1), -1));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, _i ? ZKE_INVALIDSTATE : ZKE_LOST);
-  ck_heard(1, "FAILED");
-  close_all();
-}
-
-/* A time that was asked for has come. */
-static void note_alarm(zke *session, int type, int state, const char *path,
-                       void *context) {
-  (void)session, (void)state, (void)path;
-  if (type == ZKE_EVENT_ALARM) *(bool *)context = true;
-}
-
-/* Dispatch until a step that has just failed was made again: what was asked for
- * an earlier time comes earlier. */
-static void pass_a_pause(zke *session) {
-  bool past = false;
-  int64_t later = zke_now(session) + 10 * ZKE_RECIPE_PAUSE_MS;
-  ck_ok(zke_call_at(session, later, note_alarm, &past));
-  ck_until((dispatch_all(), past), 10000);
-}
-
-/* A candidate that finds another library's in the line when its turn comes has
- * failed; one that comes then is refused. */
-TEST(another_librarys_entry_ends_a_candidacy) {
-  static const char foreign[] =
-      PATH "/0123456789abcdef0123456789abcdef__lock__0000000007";
-  open_all();
-  volunteer(2);
-  ck_ok(zke_create(z[3], foreign, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
-                   NULL));
-  ck_ok(zke_election_resign(e[0]));
-  dispatch_all();
-  pass_a_pause(z[1]);
-  ck_heard(1, "FAILED"); /* once, though the failed step was made again */
-  ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_FAILED);
-  ck_rc(zke_election_lead(e[2], soon(z[2])), ZKE_OTHERKIND);
-  ck_says("kazoo stands in the election " PATH);
-  ck_ok(zke_delete(z[3], foreign, -1));
-  ck_ok(zke_election_lead(e[1], soon(z[1])));
   close_all();
 }
 
@@ -1037,28 +888,6 @@ static void close_short(void) {
     zke_election_free(e[i]);
     ck_ok(zke_close(z[i]));
   }
-}
-
-/* One allocation fails, or all, anywhere in the dispatch in which a candidate
- * becomes the leader: its listener hears all of it, once. */
-TEST_LOOP(an_election_is_heard_when_memory_was_short, 0, 2) {
-  int failed = 0;
-  open_short();
-  heap.fail_all = _i;
-  for (bool more = true; more;) {
-    for (int i = 0; i < 2; i++) ck_ok(zke_election_start(e[i]));
-    heard[1][0] = '\0';
-    ck_ok(zke_election_resign(e[0]));
-    heap.fail_at = heap.calls + ++failed;
-    zke_dispatch(z[1], NULL);
-    more = heap.calls >= heap.fail_at;
-    heap.fail_at = 0;
-    ck_until((dispatch_on(z[1]), heard[1][0]), 5000);
-    ck_heard(1, ELECTED);
-    ck_ok(zke_election_resign(e[1]));
-  }
-  ck_assert_int_gt(failed, 5);
-  close_short();
 }
 
 /* ---- observing ---- */

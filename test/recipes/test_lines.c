@@ -822,6 +822,7 @@ TEST_LINES(a_waiter_whose_place_is_deleted_has_lost) {
         "bob returns -> LOST;"
         "line ann;"
         "ann check");
+    ck_assert_ptr_nonnull(strstr(told, "bob LOST"));
     ck_assert_int_eq(in_line(), 1);
     close_line();
   }
@@ -1309,7 +1310,7 @@ TEST_LINES(tokens_increase_in_any_history) {
 
 /* One that is refused, then waits behind another. */
 static int wait_behind(zke *user, void *first, void *second) {
-  int64_t deadline = zke_now(user) + 2000;
+  int64_t deadline = zke_now(user) + recipe_patience_ms;
   int rc = line->acquire(first, line->first, deadline);
   if (rc == ZKE_OK) rc = line->check(first);
   if (rc != ZKE_OK) return rc;
