@@ -137,8 +137,11 @@ static int election_state(void *x) {
 
 int line_limit;
 
-/* The limit of a semaphore, where the test has none. */
-static int limit_or(int usual) { return line_limit ? line_limit : usual; }
+/* The limit that a semaphore states. */
+static int limit_or(int usual) {
+  if (line_limit < 0) return 0;
+  return line_limit ? line_limit : usual;
+}
 
 /* Both of a multi-lock: the one that is looked at, and another.  Those that do
  * not listen name them in the other order. */
@@ -651,4 +654,118 @@ void play(const char *script) {
     if (len) play_step(script, len);
     script += len + (script[len] == ';');
   }
+}
+
+void play_line(int kind, int needs, const char *script) {
+  if (!open_line_that(kind, needs)) return;
+  play(script);
+  close_line();
+}
+
+/* ------------------------------------------------------------------------
+ * Any history
+ * --------------------------------------------------------------------- */
+
+/* Two objects of a session. */
+static void make_two(int i) {
+  party[i] = make_party(z[i], &(line_options){.who = identities[i]});
+  party[i + SESSIONS] = make_party(z[i], &(line_options){.who = seconds[i]});
+}
+
+static void free_two(int i) {
+  line->free(party[i]);
+  line->free(party[i + SESSIONS]);
+}
+
+/* A session ends; another takes its place, with other objects. */
+static void expire_and_reopen(int i) {
+  ck_ok(zke_expire(z[3], zke_session_id(z[i])));
+  free_two(i);
+  renew_session(i);
+  make_two(i);
+}
+
+/* Somebody deletes a znode of the line. */
+static void take_one_away(unsigned *random) {
+  zke_strings *names;
+  char path[200];
+  if (zke_children(z[3], PATH, NULL, NULL, &names, NULL) != ZKE_OK) return;
+  if (names->count > 0) {
+    int i = rand_r(random) % names->count;
+    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
+    ck_ok(zke_delete(z[3], path, -1));
+  }
+  zke_free(names);
+}
+
+static void random_call(unsigned *random, const line_history *h) {
+  int session = rand_r(random) % 3;
+  int i = session + (rand_r(random) % 2 ? SESSIONS : 0);
+  int how = h->most ? 1 + rand_r(random) % h->most : usual_how(i);
+  switch (rand_r(random) % 16) {
+    case 0:
+    case 11:
+    case 12:
+      if (h->also) h->also(random, i);
+      break;
+    case 1:
+      take_one_away(random);
+      break;
+    case 2:
+      expire_and_reopen(session);
+      break;
+    case 3:
+      line->try_once(party[i], how);
+      break;
+    case 4:
+      line->acquire(party[i], how, zke_now(z[session]));
+      break;
+    case 5:
+    case 6:
+    case 7:
+      line->start(party[i], how);
+      break;
+    case 8:
+    case 9:
+    case 10:
+      line->release(party[i]);
+      break;
+    default:
+      zke_dispatch(z[session], NULL);
+  }
+}
+
+void play_history(const line_history *h) {
+  unsigned random = test_seed();
+  for (int i = 0; i < 3; i++) {
+    line->free(party[i]);
+    make_two(i);
+  }
+  for (int n = 0; n < h->calls; n++) {
+    random_call(&random, h);
+    h->check(&random);
+    told[0] = '\0';
+  }
+  ck_assert_int_gt(highest, 0);
+}
+
+/* ------------------------------------------------------------------------
+ * For uses
+ * --------------------------------------------------------------------- */
+
+int use_by_two(zke *user, int (*use)(zke *user, void *first, void *second)) {
+  zke *further = NULL;
+  void *first = NULL, *second = NULL;
+  char kept[400] = "";
+  const line_options ann = {.who = "ann"}, bob = {.who = "bob"};
+  told[0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  if (rc == ZKE_OK) rc = line->create(user, PATH, &ann, &first);
+  if (rc == ZKE_OK) rc = line->create(further, PATH, &bob, &second);
+  if (rc == ZKE_OK) rc = use(user, first, second);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  line->free(second);
+  line->free(first);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
 }

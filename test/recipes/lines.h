@@ -127,7 +127,8 @@ extern const line_kind line_kinds[LINE_KINDS];
 enum { PARTIES = 2 * SESSIONS };
 extern const line_kind *line; /* the row that is tested */
 extern void *party[PARTIES];  /* ann, bob ... ann', bob' ...; each listens */
-extern int line_limit;        /* of a semaphore; 0: as the row has it */
+extern int line_limit;        /* of a semaphore; 0: as the row has it; below 0:
+                                 it states none */
 
 /* Open the sessions, and make an object for each. */
 void open_line(int kind);
@@ -156,5 +157,29 @@ extern void (*line_hook)(void *object, int event);
 
 /* Take the steps of a text, as above. */
 void play(const char *script);
+/* The whole of a test: open a line, take the steps, close it.  Nothing is done
+ * with a recipe that cannot do what the test needs. */
+void play_line(int kind, int needs, const char *script);
+
+/* ---- any history ---- */
+
+/* Random calls, one after the other, on two objects of each of ann's, bob's and
+ * cid's sessions.  Places are deleted meanwhile, and sessions end. */
+typedef struct line_history {
+  int calls;
+  int most; /* how: from 1 on; 0: as the row has it */
+  /* now and then: what only this recipe has, by the i-th party; or NULL */
+  void (*also)(unsigned *random, int i);
+  void (*check)(unsigned *random); /* after each call */
+} line_history;
+
+/* On an open line. */
+void play_history(const line_history *h);
+
+/* ---- for uses, as in recipes.h ---- */
+
+/* Take these steps with two objects, of `user` and of a further session, which
+ * both listen. */
+int use_by_two(zke *user, int (*use)(zke *user, void *first, void *second));
 
 #endif

@@ -31,8 +31,7 @@ TEST_LINES(acquire_holds_and_release_gives_up) {
         "ann release -> LOST;"
         "ann acquire;"
         "ann is HELD;"
-        "ann check;"
-        "ann op;"
+        "ann check; ann op;"
         "line ann");
     ck_assert_int_eq(line->token(party[0]), told_token);
     ck_assert_int_eq(in_line(), 1);
@@ -130,9 +129,7 @@ TEST_LINES(contenders_are_listed_in_order) {
 
 /* A free gives up what is held: the next one gets it at once. */
 TEST_LINES(free_gives_up) {
-  open_line(_i);
-  play("ann acquire; ann free; bob try");
-  close_line();
+  play_line(_i, 0, "ann acquire; ann free; bob try");
 }
 
 /* Nobody can repeat a free: one allocation that fails does not stop it. */
@@ -211,7 +208,7 @@ TEST_LINES(another_kind_on_the_path_is_refused) {
     play(
         "ann acquire -> OTHERKIND;"
         "said " PATH);
-    if (i == 0) play("said is of kind queue, not ");
+    if (i == 0) play("said is of kind queue, not");
     play(
         "ann try -> OTHERKIND;"
         "ann start -> OTHERKIND;"
@@ -276,8 +273,7 @@ TEST_LINES(foreign_children_are_ignored) {
       "said ann;"
       "bob start;"
       "line ann (bob);"
-      "ann release;"
-      "all dispatch;"
+      "ann release; all dispatch;"
       "bob is HELD;"
       "line bob;"
       "bob release;"
@@ -374,9 +370,7 @@ TEST_LINES(another_librarys_entry_ends_a_wait) {
       "said kazoo;"
       "all dispatch");
   pass_a_pause(z[2]);
-  play(
-      "bob is out;"
-      "cid is out");
+  play("bob is out; cid is out");
   ck_assert_ptr_nonnull(strstr(told, "ann OUT"));
   const char *cid = strstr(told, "cid ");
   ck_assert_ptr_nonnull(cid);
@@ -403,8 +397,7 @@ TEST_LINES(the_end_of_the_numbers_is_refused) {
     ck_assert_int_eq(in_line(), 2);
   }
   play(
-      "ann release;"
-      "all dispatch;"
+      "ann release; all dispatch;"
       "bob is HELD;"
       "cid start -> LIMIT;"
       "bob release");
@@ -443,45 +436,33 @@ TEST(a_number_has_the_form_that_a_create_gives_it) {
 /* They hold in the order in which they joined, one at a time, each with a
  * greater token than all before. */
 TEST_LINES(first_come_first_served) {
-  if (!open_line_that(_i, LINE_ALONE)) return;
-  play(
+  play_line(
+      _i, LINE_ALONE,
       "ann start; bob start; cid start; dan start; eve start;"
       "all dispatch;"
       "line ann (bob) (cid) (dan) (eve);"
       "ann is HELD; bob is WAITING; eve is WAITING;"
-      "ann release;"
-      "all dispatch;"
+      "ann release; all dispatch;"
       "line bob (cid) (dan) (eve);"
       "bob is HELD; cid is WAITING;"
-      "bob release;"
-      "all dispatch;"
+      "bob release; all dispatch;"
       "line cid (dan) (eve);"
-      "cid release;"
-      "all dispatch;"
-      "dan release;"
-      "all dispatch;"
+      "cid release; all dispatch; dan release; all dispatch;"
       "line eve;"
       "eve is HELD;"
       "told ann HELD, ann OUT, bob HELD, bob OUT, cid HELD, cid OUT, dan HELD, "
       "dan OUT, eve HELD");
-  close_line();
 }
 
 /* One in the middle gives up: those behind it keep their place, and do not come
  * past the holder. */
 TEST_LINES(a_waiter_that_leaves_lets_nobody_in) {
-  open_line(_i);
-  play(
-      "ann start; bob start; cid start;"
-      "bob release;"
-      "all dispatch;"
-      "bob is OUT;"
-      "cid is WAITING;"
-      "line ann (cid);"
-      "ann release;"
-      "all dispatch;"
-      "cid is HELD");
-  close_line();
+  play_line(_i, 0,
+            "ann start; bob start; cid start; bob release; all dispatch;"
+            "bob is OUT; cid is WAITING;"
+            "line ann (cid);"
+            "ann release; all dispatch;"
+            "cid is HELD");
 }
 
 /* A refusal leaves nothing, and its sentence tells whom to ask: path, name, pid
@@ -498,13 +479,10 @@ TEST_LINES(try_is_refused_naming_the_holder) {
   snprintf(pid, sizeof pid, "pid %d", (int)getpid());
   ck_says(pid);
   play(
-      "bob is OUT;"
-      "bob watches 0;"
+      "bob is OUT; bob watches 0;"
       "line ann");
   ck_assert_int_eq(in_line(), 1);
-  play(
-      "ann release;"
-      "bob try");
+  play("ann release; bob try");
   close_line();
 }
 
@@ -519,8 +497,7 @@ TEST_LINES(a_timeout_names_the_holder_and_leaves_nothing) {
     ck_says(PATH " is held by ann (pid ");
     ck_assert(zke_now(z[1]) >= deadline);
     play(
-        "bob is OUT;"
-        "bob watches 0;"
+        "bob is OUT; bob watches 0;"
         "line ann");
     ck_assert_int_eq(in_line(), 1);
   }
@@ -554,17 +531,13 @@ TEST_LINES(a_lost_reply_at_the_deadline_leaves_nothing) {
 /* solid_queue#761: a late second release raised a semaphore above its limit.
  * Here it gives back nothing, whoever holds what by then. */
 TEST_LINES(a_second_release_gives_nothing_back) {
-  open_line(_i);
-  play(
-      "ann acquire;"
-      "ann release;"
-      "bob acquire;"
-      "ann release -> LOST;"
-      "ann' release -> LOST;"
-      "bob check;"
-      "ann try -> REFUSED;"
-      "line bob");
-  close_line();
+  play_line(_i, 0,
+            "ann acquire; ann release; bob acquire;"
+            "ann release -> LOST;"
+            "ann' release -> LOST;"
+            "bob check;"
+            "ann try -> REFUSED;"
+            "line bob");
 }
 
 /* A release whose reply was lost is repeated for that acquisition only, and not
@@ -574,8 +547,7 @@ TEST_LINES(a_repeated_release_hits_no_later_acquisition) {
   play("ann acquire");
   ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
   play(
-      "ann release;"
-      "ann' acquire;"
+      "ann release; ann' acquire;"
       "ann release -> LOST;"
       "ann' check");
   close_line();
@@ -590,9 +562,7 @@ TEST_LINES(a_waiting_thread_gets_it_on_release) {
   play("ann acquire");
   int64_t token = line->token(party[0]);
   play(
-      "bob waits;"
-      "ann release;"
-      "bob returns;"
+      "bob waits; ann release; bob returns;"
       "bob is HELD");
   ck_assert_int_gt(line->token(party[1]), token);
   close_line();
@@ -615,29 +585,23 @@ TEST_LINES(cancel_ends_the_wait_of_another_thread) {
         "bob watches 0");
     ck_assert_int_eq(in_line(), 1);
   }
-  play(
-      "ann release;"
-      "bob acquire");
+  play("ann release; bob acquire");
   close_line();
 }
 
 /* A cancel that finds no wait says so, and does not end a later one. */
 TEST_LINES(cancel_without_a_wait_does_nothing) {
-  open_line(_i);
-  play(
-      "ann acquire;"
-      "bob cancel -> IDLE;"
-      "bob acquire_now -> OPERATIONTIMEOUT");
-  close_line();
+  play_line(_i, 0,
+            "ann acquire;"
+            "bob cancel -> IDLE;"
+            "bob acquire_now -> OPERATIONTIMEOUT");
 }
 
 /* A release gives up the wait of another thread, which has to hear of it. */
 TEST_LINES(a_release_ends_the_wait_of_another_thread) {
   open_line(_i);
   play(
-      "ann acquire;"
-      "bob waits;"
-      "bob release;"
+      "ann acquire; bob waits; bob release;"
       "bob returns -> LOST;"
       "line ann");
   ck_assert_int_eq(in_line(), 1);
@@ -646,33 +610,22 @@ TEST_LINES(a_release_ends_the_wait_of_another_thread) {
 
 /* acquire() after start() waits in the place that was taken before. */
 TEST_LINES(a_started_one_can_be_waited_for) {
-  if (!open_line_that(_i, LINE_ALONE)) return;
-  play(
-      "ann start; bob start; cid start;"
-      "bob waits;"
-      "ann release;"
-      "bob returns;"
-      "all dispatch;"
-      "line bob (cid);"
-      "bob is HELD;"
-      "cid is WAITING");
-  close_line();
+  play_line(_i, LINE_ALONE,
+            "ann start; bob start; cid start; bob waits; ann release;"
+            "bob returns; all dispatch;"
+            "line bob (cid);"
+            "bob is HELD; cid is WAITING");
 }
 
 /* ---- the listener ---- */
 
 /* A started one hears of its turn in zke_dispatch(), and not before. */
 TEST_LINES(the_listener_hears_its_turn_in_dispatch) {
-  open_line(_i);
-  play(
-      "ann acquire;"
-      "bob start;"
-      "all dispatch;"
-      "ann release;"
-      "told ann HELD, ann OUT;"
-      "all dispatch;"
-      "told bob HELD");
-  close_line();
+  play_line(_i, 0,
+            "ann acquire; bob start; all dispatch; ann release;"
+            "told ann HELD, ann OUT;"
+            "all dispatch;"
+            "told bob HELD");
 }
 
 static int hook_rc; /* of what a listener called */
@@ -763,11 +716,13 @@ TEST_LINES(a_deleted_place_is_lost) {
     play(
         "ann dispatches; cid dispatches;"
         "told ann HELD, ann LOST, cid LOST;"
-        "ann is LOST;"
-        "cid is LOST;"
+        "ann is LOST; cid is LOST;"
         "all dispatch");
     /* a multi-lock's other locks are let go by the holder only */
-    if (!(line->can & LINE_KEEPS_REST)) play("bob is HELD; told bob HELD");
+    if (!(line->can & LINE_KEEPS_REST))
+      play(
+          "bob is HELD;"
+          "told bob HELD");
     play(
         "ann release -> LOST;"
         "cid release -> LOST;"
@@ -795,7 +750,10 @@ TEST_LINES(the_next_call_finds_a_place_deleted) {
       ck_ok(line->ops(party[0], ops));
       ck_ok(zke_multi(z[0], ops, line->ops_count, NULL));
       delete_place(z[0], part);
-      if (i == 1) play("ann dispatches; ann is LOST");
+      if (i == 1)
+        play(
+            "ann dispatches;"
+            "ann is LOST");
       /* of a lease it is the last znode that speaks for all of them */
       int expected = part == line->places - 1 || i ? ZKE_NONODE : ZKE_OK;
       ck_rc(zke_multi(z[0], ops, line->ops_count, NULL), expected);
@@ -834,10 +792,7 @@ TEST_LINES(an_expired_session_holds_nothing) {
   void *late = NULL;
   open_line(_i);
   play(
-      "ann acquire;"
-      "bob start;"
-      "ann expires;"
-      "ann dispatches;"
+      "ann acquire; bob start; ann expires; ann dispatches;"
       "told ann HELD, ann LOST;"
       "ann is LOST;"
       "ann check -> INVALIDSTATE;"
@@ -857,30 +812,23 @@ TEST_LINES(an_expired_session_holds_nothing) {
 /* The same where nothing was dispatched: the next call finds out, whichever it
  * is. */
 TEST_LINES(an_expired_session_is_found_by_the_next_call) {
-  open_line(_i);
-  play(
-      "ann acquire;"
-      "ann expires;"
-      "ann check -> INVALIDSTATE;"
-      "ann is LOST;"
-      "bob expires;"
-      "bob acquire -> INVALIDSTATE;"
-      "bob acquire -> INVALIDSTATE");
-  close_line();
+  play_line(_i, 0,
+            "ann acquire; ann expires;"
+            "ann check -> INVALIDSTATE;"
+            "ann is LOST;"
+            "bob expires;"
+            "bob acquire -> INVALIDSTATE;"
+            "bob acquire -> INVALIDSTATE");
 }
 
 /* A blocked call does not outlast its session. */
 TEST_LINES(a_waiter_whose_session_expires_returns) {
-  open_line(_i);
-  play(
-      "ann acquire;"
-      "bob waits;"
-      "bob expires;"
-      "bob returns -> INVALIDSTATE;"
-      "bob is LOST;"
-      "line ann;"
-      "told ann HELD, bob LOST");
-  close_line();
+  play_line(_i, 0,
+            "ann acquire; bob waits; bob expires;"
+            "bob returns -> INVALIDSTATE;"
+            "bob is LOST;"
+            "line ann;"
+            "told ann HELD, bob LOST");
 }
 
 /* P4: an overflow drops one-shot watches, also those of a holder on its own
@@ -1026,20 +974,18 @@ TEST_LINES(two_objects_of_one_thread_deadlock) {
 /* Ann holds what bob waits for; she asks for a lock of bob's, closes a circle
  * with that, and is told it. */
 TEST_LINES(a_lock_that_closes_a_circle_is_told) {
-  if (!open_line_that(_i, LINE_DETECTS)) return;
-  play(
-      "ann acquire;"
-      "bob locks;"
-      "bob waits;"
-      "ann locks -> DEADLOCK;"
-      "said would wait for ever: /beside is held by bob;"
-      "said who waits for " PATH
-      ", held by this thread;"
-      "ann check;"
-      "ann release;"
-      "bob returns;"
-      "bob unlocks");
-  close_line();
+  play_line(_i, LINE_DETECTS,
+            "ann acquire;"
+            "bob locks;"
+            "bob waits;"
+            "ann locks -> DEADLOCK;"
+            "said would wait for ever: /beside is held by bob;"
+            "said who waits for " PATH
+            ", held by this thread;"
+            "ann check;"
+            "ann release;"
+            "bob returns;"
+            "bob unlocks");
 }
 
 /* The other way round: the wait in the line closes it, whether it had joined
@@ -1067,32 +1013,18 @@ TEST_LINES(a_wait_that_closes_a_circle_is_told) {
 
 /* One that has only joined goes on with other things, and so may release. */
 TEST_LINES(a_started_one_closes_no_circle) {
-  if (!open_line_that(_i, LINE_DETECTS)) return;
-  play(
-      "ann acquire;"
-      "bob locks;"
-      "bob start;"
-      "ann locks_now -> OPERATIONTIMEOUT;"
-      "bob unlocks;"
-      "ann locks;"
-      "ann unlocks");
-  close_line();
+  play_line(_i, LINE_DETECTS,
+            "ann acquire; bob locks; bob start;"
+            "ann locks_now -> OPERATIONTIMEOUT;"
+            "bob unlocks; ann locks; ann unlocks");
 }
 
 /* Ann waits for nobody, bob for ann, cid for bob: all get theirs. */
 TEST_LINES(a_chain_is_no_circle) {
-  if (!open_line_that(_i, LINE_DETECTS)) return;
-  play(
-      "ann acquire;"
-      "bob locks;"
-      "bob waits;"
-      "cid waits_for_lock;"
-      "ann release;"
-      "bob returns;"
-      "bob unlocks;"
-      "cid returns;"
-      "cid unlocks");
-  close_line();
+  play_line(_i, LINE_DETECTS,
+            "ann acquire; bob locks; bob waits; cid waits_for_lock;"
+            "ann release; bob returns; bob unlocks; cid returns;"
+            "cid unlocks");
 }
 
 /* With no_deadlock_check a circle lasts until the deadline. */
@@ -1101,13 +1033,9 @@ TEST_LINES(the_check_can_be_turned_off) {
   line->free(party[1]);
   party[1] = make_party(z[1], &(line_options){.no_deadlock_check = 1});
   play(
-      "ann acquire;"
-      "bob locks;"
-      "ann waits_for_lock;"
+      "ann acquire; bob locks; ann waits_for_lock;"
       "bob acquire_now -> OPERATIONTIMEOUT;"
-      "bob unlocks;"
-      "ann returns;"
-      "ann unlocks");
+      "bob unlocks; ann returns; ann unlocks");
   close_line();
 }
 
@@ -1206,33 +1134,6 @@ TEST_LINES(threads_of_one_session_exclude_each_other) {
 
 /* ---- any history ---- */
 
-/* Six objects of three sessions: two of each. */
-static void make_two(int i) {
-  for (int j = i; j < PARTIES; j += SESSIONS)
-    party[j] = make_party(z[i], &(line_options){.who = ""});
-}
-
-/* A session ends; another takes its place, with other objects. */
-static void expire_and_reopen(int i) {
-  ck_ok(zke_expire(z[3], zke_session_id(z[i])));
-  for (int j = i; j < PARTIES; j += SESSIONS) line->free(party[j]);
-  renew_session(i);
-  make_two(i);
-}
-
-/* Somebody deletes a znode of the line. */
-static void take_one_away(unsigned *random) {
-  zke_strings *names;
-  char path[200];
-  if (zke_children(z[3], PATH, NULL, NULL, &names, NULL) != ZKE_OK) return;
-  if (names->count > 0) {
-    int i = rand_r(random) % names->count;
-    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
-    ck_ok(zke_delete(z[3], path, -1));
-  }
-  zke_free(names);
-}
-
 /* What only some can: a theft, an office handed over. */
 static void out_of_turn(unsigned *random, int i) {
   const char *heir = identities[rand_r(random) % 3];
@@ -1240,68 +1141,27 @@ static void out_of_turn(unsigned *random, int i) {
   if (line == &line_kinds[LINE_ELECTION]) party_does(i, "hand_over", heir);
 }
 
-static void random_call(unsigned *random) {
-  int session = rand_r(random) % 3;
-  int i = session + (rand_r(random) % 2 ? SESSIONS : 0);
-  switch (rand_r(random) % 16) {
-    case 0:
-      out_of_turn(random, i);
-      break;
-    case 1:
-      take_one_away(random);
-      break;
-    case 2:
-      expire_and_reopen(session);
-      break;
-    case 3:
-      party_try(i);
-      break;
-    case 4:
-      party_acquire(i, zke_now(z[session]));
-      break;
-    case 5:
-    case 6:
-    case 7:
-      party_start(i);
-      break;
-    case 8:
-    case 9:
-    case 10:
-      line->release(party[i]);
-      break;
-    default:
-      zke_dispatch(z[session], NULL);
-  }
-}
+static int held; /* how often somebody held */
 
-/* How many hold, as the tree has it. */
-static int holders(void) {
+/* No two hold, as the tree has it. */
+static void expect_one_holder(unsigned *random) {
   int count = 0;
+  (void)random;
   for (int i = 0; i < PARTIES; i++) {
     if (party[i] && line->state(party[i]) == ZKE_LINE_HELD)
       count += line->check(party[i]) == ZKE_OK;
   }
-  return count;
+  ck_assert_int_le(count, 1);
+  held += count;
 }
 
 /* Random calls on six objects, one after the other, among them deleted places
  * and lost sessions: never two that hold, and each that comes to hold has a
  * token greater than all before. */
 TEST_LINES(tokens_increase_in_any_history) {
-  unsigned random = test_seed();
-  int held = 0;
   if (!open_line_that(_i, LINE_ALONE)) return;
-  for (int i = 0; i < 3; i++) {
-    line->free(party[i]);
-    make_two(i);
-  }
-  for (int n = 0; n < 1500; n++) {
-    random_call(&random);
-    int now = holders();
-    ck_assert_int_le(now, 1);
-    held += now;
-    told[0] = '\0';
-  }
+  play_history(&(line_history){
+      .calls = 1500, .also = out_of_turn, .check = expect_one_holder});
   ck_assert_int_gt(held, 0);
   close_line();
 }
@@ -1323,24 +1183,7 @@ static int wait_behind(zke *user, void *first, void *second) {
   return rc;
 }
 
-/* That by two sessions, one of which listens. */
-static int use_two(zke *user) {
-  zke *further = NULL;
-  void *first = NULL, *second = NULL;
-  char kept[400] = "";
-  told[0] = '\0';
-  int rc = zke_open_session(user, NULL, &further);
-  if (rc == ZKE_OK)
-    rc = line->create(user, PATH, &(line_options){.who = "ann"}, &first);
-  if (rc == ZKE_OK)
-    rc = line->create(further, PATH, &(line_options){0}, &second);
-  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
-  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
-  line->free(second);
-  line->free(first);
-  zke_close(further);
-  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
-}
+static int use_line(zke *user) { return use_by_two(user, wait_behind); }
 
 /* Another gets it, and is alone with it. */
 static void check_next(zke *other, int rc) {
@@ -1354,7 +1197,7 @@ static void check_next(zke *other, int rc) {
   ck_assert_int_eq(watches(other), 0);
 }
 
-static const recipe_use use = {"line", NULL, use_two, check_next};
+static const recipe_use use = {"line", NULL, use_line, check_next};
 
 /* A process that is killed at any change keeps nobody out: others go on (P6).
  */

@@ -168,61 +168,46 @@ TEST(a_broken_lock_goes_to_the_next) {
 /* A thief takes the holder's place, with a greater token; those that wait keep
  * theirs, and come after it. */
 TEST(a_thief_holds_and_the_line_stays) {
-  open_line(LINE_LOCK);
-  play(
-      "ann acquire;"
-      "bob start;"
-      "cid steal;"
-      "cid is HELD;"
-      "all dispatch;"
-      "told ann HELD, cid HELD, ann LOST;"
-      "line cid (bob);"
-      "bob is WAITING;"
-      "cid steal -> MISUSE;"
-      "cid release;"
-      "all dispatch;"
-      "bob is HELD");
-  close_line();
+  play_line(LINE_LOCK, 0,
+            "ann acquire; bob start; cid steal;"
+            "cid is HELD;"
+            "all dispatch;"
+            "told ann HELD, cid HELD, ann LOST;"
+            "line cid (bob);"
+            "bob is WAITING;"
+            "cid steal -> MISUSE;"
+            "cid release; all dispatch;"
+            "bob is HELD");
 }
 
 /* A free lock needs no robbery: a steal gets it, and leaves nothing else. */
 TEST(stealing_a_free_lock_gets_it) {
-  open_line(LINE_LOCK);
-  play(
-      "ann steal;"
-      "ann is HELD;"
-      "line ann;"
-      "ann release;"
-      "line");
-  close_line();
+  play_line(LINE_LOCK, 0,
+            "ann steal;"
+            "ann is HELD;"
+            "line ann;"
+            "ann release;"
+            "line");
 }
 
 /* One that waits already may lose its patience: its old place goes. */
 TEST(a_waiter_may_steal) {
-  open_line(LINE_LOCK);
-  play(
-      "ann start; bob start; cid start;"
-      "cid steal;"
-      "line cid (bob);"
-      "cid is HELD;"
-      "all dispatch;"
-      "bob is WAITING;"
-      "cid release;"
-      "all dispatch;"
-      "bob is HELD");
-  close_line();
+  play_line(LINE_LOCK, 0,
+            "ann start; bob start; cid start; cid steal;"
+            "line cid (bob);"
+            "cid is HELD;"
+            "all dispatch;"
+            "bob is WAITING;"
+            "cid release; all dispatch;"
+            "bob is HELD");
 }
 
 /* It is first already, only it has not looked yet. */
 TEST(a_waiter_whose_turn_has_come_may_steal) {
-  open_line(LINE_LOCK);
-  play(
-      "ann acquire; bob start;"
-      "ann release;"
-      "bob steal;"
-      "bob is HELD;"
-      "line bob");
-  close_line();
+  play_line(LINE_LOCK, 0,
+            "ann acquire; bob start; ann release; bob steal;"
+            "bob is HELD;"
+            "line bob");
 }
 
 /* Another kind is not robbed. */

@@ -71,84 +71,70 @@ static void ask_aside(call *c, zke_rwlock *lock, int64_t deadline) {
 /* Two readers hold together; the writer comes in only when the last one has
  * gone. */
 TEST(readers_share_and_a_writer_is_alone) {
-  open_line(LINE_READER);
-  play(
-      "ann acquire read;"
-      "bob acquire read;"
-      "cid start write;"
-      "line ann bob (cid);"
-      "modes RR(W);"
-      "ann check; bob check;"
-      "cid check -> LOST;"
-      "cid is WAITING;"
-      "ann release;"
-      "all dispatch;"
-      "cid is WAITING;"
-      "bob release;"
-      "all dispatch;"
-      "line cid;"
-      "cid is HELD;"
-      "told ann HELD, bob HELD, ann OUT, bob OUT, cid HELD");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann acquire read; bob acquire read; cid start write;"
+            "line ann bob (cid);"
+            "modes RR(W);"
+            "ann check; bob check;"
+            "cid check -> LOST;"
+            "cid is WAITING;"
+            "ann release; all dispatch;"
+            "cid is WAITING;"
+            "bob release; all dispatch;"
+            "line cid;"
+            "cid is HELD;"
+            "told ann HELD, bob HELD, ann OUT, bob OUT, cid HELD");
 }
 
 /* "Writers not starved": who reads comes behind a writer that waits; and the
  * readers behind one writer come in together. */
 TEST(a_reader_queues_behind_a_writer) {
-  open_line(LINE_READER);
-  play(
-      "ann start read;"
-      "bob start write;"
-      "cid try read -> HELD;"
-      "said " PATH
-      " is held by ann (pid ;"
-      "cid start read;"
-      "dan start read;"
-      "line ann (bob) (cid) (dan);"
-      "modes R(W)(R)(R);"
-      "told ann HELD, cid OUT;"
-      "ann release;"
-      "all dispatch;"
-      "line bob (cid) (dan);"
-      "told ann OUT, bob HELD;"
-      "bob release;"
-      "all dispatch;"
-      "line cid dan;"
-      "told bob OUT, cid HELD, dan HELD");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann start read;"
+            "bob start write;"
+            "cid try read -> HELD;"
+            "said " PATH
+            " is held by ann (pid ;"
+            "cid start read;"
+            "dan start read;"
+            "line ann (bob) (cid) (dan);"
+            "modes R(W)(R)(R);"
+            "told ann HELD, cid OUT;"
+            "ann release;"
+            "all dispatch;"
+            "line bob (cid) (dan);"
+            "told ann OUT, bob HELD;"
+            "bob release;"
+            "all dispatch;"
+            "line cid dan;"
+            "told bob OUT, cid HELD, dan HELD");
 }
 
 /* A writer that gives up lets the readers behind it join those before it. */
 TEST(a_writer_that_gives_up_lets_readers_in) {
-  open_line(LINE_READER);
-  play(
-      "ann start read; bob start write; cid start read;"
-      "bob release;"
-      "all dispatch;"
-      "line ann cid;"
-      "cid is HELD");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann start read; bob start write; cid start read; bob release;"
+            "all dispatch;"
+            "line ann cid;"
+            "cid is HELD");
 }
 
 /* One object is one contender, in one mode. */
 TEST(an_object_in_use_is_refused) {
-  open_line(LINE_READER);
-  play(
-      "ann start write;"
-      "ann acquire write -> MISUSE;"
-      "ann try read -> MISUSE;"
-      "ann revoke -> MISUSE;"
-      "bob start read;"
-      "bob acquire write -> MISUSE;"
-      "bob upgrade -> LOST;"
-      "bob downgrade -> LOST;"
-      "ann upgrade -> MISUSE;"
-      "line ann (bob);"
-      "modes W(R);"
-      "ann release;"
-      "bob acquire read;"
-      "bob downgrade -> MISUSE");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann start write;"
+            "ann acquire write -> MISUSE;"
+            "ann try read -> MISUSE;"
+            "ann revoke -> MISUSE;"
+            "bob start read;"
+            "bob acquire write -> MISUSE;"
+            "bob upgrade -> LOST;"
+            "bob downgrade -> LOST;"
+            "ann upgrade -> MISUSE;"
+            "line ann (bob);"
+            "modes W(R);"
+            "ann release; bob acquire read;"
+            "bob downgrade -> MISUSE");
 }
 
 /* P11: modes that are none are refused; nothing is made. */
@@ -175,13 +161,9 @@ TEST(what_is_no_entry_is_not_asked) {
   ck_ok(zke_create(z[3], other, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL));
   play(
-      "ann try write;"
-      "bob start read;"
+      "ann try write; bob start read;"
       "cid revoke -> OPERATIONTIMEOUT;"
-      "ann downgrade;"
-      "all dispatch;"
-      "bob release;"
-      "ann upgrade;"
+      "ann downgrade; all dispatch; bob release; ann upgrade;"
       "ann release");
   ck_assert_int_eq(entries(z[0], PATH), 1);
   ck_ok(zke_delete(z[0], other, -1));
@@ -436,31 +418,24 @@ TEST(an_upgrade_is_at_once_or_not_at_all) {
       "ann release");
   int64_t token = zke_rwlock_token(party[1]);
   play(
-      "bob upgrade;"
-      "all dispatch;"
+      "bob upgrade; all dispatch;"
       "line bob (cid);"
       "modes W(W)");
   ck_assert_int_gt(zke_rwlock_token(party[1]), token);
   play(
-      "bob release;"
-      "all dispatch;"
+      "bob release; all dispatch;"
       "line cid");
   close_line();
 }
 
 /* A session that has ended changes no mode. */
 TEST(an_expired_session_changes_no_mode) {
-  open_line(LINE_READER);
-  play(
-      "ann try write;"
-      "bob start read;"
-      "ann expires;"
-      "all dispatch;"
-      "ann is LOST;"
-      "ann downgrade -> INVALIDSTATE;"
-      "line bob;"
-      "bob is HELD");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann try write; bob start read; ann expires; all dispatch;"
+            "ann is LOST;"
+            "ann downgrade -> INVALIDSTATE;"
+            "line bob;"
+            "bob is HELD");
 }
 
 /* A mode that was changed fails whoever relied on the znode before. */
@@ -800,48 +775,39 @@ TEST(readers_that_want_to_write_make_a_circle) {
 /* Who reads and then wants to write by another object waits for itself: found
  * at once.  With an upgrade it is ZKE_HELD or goes well. */
 TEST(a_reader_that_waits_to_write_is_a_circle) {
-  open_line(LINE_READER);
-  play(
-      "ann try read;"
-      "ann' acquire write -> DEADLOCK;"
-      "said this thread;"
-      "line ann");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann try read;"
+            "ann' acquire write -> DEADLOCK;"
+            "said this thread;"
+            "line ann");
 }
 
 /* The reader behind a writer that waits for the very same thread.  Without the
  * writer it may read again. */
 TEST(reading_again_behind_a_writer_is_a_circle) {
-  open_line(LINE_READER);
-  play(
-      "ann try read;"
-      "ann' acquire read;"
-      "ann' release;"
-      "bob waits write;"
-      "ann' acquire read -> DEADLOCK;"
-      "said bob;"
-      "ann release;"
-      "bob returns");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann try read; ann' acquire read; ann' release;"
+            "bob waits write;"
+            "ann' acquire read -> DEADLOCK;"
+            "said bob;"
+            "ann release; bob returns");
 }
 
 /* The circle goes through two kinds: a lock held by a writer that waits, behind
  * two readers of which one waits for the lock. */
 TEST(a_lock_and_a_rwlock_can_make_a_circle) {
-  open_line(LINE_READER);
-  play(
-      "ann try read;"
-      "bob try read;"
-      "cid locks;"
-      "cid waits write;"
-      "ann locks -> DEADLOCK;"
-      "said /beside is held by cid;"
-      "said " PATH
-      ", held by this thread;"
-      "ann release;"
-      "bob release;"
-      "cid returns");
-  close_line();
+  play_line(LINE_READER, 0,
+            "ann try read;"
+            "bob try read;"
+            "cid locks;"
+            "cid waits write;"
+            "ann locks -> DEADLOCK;"
+            "said /beside is held by cid;"
+            "said " PATH
+            ", held by this thread;"
+            "ann release;"
+            "bob release;"
+            "cid returns");
 }
 
 /* ---- revoking ---- */
@@ -1205,7 +1171,7 @@ static int expect_rc(int rc, int expected) {
 }
 
 /* Two sessions: sharing, a refused upgrade, waiting, a revocation. */
-static int share_and_revoke(zke *user, zke_rwlock *a, zke_rwlock *b) {
+static int share_and_revoke(zke *user, void *a, void *b) {
   int rc = zke_rwlock_acquire(a, READ, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_rwlock_try(b, READ);
   if (rc == ZKE_OK) rc = expect_rc(zke_rwlock_upgrade(a), ZKE_HELD);
@@ -1219,23 +1185,9 @@ static int share_and_revoke(zke *user, zke_rwlock *a, zke_rwlock *b) {
   return rc;
 }
 
-/* Two sessions with one each; share_and_revoke() has what they do. */
 static int use_two(zke *user) {
-  zke *further = NULL;
-  zke_rwlock *a = NULL, *b = NULL;
-  char kept[400] = "";
-  zke_rwlock_options o = {
-      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t) ""};
-  told[0] = '\0';
-  int rc = zke_open_session(user, NULL, &further);
-  if (rc == ZKE_OK) rc = zke_rwlock_new(user, PATH, NULL, &a);
-  if (rc == ZKE_OK) rc = zke_rwlock_new(further, PATH, &o, &b);
-  if (rc == ZKE_OK) rc = share_and_revoke(user, a, b);
-  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
-  zke_rwlock_free(b);
-  zke_rwlock_free(a);
-  zke_close(further);
-  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+  line = &line_kinds[LINE_READER];
+  return use_by_two(user, share_and_revoke);
 }
 
 /* Another gets it, in either mode, and is alone. */

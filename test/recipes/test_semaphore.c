@@ -35,8 +35,6 @@ static void free_all(zke_semaphore **sem, int count) {
   ck_assert_int_eq(entries(z[0], PATH), 0);
 }
 
-LISTENER(listen, semaphore);
-
 /* Open a line of a semaphore with that limit. */
 static void open_limited(int limit) {
   line_limit = limit;
@@ -177,7 +175,8 @@ TEST(a_raised_limit_lets_waiters_in) {
   int limit;
   open_limited(1);
   play(
-      "ann start 1; bob start 1; cid start 1; dan start 1; eve start 1;"
+      "ann start 1; bob start 1; cid start 1; dan start 1;"
+      "eve start 1;"
       "line ann (bob) (cid) (dan) (eve);"
       "eve resize 4");
   ck_ok(zke_semaphore_limit(z[4], PATH, &limit));
@@ -193,44 +192,39 @@ TEST(a_raised_limit_lets_waiters_in) {
 /* A lowered limit takes nothing away, and the list says so; nobody comes in
  * until enough was given back. */
 TEST(holders_above_a_lowered_limit_keep_theirs) {
-  open_limited(4);
-  play(
-      "ann start 1; bob start 1; cid start 2; dan start 1; eve start 1;"
-      "line ann bob cid (dan) (eve);"
-      "eve resize 2;"
-      "all dispatch;"
-      "line ann bob cid (dan) (eve);"
-      "ann check; bob check; cid check;"
-      "dan is WAITING; eve is WAITING;"
-      "ann release;"
-      "bob release;"
-      "all dispatch;"
-      "line cid (dan) (eve);" /* which has two */
-      "cid release;"
-      "all dispatch;"
-      "line dan eve;"
-      "dan is HELD; eve is HELD");
-  close_line();
+  line_limit = 4;
+  play_line(LINE_PERMIT, 0,
+            "ann start 1; bob start 1; cid start 2; dan start 1; eve start 1;"
+            "line ann bob cid (dan) (eve);"
+            "eve resize 2;"
+            "all dispatch;"
+            "line ann bob cid (dan) (eve);"
+            "ann check; bob check; cid check;"
+            "dan is WAITING; eve is WAITING;"
+            "ann release;"
+            "bob release;"
+            "all dispatch;"
+            "line cid (dan) (eve);" /* which has two */
+            "cid release;"
+            "all dispatch;"
+            "line dan eve;"
+            "dan is HELD; eve is HELD");
 }
 
 /* A wait for more than a lowered limit can never be served, so it ends; and it
  * keeps out those behind it no longer. */
 TEST(a_wait_for_more_than_a_lowered_limit_ends) {
-  open_limited(3);
-  play(
-      "ann acquire 1;"
-      "bob waits 3;"
-      "cid start 3;"
-      "dan start 1;"
-      "eve resize 2;"
-      "bob returns -> LIMIT;"
-      "said its limit is 2;"
-      "all dispatch;"
-      "told ann HELD, bob OUT, cid OUT, dan HELD;"
-      "line ann dan;"
-      "cid is OUT;"
-      "bob try 3 -> LIMIT");
-  close_line();
+  line_limit = 3;
+  play_line(LINE_PERMIT, 0,
+            "ann acquire 1; bob waits 3; cid start 3; dan start 1;"
+            "eve resize 2;"
+            "bob returns -> LIMIT;"
+            "said its limit is 2;"
+            "all dispatch;"
+            "told ann HELD, bob OUT, cid OUT, dan HELD;"
+            "line ann dan;"
+            "cid is OUT;"
+            "bob try 3 -> LIMIT");
 }
 
 static void lowers(void) {
@@ -319,8 +313,9 @@ TEST(resize_makes_the_semaphore) {
 /* Two of five hold; whichever of them releases, the next in line comes in, and
  * one that leaves the line lets nobody in. */
 TEST(as_many_hold_as_the_limit_says) {
-  open_limited(2);
-  play(
+  line_limit = 2;
+  play_line(
+      LINE_PERMIT, 0,
       "ann start 1; bob start 1; cid start 1; dan start 1; eve start 1;"
       "line ann bob (cid) (dan) (eve);"
       "bob release;" /* not the first one */
@@ -335,7 +330,6 @@ TEST(as_many_hold_as_the_limit_says) {
       "line eve;"
       "told ann HELD, bob HELD, bob OUT, cid HELD, dan OUT, ann OUT, cid OUT, "
       "eve HELD");
-  close_line();
 }
 
 /* All or nothing, first come first served: two are free, but the first that
@@ -348,13 +342,11 @@ TEST(a_small_one_does_not_overtake_a_large_one) {
       "dan is WAITING");
   ck_assert_int_eq(zke_semaphore_permits(party[2]), 0);
   play(
-      "ann release;"
-      "all dispatch;"
+      "ann release; all dispatch;"
       "line bob cid (dan)");
   ck_assert_int_eq(zke_semaphore_permits(party[2]), 3);
   play(
-      "bob release;"
-      "all dispatch;"
+      "bob release; all dispatch;"
       "line cid dan;"
       "dan is HELD");
   close_line();
@@ -452,14 +444,10 @@ TEST(a_circle_needs_enough_stuck_permits) {
  * lock of the other.  That one does not wait, whatever its place says: so there
  * is no deadlock. */
 TEST(a_lowered_limit_is_no_circle) {
-  open_limited(2);
-  play(
-      "ann acquire 1;"
-      "bob acquire 1;"
-      "bob locks;"
-      "eve resize 1;"
-      "ann locks_now -> OPERATIONTIMEOUT");
-  close_line();
+  line_limit = 2;
+  play_line(LINE_PERMIT, 0,
+            "ann acquire 1; bob acquire 1; bob locks; eve resize 1;"
+            "ann locks_now -> OPERATIONTIMEOUT");
 }
 
 /* ---- threads ---- */
@@ -609,84 +597,22 @@ TEST(a_stopped_waiter_holds_nobody_up) {
 
 /* ---- fencing and the limit, as properties ---- */
 
-enum { OBJECTS = 8, WIDEST = 5 };
-static int64_t highest;
-static int limit_now;
+enum { WIDEST = 5, NONE_STATED = -1 };
+static bool resizing;
+static int limit_now, reach_before, full;
 
-static void note(zke_semaphore *sem, int state, int64_t token, void *c) {
-  (void)sem, (void)c;
-  if (state != ZKE_SEMAPHORE_HELD) return;
-  ck_assert_int_gt(token, highest);
-  highest = token;
+static void resizes(unsigned *random, int i) {
+  (void)i;
+  if (resizing) limit_now = 1 + rand_r(random) % WIDEST;
+  ck_ok(zke_semaphore_resize(z[4], PATH, limit_now, ZKE_FOREVER));
 }
 
-static zke_semaphore *make_noting(zke *session) {
-  zke_semaphore_options o = {.size = sizeof o, .listener = note};
-  zke_semaphore *sem;
-  ck_ok(zke_semaphore_new(session, PATH, &o, &sem));
-  return sem;
-}
-
-static void expire_and_reopen(int i, zke_semaphore **sem) {
-  ck_ok(zke_expire(z[4], zke_session_id(z[i])));
-  for (int j = i; j < OBJECTS; j += 4) zke_semaphore_free(sem[j]);
-  renew_session(i);
-  for (int j = i; j < OBJECTS; j += 4) sem[j] = make_noting(z[i]);
-}
-
-/* Take away any one permit by hand. */
-static void take_one_away(unsigned *random) {
-  zke_strings *names;
-  char path[200];
-  ck_ok(zke_children(z[4], PATH, NULL, NULL, &names, NULL));
-  if (names->count > 0) {
-    int i = rand_r(random) % names->count;
-    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
-    ck_ok(zke_delete(z[4], path, -1));
-  }
-  zke_free(names);
-}
-
-/* One call on a random object, or a permit taken away, another limit, a
- * session's end. */
-static void random_call(unsigned *random, bool resizing, zke_semaphore **sem) {
-  int i = rand_r(random) % OBJECTS, permits = 1 + rand_r(random) % WIDEST;
-  switch (rand_r(random) % 16) {
-    case 0:
-      take_one_away(random);
-      break;
-    case 1:
-      if (resizing) limit_now = permits;
-      ck_ok(zke_semaphore_resize(z[4], PATH, limit_now, ZKE_FOREVER));
-      break;
-    case 2:
-      expire_and_reopen(i % 4, sem);
-      break;
-    case 3:
-    case 4:
-      zke_semaphore_try(sem[i], permits);
-      break;
-    case 5:
-    case 6:
-    case 7:
-      zke_semaphore_start(sem[i], permits);
-      break;
-    case 8:
-    case 9:
-    case 10:
-      zke_semaphore_release(sem[i]);
-      break;
-    default:
-      zke_dispatch(z[i % 4], NULL);
-  }
-}
-
-/* How many permits the objects hold, as each of them says by check(). */
-static int held_permits(zke_semaphore **sem) {
+/* How many permits are held, as each object says by check(). */
+static int held_permits(void) {
   int sum = 0;
-  for (int i = 0; i < OBJECTS; i++) {
-    if (zke_semaphore_check(sem[i]) == ZKE_OK)
-      sum += zke_semaphore_permits(sem[i]);
+  for (int i = 0; i < PARTIES; i++) {
+    if (party[i] && zke_semaphore_check(party[i]) == ZKE_OK)
+      sum += zke_semaphore_permits(party[i]);
   }
   return sum;
 }
@@ -705,57 +631,50 @@ static int reach(void) {
   return held;
 }
 
+static void expect_limit(unsigned *random) {
+  int held = held_permits(), now = reach();
+  (void)random;
+  ck_assert_int_le(held, now);
+  ck_assert_msg(now <= limit_now || (resizing && now <= reach_before),
+                "%d of %d", now, limit_now);
+  reach_before = now;
+  full += held == limit_now;
+}
+
 /* Whatever is called: what is held stays within the limit, and every token is
  * greater than all before.  With changes of the limit (the second round): a
  * lowered one lets in nobody whose turn had not come before. */
 TEST_LOOP(the_limit_holds_in_any_history, 0, 2) {
-  zke_semaphore *sem[OBJECTS];
-  unsigned random = test_seed();
-  int full = 0, before = 0;
-  open_sessions();
+  resizing = _i == 1;
   limit_now = 3;
+  line_limit = NONE_STATED;
+  open_line(LINE_PERMIT);
   ck_ok(zke_semaphore_resize(z[4], PATH, limit_now, ZKE_FOREVER));
-  for (int i = 0; i < OBJECTS; i++) sem[i] = make_noting(z[i % 4]);
-  for (int n = 0; n < 1500; n++) {
-    random_call(&random, _i == 1, sem);
-    int held = held_permits(sem), now = reach();
-    ck_assert_int_le(held, now);
-    ck_assert_msg(now <= limit_now || (_i == 1 && now <= before),
-                  "call %d: %d of %d", n, now, limit_now);
-    before = now;
-    full += held == limit_now;
-  }
+  play_history(&(line_history){
+      .calls = 1500, .most = WIDEST, .also = resizes, .check = expect_limit});
   ck_assert_int_gt(full, 50); /* it is used to the full, too */
-  for (int i = 0; i < OBJECTS; i++) zke_semaphore_free(sem[i]);
-  ck_assert_int_eq(entries(z[4], PATH), 0);
-  for (int i = 0; i < 4; i++) ck_assert_int_eq(watches(z[i]), 0);
-  close_sessions();
+  close_line();
 }
 
 /* Whoever waits for a permit comes in, once all others have gone. */
 TEST(everybody_is_served_in_the_end) {
-  zke_semaphore *sem[OBJECTS];
   unsigned random = test_seed();
   int served = 0, moved;
-  open_sessions();
-  ck_ok(zke_semaphore_resize(z[4], PATH, WIDEST, ZKE_FOREVER));
-  for (int i = 0; i < OBJECTS; i++) {
-    sem[i] = make_noting(z[i % 4]);
-    ck_ok(zke_semaphore_start(sem[i], 1 + rand_r(&random) % WIDEST));
-  }
+  open_limited(WIDEST);
+  for (int i = 0; i < SESSIONS; i++)
+    ck_ok(line->start(party[i], 1 + rand_r(&random) % WIDEST));
   do {
     moved = 0;
     dispatch_all();
-    for (int i = 0; i < OBJECTS; i++) {
-      if (zke_semaphore_state(sem[i]) != ZKE_SEMAPHORE_HELD) continue;
-      ck_ok(zke_semaphore_release(sem[i]));
+    for (int i = 0; i < SESSIONS; i++) {
+      if (line->state(party[i]) != ZKE_LINE_HELD) continue;
+      ck_ok(line->release(party[i]));
       moved = 1;
       served++;
     }
   } while (moved);
-  ck_assert_int_eq(served, OBJECTS);
-  for (int i = 0; i < OBJECTS; i++) zke_semaphore_free(sem[i]);
-  close_sessions();
+  ck_assert_int_eq(served, SESSIONS);
+  close_line();
 }
 
 /* A process that takes one permit, two or three, again and again, until it is
@@ -818,7 +737,7 @@ TEST(the_limit_holds_while_holders_are_killed) {
 /* ---- deaths, lost replies, faults ---- */
 
 /* One that waits in vain, then for another of its own, under a new limit. */
-static int wait_behind(zke *user, zke_semaphore *first, zke_semaphore *second) {
+static int wait_behind(zke *user, void *first, void *second) {
   int rc = zke_semaphore_acquire(first, 2, zke_now(user) + 2000);
   if (rc != ZKE_OK) return rc;
   rc = zke_semaphore_try(second, 2);
@@ -832,23 +751,10 @@ static int wait_behind(zke *user, zke_semaphore *first, zke_semaphore *second) {
   return rc;
 }
 
-/* The same with another session's in the way; wait_behind() has it. */
 static int use_two(zke *user) {
-  zke *further = NULL;
-  zke_semaphore *first = NULL, *second = NULL;
-  char kept[400] = "";
-  zke_semaphore_options o = {.size = sizeof o, .limit = 3, .listener = listen};
-  told[0] = '\0';
-  int rc = zke_open_session(user, NULL, &further);
-  if (rc == ZKE_OK) rc = zke_semaphore_new(user, PATH, &o, &first);
-  o.listener = NULL;
-  if (rc == ZKE_OK) rc = zke_semaphore_new(further, PATH, &o, &second);
-  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
-  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
-  zke_semaphore_free(second);
-  zke_semaphore_free(first);
-  zke_close(further);
-  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+  line = &line_kinds[LINE_PERMIT];
+  line_limit = 3;
+  return use_by_two(user, wait_behind);
 }
 
 /* Another gets all permits there are, and they are not more. */
