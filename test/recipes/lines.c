@@ -153,7 +153,10 @@ static int new_both(zke *z_of, const char *path, const zke_multilock_options *o,
   return zke_multilock_new(z_of, o->listener ? both + 1 : both, 2, o, out);
 }
 
-CREATES(lock, lock, zke_lock_new(z_of, path, &o, to))
+bool line_reentrant;
+
+CREATES(lock, lock,
+        (o.reentrant = line_reentrant, zke_lock_new(z_of, path, &o, to)))
 CREATES(rwlock, rwlock, zke_rwlock_new(z_of, path, &o, to))
 CREATES(permit, semaphore,
         (o.limit = limit_or(1), zke_semaphore_new(z_of, path, &o, to)))

@@ -129,6 +129,7 @@ extern const line_kind *line; /* the row that is tested */
 extern void *party[PARTIES];  /* ann, bob ... ann', bob' ...; each listens */
 extern int line_limit;        /* of a semaphore; 0: as the row has it; below 0:
                                  it states none */
+extern bool line_reentrant;   /* of a lock */
 
 /* Open the sessions, and make an object for each. */
 void open_line(int kind);

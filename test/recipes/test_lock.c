@@ -48,6 +48,18 @@ static void acquire_aside(call *c, zke_lock *lock, int64_t deadline) {
   call_begin(c, run_acquire, lock, 0, deadline);
 }
 
+/* What others see of the one at a place of the line; its path. */
+static zke_party party_at(zke *session, int place, char path[300]) {
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(session, PATH, &list));
+  ck_assert_int_gt(list->count, place);
+  zke_party p = list->data[place];
+  snprintf(path, 300, PATH "/%s", p.name);
+  p.name = p.identity = p.data = NULL;
+  zke_free(list);
+  return p;
+}
+
 /* ---- one contender ---- */
 
 /* P11: arguments that make no sense are refused; nothing is made. */
@@ -92,43 +104,51 @@ TEST(an_entry_of_go_zookeeper_keeps_out) {
 /* Each acquisition of a reentrant lock needs its release: others are kept out
  * until the last one, under one token. */
 TEST(a_reentrant_lock_counts) {
-  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
-  zke_lock *lock, *other;
-  open_sessions();
-  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
-  other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  int64_t token = zke_lock_token(lock);
-  ck_ok(zke_lock_try(lock));
-  ck_ok(zke_lock_acquire(lock, zke_now(z[0])));
-  for (int i = 0; i < 2; i++) {
-    ck_ok(zke_lock_release(lock));
-    ck_assert_int_eq(zke_lock_token(lock), token);
-    ck_rc(zke_lock_try(other), ZKE_HELD);
-  }
-  ck_ok(zke_lock_release(lock));
-  ck_ok(zke_lock_try(other));
-  ck_rc(zke_lock_release(lock), ZKE_LOST);
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
+  line_reentrant = true;
+  open_line(LINE_LOCK);
+  play("ann acquire");
+  int64_t token = zke_lock_token(party[0]);
+  play(
+      "ann try; ann acquire_now;"
+      "ann release;"
+      "bob try -> HELD;"
+      "ann release;"
+      "bob try -> HELD");
+  ck_assert_int_eq(zke_lock_token(party[0]), token);
+  play(
+      "ann release;"
+      "bob try;"
+      "ann release -> LOST");
+  close_line();
 }
 
-/* Losing it loses all of its acquisitions. */
+/* Losing it loses all of its acquisitions, whether a call finds that or it was
+ * told in a dispatch. */
 TEST(a_lost_reentrant_lock_begins_anew) {
-  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
-  zke_lock *lock;
-  open_sessions();
-  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_break(z[1], PATH, 0));
-  ck_rc(zke_lock_acquire(lock, soon(z[0])), ZKE_LOST);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_release(lock));
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
-  zke_lock_free(lock);
-  close_sessions();
+  line_reentrant = true;
+  open_line(LINE_LOCK);
+  for (int i = 0; i < 2; i++) {
+    play("ann acquire; ann acquire; ann loses");
+    play(i ? "ann dispatches" : "ann acquire -> LOST");
+    play(
+        "ann is LOST;"
+        "ann acquire; ann release;"
+        "ann is OUT;"
+        "line");
+  }
+  close_line();
+}
+
+/* A start that got it in a dispatch is an acquisition as well. */
+TEST(a_start_counts_whenever_it_got_the_lock) {
+  line_reentrant = true;
+  play_line(LINE_LOCK, 0,
+            "ann acquire; bob start; ann release; all dispatch;"
+            "bob is HELD;"
+            "bob acquire; bob release;"
+            "bob is HELD;"
+            "bob release;"
+            "bob is OUT");
 }
 
 /* ---- losing it ---- */
@@ -136,31 +156,22 @@ TEST(a_lost_reentrant_lock_begins_anew) {
 /* Whoever breaks a lock names the token that it saw: no later holder is hit.
  * The former holder hears LOST, and its release takes nothing from the next. */
 TEST(a_broken_lock_goes_to_the_next) {
-  open_sessions();
-  zke_lock *lock = make_listening(z[0], "a"), *next = make(z[1], PATH);
-  zke_party_list *list;
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  int64_t token = zke_lock_token(lock);
-  ck_ok(zke_lock_start(next));
-  ck_told("a HELD");
-  ck_ok(zke_lock_parties(z[2], PATH, &list));
-  ck_assert_int_eq(list->data[0].mzxid, token);
-  zke_free(list);
+  char path[300];
+  open_line(LINE_LOCK);
+  play("ann acquire; bob start");
+  int64_t token = zke_lock_token(party[0]);
+  ck_assert_int_eq(party_at(z[2], 0, path).mzxid, token);
   ck_rc(zke_lock_break(z[2], PATH, token + 1), ZKE_NONODE);
-  ck_assert_int_eq(entries(z[2], PATH), 2);
+  play("line ann (bob)");
   ck_ok(zke_lock_break(z[2], PATH, token));
   ck_rc(zke_lock_break(z[2], PATH, token), ZKE_NONODE);
-  dispatch_all();
-  ck_told("a LOST");
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_LOST);
-  ck_assert_int_eq(zke_lock_token(lock), 0);
-  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(next), token);
-  ck_rc(zke_lock_release(lock), ZKE_LOST);
-  ck_ok(zke_lock_check(next)); /* … and it released nobody else's */
-  zke_lock_free(lock);
-  zke_lock_free(next);
-  close_sessions();
+  play(
+      "all dispatch;"
+      "told ann HELD, ann LOST, bob HELD;"
+      "ann is LOST; bob is HELD;"
+      "ann release -> LOST;"
+      "bob check"); /* … and it released nobody else's */
+  close_line();
 }
 
 /* ---- stealing ---- */
@@ -255,18 +266,6 @@ TEST(the_thief_is_the_holder) {
 
 /* ---- granting ---- */
 
-/* What others see of the one at a place of the line; its path. */
-static zke_party party_at(zke *session, int place, char path[300]) {
-  zke_party_list *list;
-  ck_ok(zke_lock_parties(session, PATH, &list));
-  ck_assert_int_gt(list->count, place);
-  zke_party p = list->data[place];
-  snprintf(path, 300, PATH "/%s", p.name);
-  p.name = p.identity = p.data = NULL;
-  zke_free(list);
-  return p;
-}
-
 /* The zxid of a change made now. */
 static int64_t next_zxid(zke *session) {
   zke_stat stat;
@@ -275,45 +274,38 @@ static int64_t next_zxid(zke *session) {
   return stat.czxid;
 }
 
-/* A line of all sessions' locks; the second one holds, and when it took office
- * it saw the third. */
-static void line_up(zke_lock *lock[SESSIONS]) {
-  open_sessions();
-  for (int i = 0; i < SESSIONS; i++) {
-    lock[i] = make(z[i], PATH);
-    ck_ok(zke_lock_start(lock[i]));
-  }
-  ck_ok(zke_lock_release(lock[0]));
-  zke_dispatch(z[1], NULL);
-  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
+/* A line of all sessions' locks; bob holds, and when he took office he saw
+ * cid. */
+static void line_up(void) {
+  open_line(LINE_LOCK);
+  play(
+      "ann start; bob start; cid start; dan start; eve start;"
+      "ann release; bob dispatches;"
+      "bob is HELD");
 }
 
-/* Free them all: no entry is left, and no watch of a living session. */
-static void free_line(zke_lock *lock[SESSIONS]) {
-  for (int i = 0; i < SESSIONS; i++) zke_lock_free(lock[i]);
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  for (int i = 0; i < SESSIONS; i++) {
-    if (zke_sync(z[i], "/") == ZKE_OK) ck_assert_int_eq(watches(z[i]), 0);
-  }
-  close_sessions();
+/* The token of the first in the line, as others see it. */
+static int64_t first_token(void) {
+  char path[300];
+  return party_at(z[0], 0, path).mzxid;
 }
 
 /* The release marks the next one, which needs no change of its own. */
 TEST(a_release_grants_the_next) {
-  zke_lock *lock[SESSIONS];
   char path[300];
-  line_up(lock);
+  line_up();
   int64_t before = next_zxid(z[0]);
-  ck_ok(zke_lock_release(lock[1]));
+  play("bob release");
   zke_party next = party_at(z[0], 0, path); /* it does not know yet */
   ck_assert_int_eq(next.office, 1);
   ck_assert_int_eq(next.mzxid, before + 1);
-  zke_dispatch(z[2], NULL);
-  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
-  ck_assert_int_eq(zke_lock_token(lock[2]), next.mzxid);
+  play(
+      "cid dispatches;"
+      "cid is HELD");
+  ck_assert_int_eq(zke_lock_token(party[2]), next.mzxid);
   ck_assert_int_eq(next_zxid(z[0]), before + 2);
   ck_assert_int_eq(party_at(z[0], 1, path).office, 0);
-  free_line(lock);
+  close_line();
 }
 
 /* Its data is what it was, but for the state; and other data is let be. */
@@ -352,126 +344,104 @@ TEST_LOOP(a_grant_keeps_the_data, 0, (int)(sizeof heirs / sizeof *heirs)) {
   close_sessions();
 }
 
-/* What can keep a release from granting. */
-static void heir_leaves(zke_lock *lock) { ck_ok(zke_lock_release(lock)); }
-static void heir_expires(zke_lock *lock) {
-  (void)lock;
-  ck_ok(zke_expire(z[0], zke_session_id(z[2])));
-}
-static void heir_is_deleted(zke_lock *lock) {
+static void heir_is_written(void) {
   char path[300];
-  (void)lock;
-  party_at(z[0], 1, path);
-  ck_ok(zke_delete(z[0], path, -1));
-}
-static void heir_is_written(zke_lock *lock) {
-  char path[300];
-  (void)lock;
   party_at(z[0], 1, path);
   ck_ok(zke_set(z[0], path, "hello", 5, -1, NULL));
 }
 /* The next one's znode may be read by all and written by its owner only. */
-static void heir_is_protected(zke_lock *lock) {
+static void heir_is_protected(void) {
   char path[300];
-  (void)lock;
   party_at(z[0], 1, path);
   ck_ok(zke_add_auth(z[2], "digest", "cid:secret", 10));
   ck_ok(zke_set_acl(z[2], path, -1, ZKE_CREATOR_ALL_ACL, NULL));
 }
-static void reply_is_lost(zke_lock *lock) {
-  (void)lock;
+static void reply_is_lost(void) {
   ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_AFTER, 0));
 }
-static void change_is_lost(zke_lock *lock) {
-  (void)lock;
+static void change_is_lost(void) {
   ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_BEFORE, 0));
 }
-static void holder_is_freed(zke_lock *lock) { (void)lock; }
+static void nothing(void) {}
 
+/* What can keep a release from granting: a step, and what it is that follows. */
 static const struct {
-  void (*spoil)(zke_lock *heir);
+  void (*spoil)(void);
+  const char *steps;
   bool heir_stays;
-} spoilers[] = {{heir_leaves, false},      {heir_expires, false},
-                {heir_is_deleted, false},  {heir_is_written, true},
-                {heir_is_protected, true}, {reply_is_lost, true},
-                {change_is_lost, true},    {holder_is_freed, true}};
+} spoilers[] = {{nothing, "cid release; bob release", false},
+                {nothing, "cid expires; bob release", false},
+                {nothing, "cid loses; bob release", false},
+                {heir_is_written, "bob release", true},
+                {heir_is_protected, "bob release", true},
+                {reply_is_lost, "bob release", true},
+                {change_is_lost, "bob release", true},
+                {nothing, "bob free", true}};
+enum { SPOILERS = sizeof spoilers / sizeof *spoilers };
 
 /* Whatever comes of the grant, the next one in line holds, with a greater
  * token, which others see. */
-TEST_LOOP(a_release_lets_the_next_in_whatever_comes, 0,
-          (int)(sizeof spoilers / sizeof *spoilers)) {
-  zke_lock *lock[SESSIONS];
-  char path[300];
-  line_up(lock);
-  int64_t token = zke_lock_token(lock[1]);
-  spoilers[_i].spoil(lock[2]);
-  if (spoilers[_i].spoil == holder_is_freed) {
-    zke_lock_free(lock[1]);
-    lock[1] = NULL;
-  } else {
-    ck_ok(zke_lock_release(lock[1]));
-  }
-  dispatch_all();
+TEST_LOOP(a_release_lets_the_next_in_whatever_comes, 0, SPOILERS) {
   int next = spoilers[_i].heir_stays ? 2 : 3;
-  ck_assert_int_eq(zke_lock_state(lock[next]), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(lock[next]), token);
-  ck_ok(zke_lock_check(lock[next]));
+  line_up();
+  spoilers[_i].spoil();
+  play(spoilers[_i].steps);
+  play("all dispatch");
+  play(next == 2 ? "cid is HELD; cid check" : "dan is HELD; dan check");
   if (spoilers[_i].spoil != heir_is_protected)
-    ck_assert_int_eq(party_at(z[0], 0, path).mzxid, zke_lock_token(lock[next]));
-  free_line(lock);
+    ck_assert_int_eq(first_token(), zke_lock_token(party[next]));
+  close_line();
 }
 
 /* One that was granted it and never looked gives up, or is broken: the next
  * one marks itself. */
 TEST_LOOP(a_grant_that_nobody_takes_is_passed_on, 0, 2) {
-  zke_lock *lock[SESSIONS];
-  char path[300];
-  line_up(lock);
-  ck_ok(zke_lock_release(lock[1]));
-  int64_t granted = party_at(z[0], 0, path).mzxid;
+  line_up();
+  play("bob release");
+  int64_t granted = first_token();
   if (_i == 0)
-    ck_ok(zke_lock_release(lock[2]));
+    play("cid release");
   else
     ck_ok(zke_lock_break(z[0], PATH, granted));
-  dispatch_all();
-  ck_assert_int_ne(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
-  ck_assert_int_eq(zke_lock_state(lock[3]), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(lock[3]), granted);
-  free_line(lock);
+  play(
+      "all dispatch;"
+      "cid is out; dan is HELD");
+  ck_assert_int_gt(zke_lock_token(party[3]), granted);
+  close_line();
 }
 
 /* … or it waits now, in a call, or for no time at all: it holds. */
 TEST_LOOP(a_grant_is_found_by_a_call, 0, 2) {
-  zke_lock *lock[SESSIONS];
-  char path[300];
-  line_up(lock);
-  ck_ok(zke_lock_release(lock[1]));
-  int64_t granted = party_at(z[0], 0, path).mzxid;
-  ck_ok(zke_lock_acquire(lock[2], _i ? soon(z[2]) : zke_now(z[2])));
-  ck_assert_int_ge(zke_lock_token(lock[2]), granted);
-  ck_assert_int_eq(party_at(z[0], 0, path).mzxid, zke_lock_token(lock[2]));
-  free_line(lock);
+  line_up();
+  play("bob release");
+  int64_t granted = first_token();
+  play(_i ? "cid acquire" : "cid acquire_now");
+  ck_assert_int_ge(zke_lock_token(party[2]), granted);
+  ck_assert_int_eq(first_token(), zke_lock_token(party[2]));
+  close_line();
 }
 
 /* A thief robs also one that was granted the lock and does not know it yet; it
  * then hears LOST, never HELD. */
 TEST(a_grant_can_be_stolen) {
-  zke_lock *lock[SESSIONS];
   char path[300];
-  line_up(lock);
-  ck_ok(zke_lock_release(lock[1]));
-  int64_t granted = party_at(z[0], 0, path).mzxid;
-  ck_ok(zke_lock_steal(lock[0]));
-  ck_assert_int_gt(zke_lock_token(lock[0]), granted);
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_LOST);
-  int64_t token = zke_lock_token(lock[0]);
-  ck_ok(zke_lock_release(lock[0])); /* the thief has seen the fourth */
+  line_up();
+  play("bob release");
+  int64_t granted = first_token();
+  play(
+      "told ann HELD, ann OUT, bob HELD, bob OUT;"
+      "ann steal");
+  ck_assert_int_gt(zke_lock_token(party[0]), granted);
+  play(
+      "all dispatch;"
+      "told ann HELD, cid LOST;"
+      "cid is LOST;"
+      "ann release"); /* the thief has seen dan */
   ck_assert_int_eq(party_at(z[0], 0, path).office, 1);
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(lock[3]), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(lock[3]), token);
-  free_line(lock);
+  play(
+      "all dispatch;"
+      "dan is HELD");
+  close_line();
 }
 
 /* The znode of the first in the line may be read by its owner only from now
@@ -1052,22 +1022,14 @@ static bool waits_for(const zke_wait_list *list, int who, int whom) {
          w->keepers[0].session == zke_session_id(z[whom]);
 }
 
-/* z[0] holds, z[1] waits in a call, z[2] has only joined, z[3] waits too. */
+/* Ann holds, bob waits in a call, cid has only joined, dan waits too. */
 TEST(a_line_is_a_chain_of_waits) {
   zke_wait_list *list;
-  zke_lock *lock[SESSIONS];
-  call blocked[2];
-  open_sessions();
+  open_line(LINE_LOCK);
   ck_ok(zke_line_waits(z[0], &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
-  for (int i = 0; i < SESSIONS; i++) lock[i] = make(z[i], PATH);
-  ck_ok(zke_lock_acquire(lock[0], soon(z[0])));
-  acquire_aside(&blocked[0], lock[1], soon(z[1]));
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_ok(zke_lock_start(lock[2]));
-  acquire_aside(&blocked[1], lock[3], soon(z[3]));
-  ck_until(entries(z[0], PATH) == 4, 5000);
+  play("ann acquire; bob waits; cid start; dan waits");
   ck_ok(zke_line_waits(z[0], &list));
   ck_assert_int_eq(list->count, 3);
   ck_assert_ptr_null(wait_of(list, z[0]));
@@ -1085,9 +1047,8 @@ TEST(a_line_is_a_chain_of_waits) {
   ck_assert_int_gt(last->since_ms, 0);
   ck_assert(strncmp(last->path, PATH "/_c_", strlen(PATH) + 4) == 0);
   zke_free(list);
-  for (int i = 0; i < SESSIONS; i++) zke_lock_free(lock[i]);
-  for (int i = 0; i < 2; i++) call_end(&blocked[i]);
-  close_sessions();
+  play("ann release; bob returns; cid release; bob release; dan returns");
+  close_line();
 }
 
 /* Two in a circle that nobody looked for, and then one behind it. */
@@ -1389,47 +1350,6 @@ static const recipe_use uses[] = {
 RECIPE_TESTS(uses, 18, 0);
 
 /* ---- rare moments ---- */
-
-/* What was lost in a dispatch does not count when it is acquired anew. */
-TEST(a_count_does_not_survive_a_loss_that_was_told) {
-  char nobody[] = "";
-  zke_lock_options o = {
-      .size = sizeof o, .reentrant = 1, .listener = listen, .context = nobody};
-  zke_lock *lock;
-  open_sessions();
-  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_break(z[1], PATH, 0));
-  ck_ok(zke_dispatch(z[0], NULL));
-  ck_told("HELD; LOST");
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_release(lock));
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-/* A start that got it in a dispatch is an acquisition as well. */
-TEST(a_start_counts_whenever_it_got_the_lock) {
-  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *again;
-  ck_ok(zke_lock_new(z[1], PATH, &o, &again));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_start(again));
-  ck_ok(zke_lock_release(lock));
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(again), ZKE_LOCK_HELD);
-  ck_ok(zke_lock_acquire(again, soon(z[1])));
-  ck_ok(zke_lock_release(again));
-  ck_assert_int_eq(zke_lock_state(again), ZKE_LOCK_HELD);
-  ck_ok(zke_lock_release(again));
-  ck_assert_int_eq(zke_lock_state(again), ZKE_LOCK_OUT);
-  zke_lock_free(lock);
-  zke_lock_free(again);
-  close_sessions();
-}
 
 static int waking; /* atomic */
 
