@@ -153,6 +153,15 @@ int party_does(int i, const char *verb, const char *word);
 int in_line(void);
 /* Delete what the session has in line: of several znodes the part-th. */
 void delete_place(zke *session, int part);
+/* What listeners were told, in order: "ann HELD, bob OUT"; and the last token
+ * that came with it. */
+extern char told[600];
+extern int64_t told_token;
+#define ck_told(expected)             \
+  do {                                \
+    ck_assert_str_eq(told, expected); \
+    told[0] = '\0';                   \
+  } while (0)
 /* Is called after each event was told; may free the object.  NULL: none. */
 extern void (*line_hook)(void *object, int event);
 

@@ -1,12 +1,6 @@
 /* sessions.c - see sessions.h */
 #include "sessions.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "recipes/rwlock.h"
-#include "test/seam.h"
-
 /* ------------------------------------------------------------------------
  * One store in memory
  * --------------------------------------------------------------------- */
@@ -48,23 +42,6 @@ void renew_session(int i) {
   zke *old = z[i];
   ck_ok(zke_open_session(z[i ? 0 : 1], &o, &z[i]));
   ck_ok(zke_close(old));
-}
-
-char told[600];
-int64_t told_token;
-
-void tell(const char *who, int event, int64_t token) {
-  static const char *const words[] = {"OUT", "WAITING", "HELD", "LOST"};
-  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-  bool named = who && *who, asked = event == ZKE_RWLOCK_ASKED;
-  bool holds = asked || event == ZKE_RWLOCK_HELD;
-  ck_assert((token > 0) == holds);
-  pthread_mutex_lock(&one_at_a_time);
-  size_t used = strlen(told);
-  snprintf(told + used, sizeof told - used, "%s%s%s%s", used ? "; " : "",
-           named ? who : "", named ? " " : "", asked ? "ASKED" : words[event]);
-  if (token) told_token = token;
-  pthread_mutex_unlock(&one_at_a_time);
 }
 
 zke *open_to_flood(void) {

@@ -25,27 +25,6 @@ void close_clean(const char *path);
 /* Another session in the place of one that has ended; has its name. */
 void renew_session(int i);
 
-/* What listeners were told, in order: "ann HELD; bob OUT".  A listener writes
- * it by tell(): an event is a state of a line's party, or ZKE_RWLOCK_ASKED.
- * who: NULL where there is only one.  Also checks that a token comes with what
- * is held, and with nothing else. */
-extern char told[600];
-extern int64_t told_token; /* the last of these tokens */
-void tell(const char *who, int event, int64_t token);
-/* The listener `name` of a zke_lock, or of another type, which tells what it
- * hears after the name that is its context. */
-#define LISTENER(name, type)                                                  \
-  static void name(zke_##type *object, int event, int64_t token, void *who) { \
-    (void)object;                                                             \
-    tell(who, event, token);                                                  \
-  }                                                                           \
-  struct call
-#define ck_told(expected)             \
-  do {                                \
-    ck_assert_str_eq(told, expected); \
-    told[0] = '\0';                   \
-  } while (0)
-
 /* A further session, which takes no more than four events (P4), and then gets
  * more: its one-shot watches have gone. */
 zke *open_to_flood(void);

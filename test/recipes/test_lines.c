@@ -841,7 +841,7 @@ TEST_LINES(a_loss_after_an_overflow_is_heard) {
   flood(session);
   delete_place(session, 0);
   ck_ok(zke_dispatch(session, NULL));
-  ck_told("eve HELD; eve LOST");
+  ck_told("eve HELD, eve LOST");
   line->free(mine);
   ck_ok(zke_close(session));
   close_line();

@@ -28,17 +28,6 @@ static zke_lock *make(zke *session, const char *path) {
   return lock;
 }
 
-LISTENER(listen, lock);
-
-/* A lock whose listener tells what it hears, after that name. */
-static zke_lock *make_listening(zke *session, const char *who) {
-  zke_lock *lock;
-  zke_lock_options o = {
-      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t)who};
-  ck_ok(zke_lock_new(session, PATH, &o, &lock));
-  return lock;
-}
-
 static int run_acquire(call *c) {
   return zke_lock_acquire(c->object, c->deadline);
 }
@@ -491,9 +480,10 @@ static void robs(void) { ck_ok(zke_lock_steal(robber)); }
  * is told so. */
 TEST(a_thief_that_is_robbed_at_once_is_told) {
   int robbed = 0;
+  line = &line_kinds[LINE_LOCK];
   open_two();
   zke_lock *lock = make(intruder, PATH);
-  zke_lock *thief = make_listening(caller, "thief");
+  zke_lock *thief = make_party(caller, &(line_options){.who = "thief"});
   robber = make(intruder, PATH);
   for (int n = 1;; n++) {
     ck_ok(zke_lock_acquire(lock, soon(intruder)));

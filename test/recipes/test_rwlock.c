@@ -22,8 +22,6 @@
 
 enum { READ = ZKE_RWLOCK_READ, WRITE = ZKE_RWLOCK_WRITE };
 
-LISTENER(listen, rwlock);
-
 static zke_rwlock *make(zke *session) {
   zke_rwlock *lock;
   ck_ok(zke_rwlock_new(session, PATH, NULL, &lock));
@@ -32,11 +30,8 @@ static zke_rwlock *make(zke *session) {
 
 /* A read/write lock whose listener tells what it hears, after that name. */
 static zke_rwlock *make_listening(zke *session, const char *who) {
-  zke_rwlock *lock;
-  zke_rwlock_options o = {
-      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t)who};
-  ck_ok(zke_rwlock_new(session, PATH, &o, &lock));
-  return lock;
+  line = &line_kinds[LINE_READER];
+  return make_party(session, &(line_options){.who = who});
 }
 
 /* Who holds and who waits: "R0 R1 (W2)", in the order of the queue. */
