@@ -332,12 +332,15 @@ TEST(a_mark_that_names_nobody_goes) {
   close_line();
 }
 
-/* Nobody dispatches: whoever has lost its place hands nothing over, and takes
- * no office. */
+/* Nobody dispatches: a leader that has lost its place hands nothing over, takes
+ * no office, and leads no longer when it is asked to lead again. */
 TEST(a_lost_place_is_not_handed_over) {
   play_line(LINE_ELECTION, 0,
             "ann start; ann loses;"
             "ann ready -> LOST;"
+            "ann is LOST;"
+            "ann start; ann loses;"
+            "ann acquire -> LOST;"
             "ann is LOST;"
             "ann start; bob start; ann loses;"
             "ann hand_over bob -> LOST;"

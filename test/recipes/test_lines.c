@@ -199,7 +199,8 @@ static void make_directory(const char *data) {
 }
 
 /* A directory that says that it is another recipe's, or has somebody's data, is
- * neither joined nor changed; an empty one is taken over. */
+ * neither joined nor changed, and the listener hears nothing; an empty one is
+ * taken over. */
 TEST_LINES(another_kind_on_the_path_is_refused) {
   static const char *const data[] = {"zkembed queue\n", "mine"};
   open_line(_i);
@@ -212,7 +213,8 @@ TEST_LINES(another_kind_on_the_path_is_refused) {
     play(
         "ann try -> OTHERKIND;"
         "ann start -> OTHERKIND;"
-        "ann is out");
+        "ann is OUT;"
+        "told");
     ck_assert_int_eq(entries(z[0], PATH) + entries(z[0], OTHER), 0);
   }
   make_directory("");
@@ -243,6 +245,7 @@ static const struct {
                   {"_c_", NULL},
                   {LONG_GUID, NULL},
                   {LONG_GUID "other-0000000000", NULL},
+                  {"", "0000000000"},
                   {"_c_short-", "0000000000"},
                   {LONG_GUID, ""},
                   {LONG_GUID, "12x4567890"},
