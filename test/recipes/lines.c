@@ -237,17 +237,18 @@ static int election_ops(void *x, zke_op *ops) {
 DOES(steal, zke_lock_steal(x))
 DOES(upgrade, zke_rwlock_upgrade(x))
 DOES(downgrade, zke_rwlock_downgrade(x))
-DOES(revoke, zke_rwlock_revoke(x, zke_now(session), 0))
+DOES(ask, zke_rwlock_revoke(x, ZKE_FOREVER, 0))
+DOES(ask_now, zke_rwlock_revoke(x, zke_now(session), 0))
+DOES(insist, zke_rwlock_revoke(x, zke_now(session), 1))
 DOES(resize, zke_semaphore_resize(session, PATH, atoi(word), soon(session)))
 DOES(ready, zke_election_ready(x))
 DOES(hand_over, zke_election_hand_over(x, word))
 
 static const line_verb none[] = {{NULL, NULL}};
 static const line_verb of_lock[] = {{"steal", does_steal}, {NULL, NULL}};
-static const line_verb of_rwlock[] = {{"upgrade", does_upgrade},
-                                      {"downgrade", does_downgrade},
-                                      {"revoke", does_revoke},
-                                      {NULL, NULL}};
+static const line_verb of_rwlock[] = {
+    {"upgrade", does_upgrade}, {"downgrade", does_downgrade}, {"ask", does_ask},
+    {"ask_now", does_ask_now}, {"insist", does_insist},       {NULL, NULL}};
 static const line_verb of_semaphore[] = {{"resize", does_resize}, {NULL, NULL}};
 static const line_verb of_election[] = {
     {"ready", does_ready}, {"hand_over", does_hand_over}, {NULL, NULL}};
@@ -485,6 +486,36 @@ static int step_waits_for_lock(void *x) {
   return ZKE_OK;
 }
 
+/* The call of a verb, on a thread of its own. */
+static int run_verb(call *c) {
+  int i = (int)(c - calls);
+  act_as(i);
+  return party_does(i, c->object, NULL);
+}
+
+static int step_begins(void *x) {
+  static char verb[PARTIES][32];
+  (void)x;
+  snprintf(verb[step.who], sizeof verb[0], "%s", step.word[2]);
+  call_begin(&calls[step.who], run_verb, verb[step.who], 0, 0);
+  return ZKE_OK;
+}
+
+/* Cancel the call that runs, as soon as it waits. */
+static int step_cancels(void *x) {
+  ck_until(line->cancel(x) == ZKE_OK, 10000);
+  return ZKE_OK;
+}
+
+static int step_hears(void *x) {
+  char what[64];
+  (void)x;
+  snprintf(what, sizeof what, "%s %s", step.word[0], step.word[2]);
+  while (!strstr(told, what))
+    ck_ok(zke_wait(session_of(step.who), soon(session_of(step.who))));
+  return ZKE_OK;
+}
+
 static int step_returns(void *x) {
   call *c = &calls[step.who];
   (void)x;
@@ -553,6 +584,9 @@ static const struct {
              {"op", step_op},
              {"waits", step_waits},
              {"waits_for_lock", step_waits_for_lock},
+             {"begins", step_begins},
+             {"cancels", step_cancels},
+             {"hears", step_hears},
              {"returns", step_returns},
              {"locks", step_locks},
              {"locks_now", step_locks_now},

@@ -23,15 +23,18 @@
  *     P check, P op, P cancel
  *     P acquire_now        acquire with a deadline that has come
  *     P waits [HOW]        acquire on a thread of its own, which waits from now
+ *     P cancels            cancel that call, as soon as it waits
  *     P returns            the end of that call
  *     P locks, P unlocks   a lock beside the line, the same for all
  *     P locks_now          the same with a deadline that has come
  *     P waits_for_lock     the same on a thread of its own
  *     P steal, P upgrade   what only this recipe has
+ *     P begins ask         the same on a thread of its own
  *     P free               P has no object from now on
  *     P expires            another session ends P's session
  *     P loses [N]          another session deletes P's znode, the N-th of it
  *     P dispatches; all dispatch
+ *     P hears ASKED        dispatch until P's listener has heard that
  *
  * The code that a call must return stands after "->", without ZKE_.  A step
  * without an arrow must return ZKE_OK.  REFUSED is the code for one who tries

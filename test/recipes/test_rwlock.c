@@ -52,15 +52,6 @@ static const char *in_order(void) {
   return text;
 }
 
-static int run_revoke(call *c) {
-  return zke_rwlock_revoke(c->object, c->deadline, 0);
-}
-
-/* Ask for the release on a thread of its own. */
-static void ask_aside(call *c, zke_rwlock *lock, int64_t deadline) {
-  call_begin(c, run_revoke, lock, 0, deadline);
-}
-
 /* ---- who holds ---- */
 
 /* Two readers hold together; the writer comes in only when the last one has
@@ -120,7 +111,7 @@ TEST(an_object_in_use_is_refused) {
             "ann start write;"
             "ann acquire write -> MISUSE;"
             "ann try read -> MISUSE;"
-            "ann revoke -> MISUSE;"
+            "ann ask_now -> MISUSE;"
             "bob start read;"
             "bob acquire write -> MISUSE;"
             "bob upgrade -> LOST;"
@@ -150,14 +141,14 @@ TEST(what_is_no_entry_is_not_asked) {
   ck_ok(zke_ensure_path(z[0], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
   ck_ok(zke_set(z[0], PATH, "zkembed lock\n", 13, -1, NULL));
   play(
-      "bob revoke -> OTHERKIND;"
+      "bob ask_now -> OTHERKIND;"
       "said " PATH " is of kind lock, not rwlock");
   ck_ok(zke_set(z[0], PATH, "", 0, -1, NULL));
   ck_ok(zke_create(z[3], other, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL));
   play(
       "ann try write; bob start read;"
-      "cid revoke -> OPERATIONTIMEOUT;"
+      "cid ask_now -> OPERATIONTIMEOUT;"
       "ann downgrade; all dispatch; bob release; ann upgrade;"
       "ann release");
   ck_assert_int_eq(entries(z[0], PATH), 1);
@@ -809,19 +800,83 @@ TEST(a_lock_and_a_rwlock_can_make_a_circle) {
 
 /* Asks, hears, consents. */
 TEST(a_holder_is_asked_and_consents) {
-  call c;
+  play_line(LINE_READER, 0,
+            "ann try write;"
+            "told ann HELD;"
+            "bob begins ask; ann hears ASKED;"
+            "told ann ASKED;"
+            "ann is HELD;"
+            "ann check; ann release; bob returns;"
+            "told ann OUT");
+}
+
+/* A change of mode is no release: the holder is asked again. */
+TEST(a_downgrade_does_not_evade) {
+  play_line(LINE_READER, 0,
+            "ann try write; bob begins ask; ann hears ASKED;"
+            "told ann HELD, ann ASKED;"
+            "ann downgrade; ann hears ASKED;"
+            "line ann;"
+            "ann upgrade; ann release; bob returns");
+}
+
+/* A revocation that waits for consent ends by cancel; the holder was asked, and
+ * keeps it. */
+TEST(revoking_can_be_cancelled) {
+  play_line(LINE_READER, 0,
+            "ann try write; bob begins ask; ann hears ASKED; bob cancels;"
+            "bob returns -> CANCELLED;"
+            "ann check;"
+            "bob watches 0");
+}
+
+static void complies(void *x, int event) {
+  if (event == ZKE_RWLOCK_ASKED) ck_ok(zke_rwlock_release(x));
+}
+
+/* A holder's listener releases as it is asked, inside the dispatch: the
+ * revocation goes on. */
+TEST(a_listener_may_comply) {
+  line_hook = complies;
+  play_line(LINE_READER, 0,
+            "ann try write; bob begins ask; ann hears OUT; bob returns;"
+            "line");
+}
+
+/* Only who held at the call is asked, not who waits behind.  One that has lost
+ * what it held may ask others. */
+TEST(a_waiter_is_not_asked) {
   open_line(LINE_READER);
-  ck_ok(zke_rwlock_try(party[0], WRITE));
-  ck_told("ann HELD");
-  ask_aside(&c, party[1], soon(z[1]));
-  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
-  ck_told("ann ASKED");
-  ck_assert_int_eq(zke_rwlock_state(party[0]), ZKE_RWLOCK_HELD);
-  ck_ok(zke_rwlock_check(party[0]));
-  ck_ok(zke_rwlock_release(party[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_told("ann OUT");
+  play(
+      "ann try write; bob start read; cid insist; all dispatch;"
+      "line bob;"
+      "modes R");
+  ck_assert_ptr_null(strstr(told, "bob ASKED"));
+  play(
+      "ann insist;"
+      "line;"
+      "ann ask_now"); /* nobody holds: done */
+  close_line();
+}
+
+/* By hand, as the text has it.  Who was asked already is not told again. */
+TEST(the_bare_word_asks_too) {
+  zke_strings *own;
+  open_line(LINE_READER);
+  play("ann try read");
+  ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
+  ck_ok(zke_set(z[1], own->data[0], "unlocked", 8, -1, NULL));
+  play(
+      "all dispatch;"
+      "told ann HELD");
+  ck_ok(zke_set(z[1], own->data[0], "unlock", 6, -1, NULL));
+  play(
+      "all dispatch;"
+      "told ann ASKED;"
+      "bob ask_now -> OPERATIONTIMEOUT;"
+      "all dispatch;"
+      "told");
+  zke_free(own);
   close_line();
 }
 
@@ -888,25 +943,6 @@ TEST(a_request_keeps_the_users_data) {
   close_line();
 }
 
-/* By hand, as the text has it. */
-TEST(the_bare_word_asks_too) {
-  zke_strings *own;
-  open_line(LINE_READER);
-  ck_ok(zke_rwlock_try(party[0], READ));
-  ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
-  ck_ok(zke_set(z[1], own->data[0], "unlocked", 8, -1, NULL));
-  dispatch_all();
-  ck_told("ann HELD");
-  ck_ok(zke_set(z[1], own->data[0], "unlock", 6, -1, NULL));
-  dispatch_all();
-  ck_told("ann ASKED");
-  ck_rc(zke_rwlock_revoke(party[1], zke_now(z[1]), 0), ZKE_OPERATIONTIMEOUT);
-  dispatch_all();
-  ck_told(""); /* it was asked already */
-  zke_free(own);
-  close_line();
-}
-
 /* Without consent it is taken away after the grace period, and told. */
 TEST(revoking_with_insistence_takes_it_away) {
   open_line(LINE_READER);
@@ -930,82 +966,6 @@ TEST(revoking_with_insistence_takes_it_away) {
   }
   close_line();
 }
-
-/* Only who held at the call is asked, not who waits behind. */
-TEST(a_waiter_is_not_asked) {
-  open_line(LINE_READER);
-  ck_ok(zke_rwlock_try(party[0], WRITE));
-  ck_ok(zke_rwlock_start(party[1], READ));
-  told[0] = '\0';
-  ck_ok(zke_rwlock_revoke(party[2], zke_now(z[2]), 1));
-  dispatch_all();
-  ck_assert_ptr_eq(strstr(told, "bob ASKED"), NULL);
-  ck_assert_str_eq(in_order(), "R1");
-  ck_ok(zke_rwlock_revoke(party[0], 0, 1)); /* after a loss it is free for it */
-  ck_assert_int_eq(entries(z[2], PATH), 0);
-  ck_ok(zke_rwlock_revoke(party[0], 0, 0)); /* nobody holds: done */
-  close_line();
-}
-
-/* A change of mode is no release. */
-TEST(a_downgrade_does_not_evade) {
-  call c;
-  open_line(LINE_READER);
-  ck_ok(zke_rwlock_try(party[0], WRITE));
-  ask_aside(&c, party[1], soon(z[1]));
-  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
-  told[0] = '\0';
-  ck_ok(zke_rwlock_downgrade(party[0]));
-  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
-  ck_assert_int_eq(c.done, false);
-  ck_ok(zke_rwlock_upgrade(party[0]));
-  ck_ok(zke_rwlock_release(party[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  close_line();
-}
-
-/* A revocation that waits for consent ends by cancel; the holder was asked, and
- * keeps it. */
-TEST(revoking_can_be_cancelled) {
-  call c;
-  open_line(LINE_READER);
-  ck_ok(zke_rwlock_try(party[0], WRITE));
-  ask_aside(&c, party[1], ZKE_FOREVER);
-  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
-  ck_until(zke_rwlock_cancel(party[1]) == ZKE_OK, 10000);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_ok(zke_rwlock_check(party[0]));
-  ck_assert_int_eq(watches(z[1]), 0);
-  close_line();
-}
-
-/* A listener may comply on the spot. */
-static void complies(zke_rwlock *lock, int event, int64_t token, void *c) {
-  (void)token, (void)c;
-  if (event == ZKE_RWLOCK_ASKED) ck_ok(zke_rwlock_release(lock));
-}
-
-/* A holder's listener releases as it is asked, inside the dispatch: the
- * revocation goes on. */
-TEST(a_listener_may_comply) {
-  zke_rwlock *lock;
-  zke_rwlock_options o = {.size = sizeof o, .listener = complies};
-  call c;
-  open_line(LINE_READER);
-  ck_ok(zke_rwlock_new(z[0], PATH, &o, &lock));
-  ck_ok(zke_rwlock_try(lock, WRITE));
-  ask_aside(&c, party[1], soon(z[1]));
-  while (zke_rwlock_state(lock) == ZKE_RWLOCK_HELD)
-    ck_ok(zke_wait(z[0], soon(z[0])));
-  call_end(&c);
-  ck_ok(c.rc);
-  zke_rwlock_free(lock);
-  close_line();
-}
-
-/* ---- the session's end ---- */
 
 /* ---- processes ---- */
 
