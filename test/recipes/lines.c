@@ -39,7 +39,7 @@ static void tell(const char *who, int event, int64_t token) {
 /* The listener of all kinds: an event is a state of a line, or ASKED. */
 static void hear(void *object, int event, int64_t token, const char *who) {
   tell(who, event, token);
-  if (event == ZKE_LINE_HELD && (line->can & LINE_ALONE)) {
+  if (event == ZKE_LINE_HELD && (line->is & LINE_ALONE)) {
     ck_assert_int_gt(token, highest);
     highest = token;
   }
@@ -260,28 +260,25 @@ static const line_verb of_election[] = {
   .acquire = type##_acquire, .try_once = type##_try, .start = type##_start,  \
   .release = type##_release, .check = type##_check, .state = type##_state,   \
   .token = type##_token, .ops = type##_ops
-enum {
-  SHARES = LINE_TRIES | LINE_DETECTS | LINE_HAS_DATA,
-  USUAL = SHARES | LINE_ALONE
-};
-
 #define SEMAPHORE(creating, permits)                                          \
-  .entry = "lease-", .places = permits, .ops_count = 1, .can = USUAL,         \
-  .refusal = ZKE_HELD, .again = ZKE_MISUSE, .first = permits,                 \
-  .others = permits, .parties = zke_semaphore_parties, .verbs = of_semaphore, \
-  KIND(creating, semaphore)
-#define RWLOCK(kind, may, first_mode, others_mode)                             \
+  .entry = "lease-", .places = permits, .ops_count = 1,                       \
+  .is = LINE_ALONE | LINE_HAS_DATA, .refusal = ZKE_HELD, .again = ZKE_MISUSE, \
+  .first = permits, .others = permits, .parties = zke_semaphore_parties,      \
+  .verbs = of_semaphore, KIND(creating, semaphore)
+/* ann writes; what the others do tells the row */
+#define RWLOCK(kind, alone, mode)                                              \
   .directory = "zkembed rwlock\n", .entry = kind, .places = 1, .ops_count = 1, \
-  .can = may, .refusal = ZKE_HELD, .again = ZKE_MISUSE, .first = first_mode,   \
-  .others = others_mode, .parties = zke_rwlock_parties, .verbs = of_rwlock,    \
-  KIND(rwlock, rwlock)
+  .is = alone | LINE_HAS_DATA, .refusal = ZKE_HELD, .again = ZKE_MISUSE,       \
+  .first = ZKE_RWLOCK_WRITE, .others = mode, .parties = zke_rwlock_parties,    \
+  .verbs = of_rwlock, KIND(rwlock, rwlock)
 
 const line_kind line_kinds[LINE_KINDS] = {
+    [LINE_READER] = {RWLOCK("__READ__", 0, ZKE_RWLOCK_READ)},
     [LINE_LOCK] = {.directory = "zkembed lock\n",
                    .entry = "lock-",
                    .places = 1,
                    .ops_count = 1,
-                   .can = USUAL,
+                   .is = LINE_ALONE | LINE_HAS_DATA,
                    .refusal = ZKE_HELD,
                    .again = ZKE_MISUSE,
                    .parties = zke_lock_parties,
@@ -291,15 +288,12 @@ const line_kind line_kinds[LINE_KINDS] = {
                      .directory = "zkembed semaphore\nlimit 1\n"},
     [LINE_PERMITS] = {SEMAPHORE(permits, 3),
                       .directory = "zkembed semaphore\nlimit 4\n"},
-    [LINE_WRITER] = {RWLOCK("__WRIT__", USUAL, ZKE_RWLOCK_WRITE,
-                            ZKE_RWLOCK_WRITE)},
-    [LINE_READER] = {RWLOCK("__READ__", SHARES, ZKE_RWLOCK_WRITE,
-                            ZKE_RWLOCK_READ)},
+    [LINE_WRITER] = {RWLOCK("__WRIT__", LINE_ALONE, ZKE_RWLOCK_WRITE)},
     [LINE_MULTILOCK] = {.directory = "zkembed lock\n",
                         .entry = "lock-",
                         .places = 1,
                         .ops_count = 2,
-                        .can = USUAL | LINE_KEEPS_REST,
+                        .is = LINE_ALONE | LINE_HAS_DATA | LINE_KEEPS_REST,
                         .refusal = ZKE_HELD,
                         .again = ZKE_MISUSE,
                         .parties = zke_lock_parties,
@@ -309,7 +303,7 @@ const line_kind line_kinds[LINE_KINDS] = {
                        .entry = "latch-",
                        .places = 1,
                        .ops_count = 1,
-                       .can = LINE_ALONE,
+                       .is = LINE_ALONE,
                        .refusal = ZKE_OPERATIONTIMEOUT,
                        .again = ZKE_OK,
                        .parties = zke_election_parties,
@@ -351,17 +345,13 @@ int party_does(int i, const char *verb, const char *word) {
   return v->call(party[i], z[i % SESSIONS], word);
 }
 
-bool open_line_that(int kind, int needs) {
+void open_line(int kind) {
   line = &line_kinds[kind];
-  if ((line->can & needs) != needs) return false;
   highest = 0;
   open_sessions();
   for (int i = 0; i < SESSIONS; i++)
     party[i] = make_party(z[i], &(line_options){.who = identities[i]});
-  return true;
 }
-
-void open_line(int kind) { ck_assert(open_line_that(kind, 0)); }
 
 int in_line(void) {
   int count = entries(z[SESSIONS - 1], PATH);
@@ -706,8 +696,8 @@ void play(const char *script) {
   }
 }
 
-void play_line(int kind, int needs, const char *script) {
-  if (!open_line_that(kind, needs)) return;
+void play_line(int kind, const char *script) {
+  open_line(kind);
   play(script);
   close_line();
 }

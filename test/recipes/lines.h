@@ -70,13 +70,11 @@ typedef struct line_options {
   int no_deadlock_check;
 } line_options;
 
-/* How the recipes differ; a test leaves out those that cannot do it. */
+/* How the recipes differ. */
 enum {
-  LINE_TRIES = 1,      /* there is a try that does not wait */
-  LINE_DETECTS = 2,    /* it looks for deadlocks */
-  LINE_ALONE = 4,      /* only one holds; else those that wait, together */
-  LINE_HAS_DATA = 8,   /* it has options.data */
-  LINE_KEEPS_REST = 16 /* a holder that lost a part keeps the others */
+  LINE_ALONE = 1,     /* only one holds; else those that wait, together */
+  LINE_HAS_DATA = 2,  /* it has options.data */
+  LINE_KEEPS_REST = 4 /* a holder that lost a part keeps the others */
 };
 
 /* What only one recipe has: a step of its own. */
@@ -90,7 +88,7 @@ typedef struct line_kind {
   const char *directory; /* the data of its directory */
   const char *entry;     /* what stands before an entry's number: "lock-" */
   int places;            /* entries that each has below PATH */
-  int can;               /* LINE_TRIES … */
+  int is;                /* LINE_ALONE … */
   int refusal;           /* of a try, while others hold */
   int again;             /* of an acquire by the holder */
   int first, others;     /* how ann acquires, and how the others do */
@@ -112,18 +110,22 @@ typedef struct line_kind {
 } line_kind;
 
 enum {
+  LINE_READER, /* readers behind a writer, ann */
   LINE_LOCK,
   LINE_PERMIT,  /* of a semaphore of one */
   LINE_PERMITS, /* three of four */
   LINE_WRITER,
-  LINE_READER, /* behind a writer, ann */
   LINE_MULTILOCK,
-  LINE_ELECTION,
+  LINE_ELECTION, /* has no try, and looks for no deadlock */
   LINE_KINDS
 };
 extern const line_kind line_kinds[LINE_KINDS];
 
+/* A test that runs for each row; for each in which only one holds; for each but
+ * the election.  _i is the row. */
 #define TEST_LINES(name) TEST_LOOP(name, 0, LINE_KINDS)
+#define TEST_ALONE(name) TEST_LOOP(name, LINE_LOCK, LINE_KINDS)
+#define TEST_NO_ELECTIONS(name) TEST_LOOP(name, 0, LINE_ELECTION)
 
 /* ---- a line ---- */
 
@@ -136,9 +138,6 @@ extern bool line_reentrant;   /* of a lock */
 
 /* Open the sessions, and make an object for each. */
 void open_line(int kind);
-/* The same if the recipe can do all of this (LINE_TRIES ...); else false, and
- * nothing is opened. */
-bool open_line_that(int kind, int needs);
 /* Free all; nobody stands in line and no session watches anything then. */
 void close_line(void);
 
@@ -170,9 +169,8 @@ extern void (*line_hook)(void *object, int event);
 
 /* Take the steps of a text, as above. */
 void play(const char *script);
-/* The whole of a test: open a line, take the steps, close it.  Nothing is done
- * with a recipe that cannot do what the test needs. */
-void play_line(int kind, int needs, const char *script);
+/* The whole of a test: open a line, take the steps, close it. */
+void play_line(int kind, const char *script);
 
 /* ---- any history ---- */
 

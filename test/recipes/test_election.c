@@ -335,7 +335,7 @@ TEST(a_mark_that_names_nobody_goes) {
 /* Nobody dispatches: a leader that has lost its place hands nothing over, takes
  * no office, and leads no longer when it is asked to lead again. */
 TEST(a_lost_place_is_not_handed_over) {
-  play_line(LINE_ELECTION, 0,
+  play_line(LINE_ELECTION,
             "ann start; ann loses;"
             "ann ready -> LOST;"
             "ann is LOST;"

@@ -58,7 +58,7 @@ TEST_LINES(arguments_are_checked) {
   ck_rc(line->create(z[0], NULL, &usual, &x), ZKE_BADARGUMENTS);
   ck_rc(line->create(NULL, PATH, &usual, &x), ZKE_BADARGUMENTS);
   ck_rc(line->create(z[0], PATH, &small, &x), ZKE_BADARGUMENTS);
-  if (line->can & LINE_HAS_DATA)
+  if (line->is & LINE_HAS_DATA)
     ck_rc(line->create(z[0], PATH, &negative, &x), ZKE_BADARGUMENTS);
   ck_rc(line->parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(line->ops(party[0], NULL), ZKE_BADARGUMENTS);
@@ -75,8 +75,8 @@ TEST_LINES(entries_are_named_as_curator_does) {
   char *data, tail[40];
   open_line(_i);
   play("ann acquire");
-  if (!(line->can & LINE_ALONE)) play("ann release; bob acquire");
-  int number = line->can & LINE_ALONE ? 0 : 1;
+  if (!(line->is & LINE_ALONE)) play("ann release; bob acquire");
+  int number = line->is & LINE_ALONE ? 0 : 1;
   ck_ok(zke_children(z[1], PATH, NULL, NULL, &names, NULL));
   ck_assert_int_eq(names->count, line->places);
   for (int i = 0; i < names->count; i++) {
@@ -97,7 +97,7 @@ TEST_LINES(entries_are_named_as_curator_does) {
 /* The list shows the holder and all that wait, in their order, with session,
  * pid, times and data, bytes that are 0 among them. */
 TEST_LINES(contenders_are_listed_in_order) {
-  bool has_data = line_kinds[_i].can & LINE_HAS_DATA;
+  bool has_data = line_kinds[_i].is & LINE_HAS_DATA;
   zke_party_list *list;
   open_line(_i);
   ck_ok(line->parties(z[3], PATH, &list));
@@ -128,9 +128,7 @@ TEST_LINES(contenders_are_listed_in_order) {
 }
 
 /* A free gives up what is held: the next one gets it at once. */
-TEST_LINES(free_gives_up) {
-  play_line(_i, 0, "ann acquire; ann free; bob try");
-}
+TEST_LINES(free_gives_up) { play_line(_i, "ann acquire; ann free; bob try"); }
 
 /* Nobody can repeat a free: one allocation that fails does not stop it. */
 TEST_LINES(a_free_gives_up_whatever_fails_once) {
@@ -438,9 +436,9 @@ TEST(a_number_has_the_form_that_a_create_gives_it) {
 
 /* They hold in the order in which they joined, one at a time, each with a
  * greater token than all before. */
-TEST_LINES(first_come_first_served) {
+TEST_ALONE(first_come_first_served) {
   play_line(
-      _i, LINE_ALONE,
+      _i,
       "ann start; bob start; cid start; dan start; eve start;"
       "all dispatch;"
       "line ann (bob) (cid) (dan) (eve);"
@@ -460,7 +458,7 @@ TEST_LINES(first_come_first_served) {
 /* One in the middle gives up: those behind it keep their place, and do not come
  * past the holder. */
 TEST_LINES(a_waiter_that_leaves_lets_nobody_in) {
-  play_line(_i, 0,
+  play_line(_i,
             "ann start; bob start; cid start; bob release; all dispatch;"
             "bob is OUT; cid is WAITING;"
             "line ann (cid);"
@@ -534,7 +532,7 @@ TEST_LINES(a_lost_reply_at_the_deadline_leaves_nothing) {
 /* solid_queue#761: a late second release raised a semaphore above its limit.
  * Here it gives back nothing, whoever holds what by then. */
 TEST_LINES(a_second_release_gives_nothing_back) {
-  play_line(_i, 0,
+  play_line(_i,
             "ann acquire; ann release; bob acquire;"
             "ann release -> LOST;"
             "ann' release -> LOST;"
@@ -593,7 +591,7 @@ TEST_LINES(cancel_ends_the_wait_of_another_thread) {
 
 /* A cancel that finds no wait says so, and does not end a later one. */
 TEST_LINES(cancel_without_a_wait_does_nothing) {
-  play_line(_i, 0,
+  play_line(_i,
             "ann acquire;"
             "bob cancel -> IDLE;"
             "bob acquire_now -> OPERATIONTIMEOUT");
@@ -611,8 +609,8 @@ TEST_LINES(a_release_ends_the_wait_of_another_thread) {
 }
 
 /* acquire() after start() waits in the place that was taken before. */
-TEST_LINES(a_started_one_can_be_waited_for) {
-  play_line(_i, LINE_ALONE,
+TEST_ALONE(a_started_one_can_be_waited_for) {
+  play_line(_i,
             "ann start; bob start; cid start; bob waits; ann release;"
             "bob returns; all dispatch;"
             "line bob (cid);"
@@ -623,7 +621,7 @@ TEST_LINES(a_started_one_can_be_waited_for) {
 
 /* A started one hears of its turn in zke_dispatch(), and not before. */
 TEST_LINES(the_listener_hears_its_turn_in_dispatch) {
-  play_line(_i, 0,
+  play_line(_i,
             "ann acquire; bob start; all dispatch; ann release;"
             "told ann HELD, ann OUT;"
             "all dispatch;"
@@ -721,7 +719,7 @@ TEST_LINES(a_deleted_place_is_lost) {
         "ann is LOST; cid is LOST;"
         "all dispatch");
     /* a multi-lock's other locks are let go by the holder only */
-    if (!(line->can & LINE_KEEPS_REST))
+    if (!(line->is & LINE_KEEPS_REST))
       play(
           "bob is HELD;"
           "told bob HELD");
@@ -814,7 +812,7 @@ TEST_LINES(an_expired_session_holds_nothing) {
 /* The same where nothing was dispatched: the next call finds out, whichever it
  * is. */
 TEST_LINES(an_expired_session_is_found_by_the_next_call) {
-  play_line(_i, 0,
+  play_line(_i,
             "ann acquire; ann expires;"
             "ann check -> INVALIDSTATE;"
             "ann is LOST;"
@@ -825,7 +823,7 @@ TEST_LINES(an_expired_session_is_found_by_the_next_call) {
 
 /* A blocked call does not outlast its session. */
 TEST_LINES(a_waiter_whose_session_expires_returns) {
-  play_line(_i, 0,
+  play_line(_i,
             "ann acquire; bob waits; bob expires;"
             "bob returns -> INVALIDSTATE;"
             "bob is LOST;"
@@ -959,8 +957,8 @@ TEST(holding_again_in_vain_changes_nothing) {
 
 /* A thread that waits for what it holds by another object would wait for ever:
  * it is told, unless the option turns the check off. */
-TEST_LINES(two_objects_of_one_thread_deadlock) {
-  if (!open_line_that(_i, LINE_DETECTS)) return;
+TEST_NO_ELECTIONS(two_objects_of_one_thread_deadlock) {
+  open_line(_i);
   ck_ok(party_acquire(0, soon(z[0])));
   for (int off = 0; off < 2; off++) {
     void *again = make_party(z[0], &(line_options){.no_deadlock_check = off});
@@ -975,8 +973,8 @@ TEST_LINES(two_objects_of_one_thread_deadlock) {
 
 /* Ann holds what bob waits for; she asks for a lock of bob's, closes a circle
  * with that, and is told it. */
-TEST_LINES(a_lock_that_closes_a_circle_is_told) {
-  play_line(_i, LINE_DETECTS,
+TEST_NO_ELECTIONS(a_lock_that_closes_a_circle_is_told) {
+  play_line(_i,
             "ann acquire;"
             "bob locks;"
             "bob waits;"
@@ -992,8 +990,8 @@ TEST_LINES(a_lock_that_closes_a_circle_is_told) {
 
 /* The other way round: the wait in the line closes it, whether it had joined
  * before or not.  It is out of the line then. */
-TEST_LINES(a_wait_that_closes_a_circle_is_told) {
-  if (!open_line_that(_i, LINE_DETECTS)) return;
+TEST_NO_ELECTIONS(a_wait_that_closes_a_circle_is_told) {
+  open_line(_i);
   for (int i = 0; i < 2; i++) {
     play("ann acquire; bob locks");
     if (i) play("bob start");
@@ -1014,24 +1012,24 @@ TEST_LINES(a_wait_that_closes_a_circle_is_told) {
 }
 
 /* One that has only joined goes on with other things, and so may release. */
-TEST_LINES(a_started_one_closes_no_circle) {
-  play_line(_i, LINE_DETECTS,
+TEST_NO_ELECTIONS(a_started_one_closes_no_circle) {
+  play_line(_i,
             "ann acquire; bob locks; bob start;"
             "ann locks_now -> OPERATIONTIMEOUT;"
             "bob unlocks; ann locks; ann unlocks");
 }
 
 /* Ann waits for nobody, bob for ann, cid for bob: all get theirs. */
-TEST_LINES(a_chain_is_no_circle) {
-  play_line(_i, LINE_DETECTS,
+TEST_NO_ELECTIONS(a_chain_is_no_circle) {
+  play_line(_i,
             "ann acquire; bob locks; bob waits; cid waits_for_lock;"
             "ann release; bob returns; bob unlocks; cid returns;"
             "cid unlocks");
 }
 
 /* With no_deadlock_check a circle lasts until the deadline. */
-TEST_LINES(the_check_can_be_turned_off) {
-  if (!open_line_that(_i, LINE_DETECTS)) return;
+TEST_NO_ELECTIONS(the_check_can_be_turned_off) {
+  open_line(_i);
   line->free(party[1]);
   party[1] = make_party(z[1], &(line_options){.no_deadlock_check = 1});
   play(
@@ -1049,10 +1047,9 @@ static void releases(void) { ck_ok(line->release(other_party)); }
 
 /* The holder releases at the n-th moment of a try: it gets what it wants, or
  * names that holder, never itself. */
-TEST_LINES(a_try_is_never_refused_by_itself) {
+TEST_NO_ELECTIONS(a_try_is_never_refused_by_itself) {
   bool more = true;
   line = &line_kinds[_i];
-  if (!(line->can & LINE_TRIES)) return;
   for (int n = 1; more; n++) {
     open_two();
     void *own = make_party(caller, &(line_options){.who = "caller"});
@@ -1124,9 +1121,9 @@ static void *enter_and_leave(void *session) {
 
 /* Four objects of one session on four threads: never two inside, and none is
  * forgotten. */
-TEST_LINES(threads_of_one_session_exclude_each_other) {
+TEST_ALONE(threads_of_one_session_exclude_each_other) {
   pthread_t thread[THREADS];
-  if (!open_line_that(_i, LINE_ALONE)) return;
+  open_line(_i);
   for (int i = 0; i < THREADS; i++)
     pthread_create(&thread[i], NULL, enter_and_leave, z[0]);
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
@@ -1160,8 +1157,8 @@ static void expect_one_holder(unsigned *random) {
 /* Random calls on six objects, one after the other, among them deleted places
  * and lost sessions: never two that hold, and each that comes to hold has a
  * token greater than all before. */
-TEST_LINES(tokens_increase_in_any_history) {
-  if (!open_line_that(_i, LINE_ALONE)) return;
+TEST_ALONE(tokens_increase_in_any_history) {
+  open_line(_i);
   play_history(&(line_history){
       .calls = 1500, .also = out_of_turn, .check = expect_one_holder});
   ck_assert_int_gt(held, 0);

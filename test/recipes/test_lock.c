@@ -131,7 +131,7 @@ TEST(a_lost_reentrant_lock_begins_anew) {
 /* A start that got it in a dispatch is an acquisition as well. */
 TEST(a_start_counts_whenever_it_got_the_lock) {
   line_reentrant = true;
-  play_line(LINE_LOCK, 0,
+  play_line(LINE_LOCK,
             "ann acquire; bob start; ann release; all dispatch;"
             "bob is HELD;"
             "bob acquire; bob release;"
@@ -168,7 +168,7 @@ TEST(a_broken_lock_goes_to_the_next) {
 /* A thief takes the holder's place, with a greater token; those that wait keep
  * theirs, and come after it. */
 TEST(a_thief_holds_and_the_line_stays) {
-  play_line(LINE_LOCK, 0,
+  play_line(LINE_LOCK,
             "ann acquire; bob start; cid steal;"
             "cid is HELD;"
             "all dispatch;"
@@ -182,7 +182,7 @@ TEST(a_thief_holds_and_the_line_stays) {
 
 /* A free lock needs no robbery: a steal gets it, and leaves nothing else. */
 TEST(stealing_a_free_lock_gets_it) {
-  play_line(LINE_LOCK, 0,
+  play_line(LINE_LOCK,
             "ann steal;"
             "ann is HELD;"
             "line ann;"
@@ -192,7 +192,7 @@ TEST(stealing_a_free_lock_gets_it) {
 
 /* One that waits already may lose its patience: its old place goes. */
 TEST(a_waiter_may_steal) {
-  play_line(LINE_LOCK, 0,
+  play_line(LINE_LOCK,
             "ann start; bob start; cid start; cid steal;"
             "line cid (bob);"
             "cid is HELD;"
@@ -204,7 +204,7 @@ TEST(a_waiter_may_steal) {
 
 /* It is first already, only it has not looked yet. */
 TEST(a_waiter_whose_turn_has_come_may_steal) {
-  play_line(LINE_LOCK, 0,
+  play_line(LINE_LOCK,
             "ann acquire; bob start; ann release; bob steal;"
             "bob is HELD;"
             "line bob");

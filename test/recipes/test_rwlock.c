@@ -57,7 +57,7 @@ static const char *in_order(void) {
 /* Two readers hold together; the writer comes in only when the last one has
  * gone. */
 TEST(readers_share_and_a_writer_is_alone) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann acquire read; bob acquire read; cid start write;"
             "line ann bob (cid);"
             "modes RR(W);"
@@ -75,7 +75,7 @@ TEST(readers_share_and_a_writer_is_alone) {
 /* "Writers not starved": who reads comes behind a writer that waits; and the
  * readers behind one writer come in together. */
 TEST(a_reader_queues_behind_a_writer) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann start read;"
             "bob start write;"
             "cid try read -> HELD;"
@@ -98,7 +98,7 @@ TEST(a_reader_queues_behind_a_writer) {
 
 /* A writer that gives up lets the readers behind it join those before it. */
 TEST(a_writer_that_gives_up_lets_readers_in) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann start read; bob start write; cid start read; bob release;"
             "all dispatch;"
             "line ann cid;"
@@ -107,7 +107,7 @@ TEST(a_writer_that_gives_up_lets_readers_in) {
 
 /* One object is one contender, in one mode. */
 TEST(an_object_in_use_is_refused) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann start write;"
             "ann acquire write -> MISUSE;"
             "ann try read -> MISUSE;"
@@ -416,7 +416,7 @@ TEST(an_upgrade_is_at_once_or_not_at_all) {
 
 /* A session that has ended changes no mode. */
 TEST(an_expired_session_changes_no_mode) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try write; bob start read; ann expires; all dispatch;"
             "ann is LOST;"
             "ann downgrade -> INVALIDSTATE;"
@@ -761,7 +761,7 @@ TEST(readers_that_want_to_write_make_a_circle) {
 /* Who reads and then wants to write by another object waits for itself: found
  * at once.  With an upgrade it is ZKE_HELD or goes well. */
 TEST(a_reader_that_waits_to_write_is_a_circle) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try read;"
             "ann' acquire write -> DEADLOCK;"
             "said this thread;"
@@ -771,7 +771,7 @@ TEST(a_reader_that_waits_to_write_is_a_circle) {
 /* The reader behind a writer that waits for the very same thread.  Without the
  * writer it may read again. */
 TEST(reading_again_behind_a_writer_is_a_circle) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try read; ann' acquire read; ann' release;"
             "bob waits write;"
             "ann' acquire read -> DEADLOCK;"
@@ -782,7 +782,7 @@ TEST(reading_again_behind_a_writer_is_a_circle) {
 /* The circle goes through two kinds: a lock held by a writer that waits, behind
  * two readers of which one waits for the lock. */
 TEST(a_lock_and_a_rwlock_can_make_a_circle) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try read;"
             "bob try read;"
             "cid locks;"
@@ -800,7 +800,7 @@ TEST(a_lock_and_a_rwlock_can_make_a_circle) {
 
 /* Asks, hears, consents. */
 TEST(a_holder_is_asked_and_consents) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try write;"
             "told ann HELD;"
             "bob begins ask; ann hears ASKED;"
@@ -812,7 +812,7 @@ TEST(a_holder_is_asked_and_consents) {
 
 /* A change of mode is no release: the holder is asked again. */
 TEST(a_downgrade_does_not_evade) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try write; bob begins ask; ann hears ASKED;"
             "told ann HELD, ann ASKED;"
             "ann downgrade; ann hears ASKED;"
@@ -823,7 +823,7 @@ TEST(a_downgrade_does_not_evade) {
 /* A revocation that waits for consent ends by cancel; the holder was asked, and
  * keeps it. */
 TEST(revoking_can_be_cancelled) {
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try write; bob begins ask; ann hears ASKED; bob cancels;"
             "bob returns -> CANCELLED;"
             "ann check;"
@@ -838,7 +838,7 @@ static void complies(void *x, int event) {
  * revocation goes on. */
 TEST(a_listener_may_comply) {
   line_hook = complies;
-  play_line(LINE_READER, 0,
+  play_line(LINE_READER,
             "ann try write; bob begins ask; ann hears OUT; bob returns;"
             "line");
 }

@@ -193,7 +193,7 @@ TEST(a_raised_limit_lets_waiters_in) {
  * until enough was given back. */
 TEST(holders_above_a_lowered_limit_keep_theirs) {
   line_limit = 4;
-  play_line(LINE_PERMIT, 0,
+  play_line(LINE_PERMIT,
             "ann start 1; bob start 1; cid start 2; dan start 1; eve start 1;"
             "line ann bob cid (dan) (eve);"
             "eve resize 2;"
@@ -215,7 +215,7 @@ TEST(holders_above_a_lowered_limit_keep_theirs) {
  * keeps out those behind it no longer. */
 TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   line_limit = 3;
-  play_line(LINE_PERMIT, 0,
+  play_line(LINE_PERMIT,
             "ann acquire 1; bob waits 3; cid start 3; dan start 1;"
             "eve resize 2;"
             "bob returns -> LIMIT;"
@@ -315,7 +315,7 @@ TEST(resize_makes_the_semaphore) {
 TEST(as_many_hold_as_the_limit_says) {
   line_limit = 2;
   play_line(
-      LINE_PERMIT, 0,
+      LINE_PERMIT,
       "ann start 1; bob start 1; cid start 1; dan start 1; eve start 1;"
       "line ann bob (cid) (dan) (eve);"
       "bob release;" /* not the first one */
@@ -445,7 +445,7 @@ TEST(a_circle_needs_enough_stuck_permits) {
  * is no deadlock. */
 TEST(a_lowered_limit_is_no_circle) {
   line_limit = 2;
-  play_line(LINE_PERMIT, 0,
+  play_line(LINE_PERMIT,
             "ann acquire 1; bob acquire 1; bob locks; eve resize 1;"
             "ann locks_now -> OPERATIONTIMEOUT");
 }
