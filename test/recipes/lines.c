@@ -22,27 +22,28 @@ static int64_t highest; /* token that a listener has heard */
 char told[600];
 int64_t told_token;
 
-/* Note the event; a token comes with what is held, and with nothing else. */
+/* Note the event: a state of a line, or ASKED.  A token comes with what is
+ * held, and with nothing else. */
 static void tell(const char *who, int event, int64_t token) {
   static const char *const words[] = {"OUT", "WAITING", "HELD", "LOST"};
-  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-  bool asked = event == ZKE_RWLOCK_ASKED;
-  ck_assert((token > 0) == (asked || event == ZKE_LINE_HELD));
-  pthread_mutex_lock(&one_at_a_time);
+  bool held = event == ZKE_LINE_HELD, asked = event == ZKE_RWLOCK_ASKED;
+  ck_assert((token > 0) == (held || asked));
+  if (held && (line->is & LINE_ALONE)) {
+    ck_assert_int_gt(token, highest);
+    highest = token;
+  }
   size_t used = strlen(told);
   snprintf(told + used, sizeof told - used, "%s%s %s", used ? ", " : "", who,
            asked ? "ASKED" : words[event]);
   if (token) told_token = token;
-  pthread_mutex_unlock(&one_at_a_time);
 }
 
-/* The listener of all kinds: an event is a state of a line, or ASKED. */
+/* The listener of all kinds, on whichever thread. */
 static void hear(void *object, int event, int64_t token, const char *who) {
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&one_at_a_time);
   tell(who, event, token);
-  if (event == ZKE_LINE_HELD && (line->is & LINE_ALONE)) {
-    ck_assert_int_gt(token, highest);
-    highest = token;
-  }
+  pthread_mutex_unlock(&one_at_a_time);
   if (line_hook) line_hook(object, event);
 }
 

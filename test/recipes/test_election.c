@@ -1,10 +1,10 @@
 /* test_election.c - what elections have besides other lines
  * (recipes/election.h)
  *
- * test_lines has what all lines promise, and that the events come in their
- * order.  Here are the word, handing over and observers.  The events are those of ZooKeeper's LeaderElectionSupport, in its order.
- * What happens in the middle of a call is brought about by the table of system
- * calls: another session acts there.
+ * test_lines has what all lines promise, and the order of the events, which are
+ * those of ZooKeeper's LeaderElectionSupport.  Here are the word, handing over
+ * and observers.  What happens in the middle of a call is brought about by the
+ * table of system calls: another session acts there.
  */
 #include "lines.h"
 #include "recipes.h"

@@ -353,7 +353,7 @@ static void change_is_lost(void) {
 }
 static void nothing(void) {}
 
-/* What can keep a release from granting: a step, and what it is that follows. */
+/* What can keep a release from granting, and the steps with the release. */
 static const struct {
   void (*spoil)(void);
   const char *steps;

@@ -2,7 +2,7 @@
  * (recipes/rwlock.h)
  *
  * test_lines has what all lines promise.  Here are sharing, changes of mode and
- * revocation.  Who holds is compared with a model, step by step, in all short walks and in
+ * revocation.  Who holds is compared with a model, in all short walks and in
  * long random ones.  What happens in the middle of a call is brought about by
  * the table of system calls: another session acts there.
  */

@@ -2,8 +2,7 @@
  * (recipes/semaphore.h)
  *
  * test_lines has what all lines promise.  Here are limits, and several that
- * hold.  Interleavings are driven step by step with several sessions on one store;
- * waiting is done by threads and by processes.  Deaths, lost replies and
+ * hold.  Waiting is done by threads and by processes.  Deaths, lost replies and
  * faults come from recipes.h.
  */
 #include "lines.h"
@@ -73,8 +72,7 @@ TEST(permits_are_made_and_given_back_together) {
   close_sessions();
 }
 
-/* P11: limits and numbers of permits that make no sense are refused, and nothing
- * is made. */
+/* P11: limits and numbers of permits that make no sense are refused. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_semaphore *sem = (zke_semaphore *)(void *)z;
@@ -440,9 +438,9 @@ TEST(a_circle_needs_enough_stuck_permits) {
   close_sessions();
 }
 
-/* Two hold one permit each under a limit lowered to 1, and the first waits for a
- * lock of the other.  That one does not wait, whatever its place says: so there
- * is no deadlock. */
+/* Two hold one permit each under a limit lowered to 1, and the first waits for
+ * a lock of the other.  That one does not wait, whatever its place says: so
+ * there is no deadlock. */
 TEST(a_lowered_limit_is_no_circle) {
   line_limit = 2;
   play_line(LINE_PERMIT,
