@@ -769,15 +769,18 @@ TEST_LINES(the_next_call_finds_a_place_deleted) {
   }
 }
 
-/* The place of a blocked call is deleted, of several znodes any one: the call
- * ends, and holds nothing. */
+/* A place is deleted, of several znodes any one: a blocked call ends, a started
+ * one hears it, and either holds nothing and leaves nothing. */
 TEST_LINES(a_waiter_whose_place_is_deleted_has_lost) {
   for (int part = 0; part < line_kinds[_i].places; part++) {
     open_line(_i);
-    play("ann acquire; bob waits");
+    play("ann acquire; bob waits; cid start");
     delete_place(z[1], part);
+    delete_place(z[2], part);
     play(
         "bob returns -> LOST;"
+        "cid dispatches;"
+        "cid is LOST;"
         "line ann;"
         "ann check");
     ck_assert_ptr_nonnull(strstr(told, "bob LOST"));
