@@ -184,7 +184,7 @@ typedef struct line_history {
   void (*check)(unsigned *random); /* after each call */
 } line_history;
 
-/* On an open line. */
+/* On an open line.  In the end all leave, and one more comes and goes. */
 void play_history(const line_history *h);
 
 /* ---- for uses, as in recipes.h ---- */
