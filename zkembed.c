@@ -84,7 +84,14 @@
  *   sweep_         duty: dead sessions, leases, TTL, containers
  *   watcher_       a session's watchers in memory
  *   alarm_         calls at a time
- *   wait_          descriptor, deadlines, dispatch
+ *   role_          which thread dispatches
+ *   notice_        notices of death
+ *   event_         events, from the file into the session's queue
+ *   deliver_       calling watchers
+ *   untold_        what the watchers have not been told
+ *   light_         light sessions that have something to be told
+ *   dispatch_      one dispatch, and when the next is due
+ *   wait_          waiting for something to dispatch
  *   view_          lists for inspection, zke_check
  *   store_         making and ending a store
  *   engine_        handles of other engines behind this interface
@@ -1970,24 +1977,24 @@ typedef struct watcher_table {
 /* An event that was read from the file and is not delivered yet.  Whether the
  * session may see it is decided when it is delivered; one that it may not see
  * is spent without a call. */
-typedef struct wait_event {
-  struct wait_event *next;
+typedef struct event {
+  struct event *next;
   int type;
   int64_t zxid;
   const char *acl; /* of the node, encoded, in the same block; NULL: open */
   char path[];
-} wait_event;
+} event;
 
 /* The notice of a dead owner: a writing end of the owner's FIFO, which reports
  * an error when the last reader is gone, that is when the owner's process has
  * ended.  One for each carrier of owners that watchers wait for. */
-typedef struct wait_notice {
+typedef struct notice {
   int64_t owner;           /* the carrier's id */
   int fd;                  /* -1: the notice came, probe from time to time */
   int refs;                /* watchers that wait for the owner's node */
   int64_t probe_at, pause; /* ns */
   bool busy;               /* it was the gate that the last probe failed at */
-} wait_notice;
+} notice;
 
 /* What a session needs of the system: a lock that is its life, a FIFO to be
  * woken by, a poller and a timer.  Each session that is not light has one of
@@ -2014,7 +2021,7 @@ struct carrier {
                            were looked for in */
   int64_t fetched;      /* the store's read in which that was */
   int64_t lost;         /* meta.lost then */
-  wait_notice *notices;
+  notice *notices;
   size_t notice_count, notice_cap;
   int64_t tick_at;     /* monotonic ns */
   int64_t timer_at;    /* what the timer is set to, 0: off */
@@ -2090,12 +2097,12 @@ struct zke {
   int64_t cursor, trimmed; /* last number read; last one trimmed */
   int64_t fetched;         /* the store's read that has found no more */
   bool unread; /* before the next event, look for more in the file */
-  wait_event *queue, **queue_end;
+  event *queue, **queue_end;
   int32_t silent; /* events that it might not see: spent in silence */
   /* waiting */
-  struct wait_batch *batch;  /* calls being made, innermost first */
-  atomic_uint_fast64_t turn; /* watchers called and zke_wake()s, ever */
-  pthread_cond_t left;       /* the last call has left a closing handle */
+  struct deliver_calls *calling; /* calls being made, innermost first */
+  atomic_uint_fast64_t turn;     /* watchers called and zke_wake()s, ever */
+  pthread_cond_t left;           /* the last call has left a closing handle */
   /* of a light one, with the lock's mutex held: its places in the carrier's
    * list (ready_at NULL: not in it) and heap */
   zke *ready_next, **ready_at;
@@ -2279,7 +2286,7 @@ typedef struct store {
     int64_t phase;      /* of its ticks among those of other stores, ns */
     unsigned count;     /* sweeps that came to their end */
   } sweep;
-  int64_t recover_at;  /* not before: see wait_recover() */
+  int64_t recover_at;  /* not before: see dispatch_recover() */
   acl_schemes schemes; /* that this process vouches for */
   struct {
     buf put_off; /* dead sessions, and when to try again: sess_put_off() */
@@ -2426,10 +2433,10 @@ typedef struct txn_batch {
  *
  * "Recovers first": where that fails the call fails, by ZKE_CONNECTIONLOSS or
  * because others keep the gate; zke_close() goes on.  "Recovers aside": it is
- * tried without waiting, once a duty tick (wait_recover()).  "Tells the end":
- * watchers are called with the session's end.  Calls that look at the handle
- * alone (API_LIGHT) go on in the first three states.  Those that work in any
- * state (API_ANY_STATE) go on in all four.
+ * tried without waiting, once a duty tick (dispatch_recover()).  "Tells the
+ * end": watchers are called with the session's end.  Calls that look at the
+ * handle alone (API_LIGHT) go on in the first three states.  Those that work in
+ * any state (API_ANY_STATE) go on in all four.
  * ==================================================================== */
 
 /* The store has got worse.  Nothing makes it better but health_mend(). */
@@ -5950,7 +5957,7 @@ static int life_say_blind(store *s) {
  * ends open, so a write never fails for want of a reader while it lives, and
  * the reader never sees the end of the file.  When the process dies the last
  * reading end goes, and whoever has a writing end sees an error: that is the
- * notice of death (wait_).
+ * notice of death (notice_).
  *
  * A wake-up may be lost: a full FIFO, no descriptor left, a process that dies
  * between COMMIT and the byte.  The sleeper's tick makes good for it (P7).
@@ -10278,7 +10285,7 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  *
  * A sweep ends the sessions of the dead, ends leases that are over, and removes
  * containers and TTL nodes that are due.  Death notices do the first sooner
- * (wait_); the sweep is what finds a death of which nobody was told.
+ * (notice_); the sweep is what finds a death of which nobody was told.
  *
  * One process of those that wait has the duty, a lock byte that the kernel
  * gives away when it dies.  It sweeps once a duty tick and stamps the liveness
@@ -10931,7 +10938,7 @@ static watcher *watcher_older(const watcher_spot *spot,
 }
 
 /* Count a watcher in the notice of its owner's death, or out of it. A notice
- * without watchers is dropped at the next dispatch (wait_take_notices()). */
+ * without watchers is dropped at the next dispatch (notice_take_all()). */
 static void watcher_count_notice(zke *z, int64_t owner, int by) {
   struct carrier *c = z->c;
   for (size_t i = 0; owner && i < c->notice_count; i++) {
@@ -11096,7 +11103,7 @@ static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
 /* Does an event, on the watcher's path itself or below it, speak to the
  * watcher?  Not if the watcher was registered after the change, or waits for
  * nothing any more. */
-static bool watcher_hears(const watcher *w, const wait_event *e, bool below) {
+static bool watcher_hears(const watcher *w, const event *e, bool below) {
   if (w->fired || w->zxid >= e->zxid) return false;
   for (int table = 0; table < 2; table++) {
     if ((w->tables & 1u << table) &&
@@ -11129,7 +11136,7 @@ static void watcher_collect_all(zke *z, buf *calls) {
  * path it climbs to the root only where there are recursive watchers. No
  * watcher is consumed by this, so the event can be delivered later where memory
  * lacks. */
-static void watcher_collect(zke *z, const wait_event *e, buf *calls) {
+static void watcher_collect(zke *z, const event *e, buf *calls) {
   size_t len = strlen(e->path);
   bool below = false;
   if (e->type == ZKE_EVENT_OVERFLOW) {
@@ -11149,8 +11156,7 @@ static void watcher_collect(zke *z, const wait_event *e, buf *calls) {
 
 /* Remove the one-shots of a spot that have heard an event, or, by an overflow,
  * all that were registered before it. */
-static void watcher_consume_spot(zke *z, watcher_spot *spot,
-                                 const wait_event *e) {
+static void watcher_consume_spot(zke *z, watcher_spot *spot, const event *e) {
   bool all = e->type == ZKE_EVENT_OVERFLOW;
   for (watcher *w = spot->first, *next; w; w = next) {
     next = w->next;
@@ -11163,7 +11169,7 @@ static void watcher_consume_spot(zke *z, watcher_spot *spot,
 
 /* Consume the one-shots to which an event speaks.  They are at its own path:
  * nothing below a path speaks to a one-shot of it. */
-static void watcher_consume(zke *z, const wait_event *e) {
+static void watcher_consume(zke *z, const event *e) {
   if (e->type != ZKE_EVENT_OVERFLOW) {
     watcher_spot *spot = watcher_find_spot(z, e->path, strlen(e->path));
     if (spot) watcher_consume_spot(z, spot, e);
@@ -11477,85 +11483,81 @@ static void alarm_free(zke *z) {
 }
 
 /* ======================================================================
- * wait_: descriptor, deadlines, dispatch (private)
+ * role_: which thread dispatches (private)
  *
  * One thread at a time has the dispatcher role of a carrier, and dispatches all
- * of its sessions.  It takes notices of death, ticks, reads events from the
- * file into a queue and calls watchers with no lock held.  Other threads that
- * wait for one of the sessions sleep until that thread has called a watcher of
- * it (a turn), or take the role over from it.
+ * of its sessions.  Other threads that wait for one of the sessions sleep until
+ * that thread has called a watcher of it, or take the role over from it.
  *
- * Of light sessions those are looked at that have events since the last look,
- * which one statement tells (wait_find_events), those that are due, and those
- * that something was noted for (carrier_ready).
+ * A frame on the thread's stack says whose watchers run.  A watcher may make
+ * calls that dispatch again, so a thread may have several frames; the role is
+ * free when it has none of the carrier any more.
  *
- * A session that sleeps is woken in three ways: by a byte in its FIFO, which
- * whoever queues an event for it writes; by an owner's FIFO that hangs up, as
- * the kernel's notice of that owner's death (P6); and by its own deadline
- * (wait_deadline()).  A byte and a notice may be lost.  They only make it
- * sooner: what they tell of stands in the file, and the tick finds it (P7).
- *
- * A dispatch looks after the store first: recovery, notices of death, the
- * sweep.  Then it serves the session that the carrier was made for, and the
- * light ones, each with its events before its alarms.  A frame on the thread's
- * stack says whose watchers run; a session that is served in a call on another
- * handle is counted in as by a call of its own (`served`).  Watchers make
- * calls, which set the store's deadline and caller anew: what comes after them
- * in the dispatch bounds its own waits.
- *
- * Start reading at wait_until(), then wait_dispatch().
+ * Start reading at role_take().
  * ==================================================================== */
 
 /* Which sessions this thread is dispatching, innermost first: a callback may
  * dispatch again but not close. The frames lie on the stacks of those calls. */
-typedef struct wait_frame {
-  struct wait_frame *outer;
+typedef struct role_frame {
+  struct role_frame *outer;
   zke *z;
   bool served; /* dispatched for another's call: counted as a call of its own */
-} wait_frame;
+} role_frame;
 
-static _Thread_local wait_frame *wait_frames;
+static _Thread_local role_frame *role_frames;
 
 /* Is this thread inside a callback of the session? */
-static bool wait_is_inside(const zke *z) {
-  const wait_frame *f = wait_frames;
+static bool role_is_inside(const zke *z) {
+  const role_frame *f = role_frames;
   while (f && f->z != z) f = f->outer;
   return f != NULL;
 }
 
 /* Does this thread have the role of the carrier? Any session of the carrier
  * will do: the role is the carrier's. */
-static bool wait_leads(const struct carrier *c) {
-  const wait_frame *f = wait_frames;
+static bool role_is_ours(const struct carrier *c) {
+  const role_frame *f = role_frames;
   while (f && f->z->c != c) f = f->outer;
   return f != NULL;
 }
 
 /* Take the role unless another thread has it. A thread that has it already,
  * since it is in a callback, takes it once more. */
-static bool wait_lead(zke *z, wait_frame *frame) {
-  if (z->c->dispatching && !wait_leads(z->c)) return false;
+static bool role_take(zke *z, role_frame *frame) {
+  if (z->c->dispatching && !role_is_ours(z->c)) return false;
   z->c->dispatching = true;
-  frame->outer = wait_frames;
+  frame->outer = role_frames;
   frame->z = z;
   frame->served = false;
-  wait_frames = frame;
+  role_frames = frame;
   return true;
 }
 
 /* Give the role back; a thread that waits for it may go on. In a child that was
  * forked in a callback only the frame goes: lock and role are the parent's. */
-static void wait_follow(zke *z, const wait_frame *frame) {
-  wait_frames = frame->outer;
+static void role_release(zke *z, const role_frame *frame) {
+  role_frames = frame->outer;
   if (fork_is_copy(z->s)) return;
-  if (!wait_leads(z->c)) z->c->dispatching = false;
+  if (!role_is_ours(z->c)) z->c->dispatching = false;
   lock_signal(z->s, &z->c->done);
 }
 
-/* ---- notices of death ---- */
+/* ======================================================================
+ * notice_: notices of death (private)
+ *
+ * A carrier keeps a writing end of the FIFO of each owner whose death one of
+ * its watchers waits for.  When the owner's process has ended, the kernel
+ * reports that the FIFO has no reader, and the owner is probed (P6).  If it is
+ * dead, its sessions are ended here.
+ *
+ * A notice may be lost, or there may be no room for it.  It only makes the end
+ * sooner: the sweep finds the dead session, too.
+ *
+ * Start reading at notice_watch_owner(), then notice_take_all().
+ * ==================================================================== */
 
 /* Close a notice's descriptor; the notice stays, to be probed. */
-static void wait_close_notice(struct carrier *c, wait_notice *n) {
+static void notice_close(struct carrier *c, notice *n) {
   if (n->fd < 0) return;
   if (c->poller >= 0)
     c->s->os.poller_remove(c->s->os.context, c->poller, n->fd);
@@ -11564,10 +11566,10 @@ static void wait_close_notice(struct carrier *c, wait_notice *n) {
 }
 
 /* Room for one more notice; without memory the sweep must do. */
-static wait_notice *wait_new_notice(struct carrier *c) {
+static notice *notice_new(struct carrier *c) {
   if (c->notice_count == c->notice_cap) {
     size_t cap = c->notice_cap ? c->notice_cap * 2 : 4;
-    wait_notice *at = mem_resize(&c->s->a, c->notices, cap * sizeof *at);
+    notice *at = mem_resize(&c->s->a, c->notices, cap * sizeof *at);
     if (!at) return NULL;
     c->notices = at;
     c->notice_cap = cap;
@@ -11577,7 +11579,7 @@ static wait_notice *wait_new_notice(struct carrier *c) {
 
 /* Is there a notice of this owner already? One serves all sessions of the
  * carrier. */
-static bool wait_has_notice(const struct carrier *c, int64_t owner) {
+static bool notice_exists(const struct carrier *c, int64_t owner) {
   for (size_t i = 0; i < c->notice_count; i++) {
     if (c->notices[i].owner == owner) return true;
   }
@@ -11590,21 +11592,21 @@ static bool wait_has_notice(const struct carrier *c, int64_t owner) {
  * probed at the next dispatch.  False: there is no such notice; where there
  * should be, the sweep must do, as it must where this store has as many as it
  * may. */
-static bool wait_watch_owner(zke *z, int64_t owner) {
+static bool notice_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
   struct carrier *c = z->c;
   if (s->memory || life_find_carrier(s, owner)) return false;
-  if (wait_has_notice(c, owner)) return true;
+  if (notice_exists(c, owner)) return true;
   if (s->notices >= s->notice_limit) return false;
   int fd = wake_open(s, owner);
   bool gone = fd == -ENXIO || fd == -ENOENT;
   if (fd < 0 && !gone) return false;
-  wait_notice *n = wait_new_notice(c);
+  notice *n = notice_new(c);
   if (!n) {
     fd_close(s, &fd);
     return false;
   }
-  *n = (wait_notice){.owner = owner, .fd = -1, .pause = ZKE_MS};
+  *n = (notice){.owner = owner, .fd = -1, .pause = ZKE_MS};
   if (!gone) {
     n->fd = fd;
     n->probe_at = INT64_MAX; /* until the kernel tells */
@@ -11615,20 +11617,20 @@ static bool wait_watch_owner(zke *z, int64_t owner) {
   return true;
 }
 
-enum { WAIT_FAILING_MS = 20 }; /* for burials in a dispatch, once one fails */
+enum { NOTICE_FAILING_MS = 20 }; /* for burials in a dispatch, once one fails */
 
 /* End the sessions of a carrier whose process is dead, or detach the kept ones,
  * without waiting for the gate.  One that fails, or is put off since it has
  * failed before, does not keep the others, unless they would fail by the same.
  * Where many fail, the rest is for the next time, when these are put off.
  * *left: not all of them have ended.  The last failure is returned. */
-static int wait_end_carried(store *s, int64_t carrier, bool *left) {
+static int notice_end_carried(store *s, int64_t carrier, bool *left) {
   buf sessions = {.a = &s->a};
   size_t n;
   bool ended;
   int rc = sess_list_carried(s, carrier, &sessions);
   const int64_t *session = buf_ints(&sessions, &n);
-  int64_t until = base_later(host_now(s), WAIT_FAILING_MS * ZKE_MS);
+  int64_t until = base_later(host_now(s), NOTICE_FAILING_MS * ZKE_MS);
   *left = rc != ZKE_OK;
   if (rc != ZKE_OK) n = 0;
   for (size_t i = 0; i < n; i++) {
@@ -11644,32 +11646,32 @@ static int wait_end_carried(store *s, int64_t carrier, bool *left) {
   return rc;
 }
 
-enum { WAIT_BUSY_MS = 16 }; /* between two tries for the gate, at most */
+enum { NOTICE_BUSY_MS = 16 }; /* between two tries for the gate, at most */
 
 /* The owner's FIFO has hung up or there was none: look whether it is dead, and
  * if not yet (the kernel releases files one by one) look again, later and
  * later; where only the gate was busy, soon, but less often the longer that
  * lasts: its holder may be stopped.  True: the notice has done its work. */
-static bool wait_probe_owner(store *s, wait_notice *n, int64_t now) {
+static bool notice_probe_owner(store *s, notice *n, int64_t now) {
   bool busy = false, left;
   enum life_state life = life_look(s, n->owner, 0);
   life_forget(s);
   bool dead = life == LIFE_FREE || life == LIFE_LOST;
   if (dead) {
-    int rc = wait_end_carried(s, n->owner, &left);
+    int rc = notice_end_carried(s, n->owner, &left);
     if (!left) return true;
     busy = sess_is_delayed(rc);
   }
   if (busy && !n->busy) n->pause = ZKE_MS;
   n->busy = busy;
   n->probe_at = now + n->pause;
-  n->pause = busy ? base_min(n->pause + n->pause / 8, WAIT_BUSY_MS * ZKE_MS)
+  n->pause = busy ? base_min(n->pause + n->pause / 8, NOTICE_BUSY_MS * ZKE_MS)
                   : base_min(n->pause * 2, TICK_PLAIN);
   return false;
 }
 
 /* Find the notices that have come, a batch at a time. */
-static void wait_poll_notices(struct carrier *c) {
+static void notice_poll(struct carrier *c) {
   struct pollfd fds[32];
   for (size_t from = 0; from < c->notice_count; from += 32) {
     size_t n = c->notice_count - from < 32 ? c->notice_count - from : 32;
@@ -11678,7 +11680,7 @@ static void wait_poll_notices(struct carrier *c) {
     if (c->s->os.poll(c->s->os.context, fds, (unsigned)n, 0) <= 0) continue;
     for (size_t i = 0; i < n; i++) {
       if (fds[i].fd < 0 || !fds[i].revents) continue;
-      wait_close_notice(c, &c->notices[from + i]);
+      notice_close(c, &c->notices[from + i]);
       c->notices[from + i].probe_at = 0;
     }
   }
@@ -11686,17 +11688,654 @@ static void wait_poll_notices(struct carrier *c) {
 
 /* Act on the notices that have come or whose time to probe again has.  From the
  * last to the first, since one that is dropped is replaced by the last. */
-static void wait_take_notices(struct carrier *c, int64_t now) {
-  wait_poll_notices(c);
+static void notice_take_all(struct carrier *c, int64_t now) {
+  notice_poll(c);
   for (size_t i = c->notice_count; i-- > 0;) {
-    wait_notice *n = &c->notices[i];
+    notice *n = &c->notices[i];
     if (n->refs <= 0 ||
-        (n->probe_at <= now && wait_probe_owner(c->s, n, now))) {
-      wait_close_notice(c, n);
+        (n->probe_at <= now && notice_probe_owner(c->s, n, now))) {
+      notice_close(c, n);
       *n = c->notices[--c->notice_count];
     }
   }
 }
+
+/* ======================================================================
+ * event_: events, from the file into the session's queue (private)
+ *
+ * An event is a row that the transaction of a change has added for each session
+ * that watches.  A dispatch copies the rows after the session's cursor into the
+ * queue in memory, in their order.  The rows stay in the file until the session
+ * removes them: with its next change, or by event_trim().
+ *
+ * A read takes no locks, so it may have seen a writer's half.  Then the queue
+ * is emptied, the cursor is set back, and the read is repeated until it stands.
+ *
+ * Start reading at event_fetch().
+ * ==================================================================== */
+
+enum { EVENT_BATCH = 64 }; /* SQL_BATCH */
+
+/* May the session see an event of a node that had this ACL?  The identities
+ * that it has now decide: a session that has lost an identity is not told of
+ * changes from before, either. */
+static bool event_may_see(const zke *z, const char *acl) {
+  return acl_allows(&z->who, acl, ZKE_PERM_READ);
+}
+
+/* The event's path as the handle sees it, below its chroot. One outside of it
+ * is shown whole: the returned pointer then is the argument. */
+static const char *event_visible_path(const zke *z, const char *path) {
+  const char *below = path + z->chroot_len;
+  if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0 ||
+      (*below && *below != '/')) {
+    return path;
+  }
+  return *below ? below : "/";
+}
+
+/* The texts of the row that SQL_EVENT_NEXT is at: path, and ACL or NULL.  A
+ * text that is missing for lack of memory must not pass for the root, or for
+ * the open ACL: false. */
+static bool event_texts(sqlite3_stmt *st, const char **path, const char **acl) {
+  bool whole = true;
+  *path = sql_read_text(st, 2, &whole);
+  *acl = sql_read_text(st, 4, &whole);
+  return whole && *path;
+}
+
+/* An event with its path and its ACL, which may be NULL, in one block of its
+ * own: each event is freed by itself. NULL without memory. */
+static event *event_make(const zke *z, int type, int64_t zxid, const char *path,
+                         const char *acl) {
+  size_t len = strlen(path) + 1, acl_len = acl ? strlen(acl) + 1 : 0;
+  event *e = mem_zero(&z->s->a, sizeof *e + len + acl_len);
+  if (!e) return NULL;
+  e->type = type;
+  e->zxid = zxid;
+  memcpy(e->path, path, len);
+  if (acl) e->acl = memcpy(e->path + len, acl, acl_len);
+  return e;
+}
+
+/* Copy the row that the statement is at into the queue. From then on it counts
+ * as read: the cursor is behind it. That is why a read that does not stand sets
+ * the cursor back. */
+static int event_read(zke *z, sqlite3_stmt *st) {
+  const char *path, *acl;
+  if (!event_texts(st, &path, &acl)) return base_nomem();
+  event *e = event_make(z, sqlite3_column_int(st, 1),
+                        sqlite3_column_int64(st, 3), path, acl);
+  if (!e) return base_nomem();
+  *z->queue_end = e;
+  z->queue_end = &e->next;
+  z->cursor = sqlite3_column_int64(st, 0);
+  return ZKE_OK;
+}
+
+/* Drop the events that were read and not delivered. Their rows stay, unless the
+ * session has ended. */
+static void event_clear_queue(zke *z) {
+  for (event *e = z->queue, *next; e; e = next) {
+    next = e->next;
+    mem_free(e);
+  }
+  z->queue = NULL;
+  z->queue_end = &z->queue;
+}
+
+SQL_STATEMENT(
+    EVENT_NEXT,
+    "SELECT seq,type,path,zxid,acl FROM zkembed_event WHERE session=:session "
+    "AND seq>:seen ORDER BY seq LIMIT " SQL_BATCH);
+
+/* Read the next events into the queue, at most EVENT_BATCH, then look whether
+ * the session is still this handle's: an end takes the events with it. */
+static int event_read_batch(zke *z, int *count, int64_t *carrier) {
+  int rc;
+  bool row = true;
+  sqlite3_stmt *st = sql_statement(z->s, SQL_EVENT_NEXT, &rc);
+  *count = 0;
+  if (!st) return rc;
+  sql_bind_int(st, 1, ":session", z->id);
+  sql_bind_int(st, 2, ":seen", z->cursor);
+  while (rc == ZKE_OK && row) {
+    rc = sql_step(z->s, st, &row);
+    if (rc == ZKE_OK && row) rc = event_read(z, st);
+    *count += row;
+  }
+  if (row) sqlite3_reset(st);
+  return rc == ZKE_OK ? sess_read_carrier(z->s, z->id, carrier) : rc;
+}
+
+/* Fill the queue, which is empty; *full tells that there may be more. Nothing
+ * is there where nobody has written since all was read, and then the file is
+ * not looked into. A read without locks may have seen a writer's half: it is
+ * thrown away and repeated until it stands. */
+static int event_fetch(zke *z, bool *full) {
+  REQUIRE(LOCK_HELD(z->s));
+  int rc, count;
+  int64_t from = z->cursor, carrier = TXN_NO_ROW;
+  *full = false;
+  if (db_read_holds(z->s, z->fetched)) return ZKE_OK;
+  for (;;) {
+    rc = db_begin_read(z->s);
+    if (rc != ZKE_OK) return rc;
+    rc = event_read_batch(z, &count, &carrier);
+    if (db_read_stands(z->s)) break;
+    event_clear_queue(z);
+    z->cursor = from;
+  }
+  if (rc != ZKE_OK) return rc;
+  bool stands = txn_session_stands(z, carrier) == ZKE_OK;
+  *full = count >= EVENT_BATCH;
+  z->fetched = *full ? 0 : z->s->index.number;
+  if (stands) z->seen = z->s->index.era;
+  return ZKE_OK;
+}
+
+/* A session that only reads trims its delivered events from time to time,
+ * lest they count as pending. */
+static int event_trim_body(txn *t, void *arg) {
+  (void)t, (void)arg;
+  return ZKE_OK;
+}
+
+/* Remove delivered events from the file where nothing else that the session
+ * wrote has taken them along.  It never waits for the gate, and a failure is no
+ * matter: the next dispatch comes here again.  Half of event_limit is the bound
+ * since delivered rows count as pending for the limit. */
+static void event_trim(zke *z) {
+  int64_t most = base_min(ZKE_TRIM_EVENTS, z->event_limit / 2);
+  if (z->cursor - z->trimmed > most)
+    txn_try(z->s, z, TXN_NORMAL, event_trim_body, NULL);
+}
+
+/* ======================================================================
+ * deliver_: calling watchers (private)
+ *
+ * Calls the watchers of a session: about its events in the order of their
+ * zxids, about its end, and at the time of its alarms.  No lock is held in the
+ * calls. The store's mutex guards the list of the calls that are still to be
+ * made, so that zke_forget() can take one back.
+ *
+ * An event leaves the queue, and its one-shot watchers are gone, before the
+ * calls are made.  If there is no memory for the calls, all stays as it was for
+ * the next dispatch.
+ *
+ * A watcher may do anything but close the handle.  It may fork, and then the
+ * child leaves the call at once; it may end its thread, and then
+ * deliver_leave_callback() gives up what the call holds.
+ *
+ * Start reading at deliver_all(), then deliver_call().
+ * ==================================================================== */
+
+/* The session's state as callers are told it: ZKE_STATE_… */
+static int deliver_state(const zke *z) {
+  if (z->s->readonly) return ZKE_STATE_READONLY;
+  if (z->state == SESS_ALIVE) return ZKE_STATE_CONNECTED;
+  if (z->state == SESS_MOVED) return ZKE_STATE_MOVED;
+  return z->state == SESS_AUTH_FAILED ? ZKE_STATE_AUTH_FAILED
+                                      : ZKE_STATE_EXPIRED;
+}
+
+/* The calls of one event, on the stack of the thread that makes them; changed
+ * under the store's mutex.  A call that was made or taken back has no fn. */
+typedef struct deliver_calls {
+  struct deliver_calls *outer;
+  zke *z;
+  event *e; /* what they are about; NULL: the session's end */
+  watcher_call *calls;
+  size_t count, next; /* calls[next - 1] is running */
+  int type, state;    /* what they are told */
+  const char *path;
+  int made;
+} deliver_calls;
+
+/* A watcher has run: let every zke_wait() of the handle return.  With the
+ * store's mutex held. */
+static void deliver_count_turn(zke *z) {
+  atomic_fetch_add(&z->turn, 1);
+  pthread_cond_broadcast(&z->c->done);
+}
+
+/* Make the next call of a batch unless it was taken back. Under the mutex
+ * zke_forget() of another thread either takes the call back, or finds it
+ * running and waits for it. */
+static void deliver_call_next(deliver_calls *b) {
+  zke *z = b->z;
+  pthread_mutex_lock(&z->s->m);
+  watcher_call call = b->calls[b->next++];
+  pthread_mutex_unlock(&z->s->m);
+  if (!call.fn) return;
+  call.fn(z, b->type, b->state, b->path, call.context);
+  if (fork_is_copy(z->s)) return;
+  pthread_mutex_lock(&z->s->m);
+  b->calls[b->next - 1].fn = NULL;
+  deliver_count_turn(z);
+  pthread_mutex_unlock(&z->s->m);
+  b->made++;
+}
+
+/* A callback has ended its thread instead of returning: give up what its call
+ * holds, the role above all.  The batch's other calls are not made. */
+static void deliver_leave_callback(void *arg) {
+  deliver_calls *b = arg;
+  zke *z = b->z;
+  if (fork_is_copy(z->s)) return;
+  lock_take(z->s, INT64_MAX);
+  if (b->e && b->next < b->count) /* some watcher will not be told of it */
+    z->silent = base_int32((int64_t)z->silent + 1);
+  z->calling = b->outer;
+  mem_free(b->e);
+  mem_free(b->calls);
+  pthread_mutex_lock(&z->s->m);
+  deliver_count_turn(z);
+  pthread_mutex_unlock(&z->s->m);
+  wake_self(z); /* for what is not delivered yet */
+  if (role_frames->served) {
+    role_frames = role_frames->outer;
+    lock_uncount_call(z->s, z);
+  }
+  z = role_frames->z; /* by whose call it is dispatched */
+  role_release(z, role_frames);
+  lock_drop_call(z->s, z);
+  os_cancel_back();
+}
+
+/* Make the calls of a batch, with no lock held.  A handle that is being closed
+ * makes no more, and a forked child none of its parent's. */
+static void deliver_call_all(deliver_calls *b) {
+  pthread_cleanup_push(deliver_leave_callback, b);
+  while (b->next < b->count && !atomic_load(&b->z->closing) &&
+         !fork_is_copy(b->z->s)) {
+    deliver_call_next(b);
+  }
+  pthread_cleanup_pop(0);
+}
+
+/* Make the calls about an event, or about the session's end where e is NULL.
+ * The thread's limit (zke_limit()) does not hold in them. ZKE_FORKED: one of
+ * them forked, and this is the child; the lock is not held then, and nothing of
+ * the handle may be touched. */
+static int deliver_call(zke *z, const buf *calls, event *e, int *count) {
+  deliver_calls b = {.outer = z->calling,
+                     .z = z,
+                     .e = e,
+                     .calls = (watcher_call *)(void *)calls->data,
+                     .count = calls->len / sizeof(watcher_call),
+                     .type = e ? e->type : ZKE_EVENT_SESSION,
+                     .state = deliver_state(z),
+                     .path = e ? event_visible_path(z, e->path) : ""};
+  if (!b.count) return ZKE_OK;
+  lock_bound bound = lock_limit;
+  lock_limit.z = NULL; /* the callbacks are not the call that has it */
+  z->calling = &b;
+  lock_drop(z->s);
+  deliver_call_all(&b);
+  lock_limit = bound;
+  if (fork_is_copy(z->s)) return ZKE_FORKED;
+  lock_take(z->s, INT64_MAX);
+  z->calling = b.outer;
+  *count += b.made;
+  return ZKE_OK;
+}
+
+/* Take back the calls of a pair that are still to be made; true: none of them
+ * is running on another thread.  Else this waits, without the lock, until a
+ * call of the carrier has ended.  The look and the beginning of the wait are
+ * one step under the mutex, under which a call ends: so its end is not missed,
+ * after which no other may come. */
+static bool deliver_take_back(zke *z, zke_watch_fn fn, const void *context) {
+  bool quiet = true;
+  pthread_mutex_lock(&z->s->m);
+  for (const deliver_calls *b = z->calling; b; b = b->outer) {
+    for (size_t i = b->next ? b->next - 1 : 0; i < b->count; i++) {
+      if (b->calls[i].fn != fn || b->calls[i].context != context) continue;
+      if (i + 1 == b->next)
+        quiet = role_is_inside(z);
+      else
+        b->calls[i].fn = NULL;
+    }
+  }
+  if (!quiet) lock_wait_m(z->s, &z->c->done);
+  pthread_mutex_unlock(&z->s->m);
+  return quiet;
+}
+
+/* Deliver the first event of the queue; ZKE_NOMEM leaves it there, with its
+ * watchers. The one-shots are consumed before the calls, so that a callback may
+ * set the same watch again. */
+static int deliver_event(zke *z, int *count) {
+  buf calls = {.a = &z->s->a};
+  event *e = z->queue;
+  watcher_collect(z, e, &calls);
+  if (calls.failed) {
+    buf_free(&calls);
+    return base_nomem();
+  }
+  watcher_consume(z, e);
+  if (!event_may_see(z, e->acl)) { /* spent in silence (semantics.md 5.8) */
+    calls.len = 0;
+    z->silent = base_int32((int64_t)z->silent + 1);
+  }
+  z->queue = e->next;
+  if (!z->queue) z->queue_end = &z->queue;
+  int rc = deliver_call(z, &calls, e, count);
+  mem_free(e);
+  buf_free(&calls);
+  return rc;
+}
+
+/* Deliver the first event that a watcher is owed since it was set; ZKE_NOMEM
+ * leaves it there.  As in ZooKeeper no permission is looked at. */
+static int deliver_fired(zke *z, int *count) {
+  const watcher_fired *f = z->fired;
+  watcher *w = f->w;
+  watcher_spot *spot = w->spot;
+  buf calls = {.a = &z->s->a};
+  int rc = ZKE_OK;
+  event *e = event_make(z, f->type, w->zxid, spot->path, NULL);
+  watcher_add_call(&calls, w->pair->key.fn, w->pair->key.context);
+  if (!e || calls.failed) {
+    rc = base_nomem();
+  } else {
+    watcher_remove(z, w);
+    watcher_drop_spot(z, spot);
+    rc = deliver_call(z, &calls, e, count);
+  }
+  mem_free(e);
+  buf_free(&calls);
+  return rc;
+}
+
+/* Deliver the session's end: to everybody, once; what was queued or is owed is
+ * void: were it left there, the session would seem to have work for ever.
+ * Without memory nothing was told yet, and the next dispatch comes here again.
+ */
+static int deliver_end(zke *z, int *count) {
+  buf calls = {.a = &z->s->a};
+  event_clear_queue(z);
+  watcher_collect_all(z, &calls);
+  alarm_list(z, &calls);
+  if (calls.failed) {
+    buf_free(&calls);
+    return base_nomem();
+  }
+  /* what is owed goes with its watchers, which wait for nothing else */
+  while (z->fired) {
+    watcher *w = z->fired->w;
+    watcher_spot *spot = w->spot;
+    watcher_remove(z, w);
+    watcher_drop_spot(z, spot);
+  }
+  z->lost_notice = false;
+  int rc = deliver_call(z, &calls, NULL, count);
+  buf_free(&calls);
+  return rc;
+}
+
+/* Make the call of the first alarm that is due; ZKE_NOMEM leaves it set. Memory
+ * is taken first for that. */
+static int deliver_alarm(zke *z, int64_t now, int *count) {
+  buf calls = {.a = &z->s->a};
+  event *e = event_make(z, ZKE_EVENT_ALARM, 0, "", NULL);
+  int rc = ZKE_OK;
+  watcher_add_call(&calls, NULL, NULL);
+  if (!e || calls.failed) {
+    rc = base_nomem();
+  } else if (alarm_take(z, now, (watcher_call *)(void *)calls.data)) {
+    rc = deliver_call(z, &calls, e, count);
+  }
+  mem_free(e);
+  buf_free(&calls);
+  return rc;
+}
+
+/* Make the calls of the alarms that are due now.  One that is set again
+ * meanwhile, to a time that has passed, is for the next dispatch. */
+static int deliver_alarms(zke *z, int64_t now, int *count) {
+  int rc = ZKE_OK;
+  for (int left = alarm_count_due(z, now); left > 0 && rc == ZKE_OK; left--) {
+    if (z->state != SESS_ALIVE || atomic_load(&z->closing)) break;
+    rc = deliver_alarm(z, now, count);
+  }
+  return rc;
+}
+
+enum { DELIVER_BATCHES = 16 }; /* of events, in one dispatch */
+
+/* What a dispatch is to deliver, and what came of it. */
+typedef struct deliver_progress {
+  int64_t zxid; /* events of changes up to it; INT64_MAX: what there is */
+  int count;    /* watchers called */
+  bool more;    /* an event is left */
+  int batches;  /* of events that were read for this session */
+  int rc;       /* the first failure, and its sentence */
+  char why[BASE_SENTENCE];
+} deliver_progress;
+
+/* The next step of a delivery: the session's end, a batch of events from the
+ * file, or one event to its watchers.  False: nothing is left, or, with
+ * p->more, the rest is for another dispatch.  Without a bound a dispatch reads
+ * so many batches and no more, lest a fast writer keep the caller here. */
+static bool deliver_next(zke *z, deliver_progress *p, int *rc) {
+  if (z->lost_notice) {
+    *rc = deliver_end(z, &p->count);
+    return true;
+  }
+  if (!z->queue && z->unread && z->state == SESS_ALIVE) {
+    p->more = p->zxid == INT64_MAX && p->batches++ == DELIVER_BATCHES;
+    if (!p->more) *rc = event_fetch(z, &z->unread);
+    return !p->more;
+  }
+  /* events come from two places: the list z->fired, which zke_set_watch()
+   * fills, and the queue */
+  int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
+  bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;
+  int64_t next = fired ? z->fired->w->zxid : queued;
+  p->more = next > p->zxid && next < INT64_MAX;
+  if (p->more || next == INT64_MAX) return false;
+  *rc = fired ? deliver_fired(z, &p->count) : deliver_event(z, &p->count);
+  return true;
+}
+
+/* Deliver what a session has in the file.  Where a zxid bounds it, the caller
+ * relies on having heard of all up to it.  The session's end is told whatever
+ * the bound is: no event follows it. */
+static int deliver_all(zke *z, deliver_progress *p) {
+  int rc = ZKE_OK;
+  bool before = p->more; /* by another session */
+  p->more = false;
+  p->batches = 0;
+  z->unread = true;
+  while (!atomic_load(&z->closing) && deliver_next(z, p, &rc) && rc == ZKE_OK) {
+    continue;
+  }
+  /* for the next dispatch */
+  if (p->more && rc != ZKE_FORKED && z->state == SESS_ALIVE) wake_self(z);
+  p->more |= before;
+  return rc;
+}
+
+/* ======================================================================
+ * untold_: what the watchers have not been told (private)
+ *
+ * Lists the events of a path and of what is below it that no watcher has been
+ * called for, as of the open transaction: those whose calls are being made,
+ * those in memory, and those in the file.  zke_op_untold() asks for it.
+ *
+ * Start reading at untold_all().
+ * ==================================================================== */
+
+/* What the session's watchers have not been told of a path and what is below
+ * it: those events, in their order, and how many it may not see. */
+typedef struct untold_list {
+  zke *z;
+  const char *path;
+  int most, count;
+  bool unknown; /* there are more, or some were dropped */
+  int32_t silent;
+  buf paths;
+} untold_list;
+
+/* Take one event into the answer, if it is of the path and may be seen. An
+ * overflow among them means that nobody knows what was dropped. */
+static void untold_add(untold_list *u, int type, const char *path,
+                       bool readable) {
+  size_t len = strlen(u->path);
+  bool below = strncmp(path, u->path, len) == 0 &&
+               (len == 1 || !path[len] || path[len] == '/');
+  if (type == ZKE_EVENT_OVERFLOW) u->unknown = true;
+  if (!readable) u->silent = base_int32((int64_t)u->silent + 1);
+  if (!below || !readable || type == ZKE_EVENT_OVERFLOW) return;
+  if (u->count == u->most) {
+    u->unknown = true;
+    return;
+  }
+  buf_add_string(&u->paths, event_visible_path(u->z, path));
+  u->count++;
+}
+
+/* Add the events behind *cursor that the open transaction sees, a batch of
+ * them; *rows: how many. */
+static int untold_batch(untold_list *u, int64_t *cursor, int *rows) {
+  int rc;
+  bool row = true;
+  store *s = u->z->s;
+  sqlite3_stmt *st = sql_statement(s, SQL_EVENT_NEXT, &rc);
+  *rows = 0;
+  if (!st) return rc;
+  sql_bind_int(st, 1, ":session", u->z->id);
+  sql_bind_int(st, 2, ":seen", *cursor);
+  for (;;) {
+    rc = sql_step(s, st, &row);
+    if (rc != ZKE_OK || !row) return rc;
+    const char *path, *acl;
+    bool whole = event_texts(st, &path, &acl);
+    *cursor = sqlite3_column_int64(st, 0);
+    if (!whole) u->paths.failed = true; /* told when all are read */
+    untold_add(u, sqlite3_column_int(st, 1), path ? path : "",
+               whole && event_may_see(u->z, acl));
+    ++*rows;
+  }
+}
+
+/* All of them, as of the open transaction: those whose calls are being made,
+ * those in memory, those in the file.  A watcher that is called with an event
+ * may not have got as far as to note it, so that one counts. */
+static int untold_all(untold_list *u) {
+  int rc = ZKE_OK, rows = EVENT_BATCH;
+  int64_t cursor = u->z->cursor;
+  u->silent = u->z->silent;
+  for (const deliver_calls *b = u->z->calling; b; b = b->outer) {
+    if (b->e) untold_add(u, b->e->type, b->e->path, true);
+  }
+  for (const watcher_fired *f = u->z->fired; f; f = f->next)
+    untold_add(u, f->type, f->w->spot->path, true);
+  for (const event *e = u->z->queue; e; e = e->next)
+    untold_add(u, e->type, e->path, event_may_see(u->z, e->acl));
+  while (rc == ZKE_OK && rows >= EVENT_BATCH && !u->unknown)
+    rc = untold_batch(u, &cursor, &rows);
+  return rc == ZKE_OK && u->paths.failed ? base_nomem() : rc;
+}
+
+/* ======================================================================
+ * light_: light sessions that have something to be told (private)
+ *
+ * A dispatch does not look at each light session of its carrier.  One statement
+ * finds those that have events since the last look, and a number in the meta
+ * row tells whether another process has ended or taken one.  These become ready
+ * (carrier_ready()), and the dispatch serves those that are ready.
+ *
+ * Start reading at light_find().
+ * ==================================================================== */
+
+SQL_STATEMENT(
+    EVENT_CARRIED,
+    "SELECT DISTINCT session FROM zkembed_event WHERE carrier=:carrier AND "
+    "carrier<>0 AND zxid>:looked");
+
+/* Collect the carrier's sessions that have events of changes after the last
+ * look. An index has the events by carrier and zxid, so sessions without new
+ * events cost nothing. */
+static int light_read_told(const struct carrier *c, buf *out) {
+  int rc;
+  sqlite3_stmt *st = sql_statement(c->s, SQL_EVENT_CARRIED, &rc);
+  if (!st) return rc;
+  sql_bind_int(st, 1, ":carrier", c->id);
+  sql_bind_int(st, 2, ":looked", c->looked);
+  return sql_collect_ints(c->s, st, out);
+}
+
+/* Somebody has ended light sessions, or attached them elsewhere: find those of
+ * this carrier that its handles do not know of yet.  They are told of it when
+ * they are served, since each looks at its row then. */
+static int light_read_lost(const struct carrier *c, buf *out) {
+  buf rows = {.a = &c->s->a};
+  size_t n, at = 0;
+  int rc = sess_list_carried(c->s, c->id, &rows);
+  const int64_t *row = buf_ints(&rows, &n);
+  for (size_t i = 0; i < c->s->session_count && rc == ZKE_OK; i++) {
+    const zke *z = c->s->sessions[i];
+    if (z->c != c || z->state != SESS_ALIVE) continue;
+    while (at < n && row[at] < z->id) at++;
+    if (at == n || row[at] != z->id) buf_add_int(out, z->id);
+  }
+  buf_free(&rows);
+  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+}
+
+/* Make those light sessions ready that have events, or have been lost, since
+ * the last look.  Nothing is looked for where nobody has written since. */
+static int light_find(struct carrier *c) {
+  store *s = c->s;
+  int64_t meta[3] = {0};
+  buf found = {.a = &s->a};
+  size_t n;
+  int rc;
+  if (!c->due_count || health_is_broken(s)) return ZKE_OK;
+  if (health_is_replaced(s)) return ZKE_OK; /* its files may be the host's */
+  if (db_read_holds(s, c->fetched)) return ZKE_OK;
+  do {
+    found.len = 0;
+    rc = db_begin_read(s);
+    if (rc != ZKE_OK) break;
+    rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);
+    if (rc == ZKE_OK) rc = light_read_told(c, &found);
+    if (rc == ZKE_OK && meta[2] != c->lost) rc = light_read_lost(c, &found);
+  } while (!db_read_stands(s));
+  const int64_t *session = buf_ints(&found, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i++) {
+    zke *z = life_find_own(s, session[i]);
+    if (z) carrier_ready(z);
+  }
+  buf_free(&found);
+  if (rc != ZKE_OK) return rc;
+  c->looked = meta[0];
+  c->lost = meta[2];
+  c->fetched = s->index.number;
+  return ZKE_OK;
+}
+
+/* ======================================================================
+ * dispatch_: one dispatch, and when the next is due (private)
+ *
+ * A dispatch looks after the store first: recovery, notices of death, the
+ * sweep. Then it serves the session that the carrier was made for, and the
+ * light ones that are ready, each with its events before its alarms.  A session
+ * that is served in a call on another handle is counted in as by a call of its
+ * own (`served`, role_).  A failure is noted, and the dispatch goes on; it
+ * returns the first one.
+ *
+ * Watchers make calls, which set the store's deadline and its caller.  So code
+ * after a watcher must set its own deadline.
+ *
+ * dispatch_deadline() says when a carrier must be dispatched next.  The timer
+ * behind zke_fd() is set to that time (dispatch_arm()).
+ *
+ * Start reading at dispatch_carrier().
+ * ==================================================================== */
 
 /* ---- deadlines ---- */
 
@@ -11704,7 +12343,7 @@ static void wait_take_notices(struct carrier *c, int64_t now) {
  * INT64_MAX: never. A session inside zke_wait() always ticks. It is the
  * earliest of what its sessions want, of the tick where somebody relies on it,
  * of notices to be probed, and of a recovery that is due. */
-static int64_t wait_deadline(struct carrier *c, bool waiting) {
+static int64_t dispatch_deadline(struct carrier *c, bool waiting) {
   store *s = c->s;
   const zke *own = c->own;
   int64_t at = INT64_MAX;
@@ -11722,9 +12361,9 @@ static int64_t wait_deadline(struct carrier *c, bool waiting) {
 
 /* Set the timer behind zke_fd(), where it is not set so already: 0 would disarm
  * it, so a time that has passed is 1. */
-static void wait_arm_carrier(struct carrier *c) {
+static void dispatch_arm_carrier(struct carrier *c) {
   if (c->timer < 0) return;
-  int64_t at = wait_deadline(c, false);
+  int64_t at = dispatch_deadline(c, false);
   if (at == INT64_MAX)
     at = 0;
   else if (at <= 0)
@@ -11735,466 +12374,38 @@ static void wait_arm_carrier(struct carrier *c) {
 }
 
 /* The same for the carrier of a session. */
-static void wait_arm(const zke *z) { wait_arm_carrier(z->c); }
+static void dispatch_arm(const zke *z) { dispatch_arm_carrier(z->c); }
 
 /* The store owes a sweep: set the timers of all its carriers, since nobody
  * knows which of their descriptors the host looks at. */
-static void wait_arm_all(const store *s) {
+static void dispatch_arm_all(const store *s) {
   for (size_t i = 0; i < s->session_count; i++) {
     const zke *z = s->sessions[i];
-    if (z->c->own == z) wait_arm(z);
+    if (z->c->own == z) dispatch_arm(z);
   }
-  for (struct carrier *c = s->carriers; c; c = c->next) wait_arm_carrier(c);
+  for (struct carrier *c = s->carriers; c; c = c->next) dispatch_arm_carrier(c);
 }
 
-/* ---- events ---- */
+/* ---- a dispatch ---- */
 
-enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* SQL_BATCH; of one dispatch */
-
-/* May the session see an event of a node that had this ACL?  The identities
- * that it has now decide: a session that has lost an identity is not told of
- * changes from before, either. */
-static bool wait_may_see(const zke *z, const char *acl) {
-  return acl_allows(&z->who, acl, ZKE_PERM_READ);
-}
-
-/* The texts of the row that SQL_EVENT_NEXT is at: path, and ACL or NULL.  A
- * text that is missing for lack of memory must not pass for the root, or for
- * the open ACL: false. */
-static bool wait_event_texts(sqlite3_stmt *st, const char **path,
-                             const char **acl) {
-  bool whole = true;
-  *path = sql_read_text(st, 2, &whole);
-  *acl = sql_read_text(st, 4, &whole);
-  return whole && *path;
-}
-
-/* An event with its path and its ACL, which may be NULL, in one block of its
- * own: each event is freed by itself. NULL without memory. */
-static wait_event *wait_make_event(const zke *z, int type, int64_t zxid,
-                                   const char *path, const char *acl) {
-  size_t len = strlen(path) + 1, acl_len = acl ? strlen(acl) + 1 : 0;
-  wait_event *e = mem_zero(&z->s->a, sizeof *e + len + acl_len);
-  if (!e) return NULL;
-  e->type = type;
-  e->zxid = zxid;
-  memcpy(e->path, path, len);
-  if (acl) e->acl = memcpy(e->path + len, acl, acl_len);
-  return e;
-}
-
-/* Copy the row that the statement is at into the queue. From then on it counts
- * as read: the cursor is behind it. That is why a read that does not stand sets
- * the cursor back. */
-static int wait_read_event(zke *z, sqlite3_stmt *st) {
-  const char *path, *acl;
-  if (!wait_event_texts(st, &path, &acl)) return base_nomem();
-  wait_event *e = wait_make_event(z, sqlite3_column_int(st, 1),
-                                  sqlite3_column_int64(st, 3), path, acl);
-  if (!e) return base_nomem();
-  *z->queue_end = e;
-  z->queue_end = &e->next;
-  z->cursor = sqlite3_column_int64(st, 0);
-  return ZKE_OK;
-}
-
-/* Drop the events that were read and not delivered. Their rows stay, unless the
- * session has ended. */
-static void wait_clear_queue(zke *z) {
-  for (wait_event *e = z->queue, *next; e; e = next) {
-    next = e->next;
-    mem_free(e);
-  }
-  z->queue = NULL;
-  z->queue_end = &z->queue;
-}
-
-SQL_STATEMENT(
-    EVENT_NEXT,
-    "SELECT seq,type,path,zxid,acl FROM zkembed_event WHERE session=:session "
-    "AND seq>:seen ORDER BY seq LIMIT " SQL_BATCH);
-
-/* Read the next events into the queue, at most WAIT_BATCH, then look whether
- * the session is still this handle's: an end takes the events with it. */
-static int wait_read_batch(zke *z, int *count, int64_t *carrier) {
-  int rc;
-  bool row = true;
-  sqlite3_stmt *st = sql_statement(z->s, SQL_EVENT_NEXT, &rc);
-  *count = 0;
-  if (!st) return rc;
-  sql_bind_int(st, 1, ":session", z->id);
-  sql_bind_int(st, 2, ":seen", z->cursor);
-  while (rc == ZKE_OK && row) {
-    rc = sql_step(z->s, st, &row);
-    if (rc == ZKE_OK && row) rc = wait_read_event(z, st);
-    *count += row;
-  }
-  if (row) sqlite3_reset(st);
-  return rc == ZKE_OK ? sess_read_carrier(z->s, z->id, carrier) : rc;
-}
-
-/* Fill the queue, which is empty; *full tells that there may be more. Nothing
- * is there where nobody has written since all was read, and then the file is
- * not looked into. A read without locks may have seen a writer's half: it is
- * thrown away and repeated until it stands. */
-static int wait_fetch(zke *z, bool *full) {
-  REQUIRE(LOCK_HELD(z->s));
-  int rc, count;
-  int64_t from = z->cursor, carrier = TXN_NO_ROW;
-  *full = false;
-  if (db_read_holds(z->s, z->fetched)) return ZKE_OK;
-  for (;;) {
-    rc = db_begin_read(z->s);
-    if (rc != ZKE_OK) return rc;
-    rc = wait_read_batch(z, &count, &carrier);
-    if (db_read_stands(z->s)) break;
-    wait_clear_queue(z);
-    z->cursor = from;
-  }
-  if (rc != ZKE_OK) return rc;
-  bool stands = txn_session_stands(z, carrier) == ZKE_OK;
-  *full = count >= WAIT_BATCH;
-  z->fetched = *full ? 0 : z->s->index.number;
-  if (stands) z->seen = z->s->index.era;
-  return ZKE_OK;
-}
-
-/* The session's state as callers are told it: ZKE_STATE_… */
-static int wait_state(const zke *z) {
-  if (z->s->readonly) return ZKE_STATE_READONLY;
-  if (z->state == SESS_ALIVE) return ZKE_STATE_CONNECTED;
-  if (z->state == SESS_MOVED) return ZKE_STATE_MOVED;
-  return z->state == SESS_AUTH_FAILED ? ZKE_STATE_AUTH_FAILED
-                                      : ZKE_STATE_EXPIRED;
-}
-
-/* The event's path as the handle sees it, below its chroot. One outside of it
- * is shown whole: the returned pointer then is the argument. */
-static const char *wait_visible_path(const zke *z, const char *path) {
-  const char *below = path + z->chroot_len;
-  if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0 ||
-      (*below && *below != '/')) {
-    return path;
-  }
-  return *below ? below : "/";
-}
-
-/* The calls of one event, on the stack of the thread that makes them; changed
- * under the store's mutex.  A call that was made or taken back has no fn. */
-typedef struct wait_batch {
-  struct wait_batch *outer;
-  zke *z;
-  wait_event *e; /* what they are about; NULL: the session's end */
-  watcher_call *calls;
-  size_t count, next; /* calls[next - 1] is running */
-  int type, state;    /* what they are told */
-  const char *path;
-  int made;
-} wait_batch;
-
-/* A watcher has run: let every zke_wait() of the handle return.  With the
- * store's mutex held. */
-static void wait_count_turn(zke *z) {
-  atomic_fetch_add(&z->turn, 1);
-  pthread_cond_broadcast(&z->c->done);
-}
-
-/* Make the next call of a batch unless it was taken back. Under the mutex
- * zke_forget() of another thread either takes the call back, or finds it
- * running and waits for it. */
-static void wait_call_next(wait_batch *b) {
-  zke *z = b->z;
-  pthread_mutex_lock(&z->s->m);
-  watcher_call call = b->calls[b->next++];
-  pthread_mutex_unlock(&z->s->m);
-  if (!call.fn) return;
-  call.fn(z, b->type, b->state, b->path, call.context);
-  if (fork_is_copy(z->s)) return;
-  pthread_mutex_lock(&z->s->m);
-  b->calls[b->next - 1].fn = NULL;
-  wait_count_turn(z);
-  pthread_mutex_unlock(&z->s->m);
-  b->made++;
-}
-
-/* A callback has ended its thread instead of returning: give up what its call
- * holds, the role above all.  The batch's other calls are not made. */
-static void wait_leave_callback(void *arg) {
-  wait_batch *b = arg;
-  zke *z = b->z;
-  if (fork_is_copy(z->s)) return;
-  lock_take(z->s, INT64_MAX);
-  if (b->e && b->next < b->count) /* some watcher will not be told of it */
-    z->silent = base_int32((int64_t)z->silent + 1);
-  z->batch = b->outer;
-  mem_free(b->e);
-  mem_free(b->calls);
-  pthread_mutex_lock(&z->s->m);
-  wait_count_turn(z);
-  pthread_mutex_unlock(&z->s->m);
-  wake_self(z); /* for what is not delivered yet */
-  if (wait_frames->served) {
-    wait_frames = wait_frames->outer;
-    lock_uncount_call(z->s, z);
-  }
-  z = wait_frames->z; /* by whose call it is dispatched */
-  wait_follow(z, wait_frames);
-  lock_drop_call(z->s, z);
-  os_cancel_back();
-}
-
-/* Make the calls of a batch, with no lock held.  A handle that is being closed
- * makes no more, and a forked child none of its parent's. */
-static void wait_call_all(wait_batch *b) {
-  pthread_cleanup_push(wait_leave_callback, b);
-  while (b->next < b->count && !atomic_load(&b->z->closing) &&
-         !fork_is_copy(b->z->s)) {
-    wait_call_next(b);
-  }
-  pthread_cleanup_pop(0);
-}
-
-/* Make the calls about an event, or about the session's end where e is NULL.
- * The thread's limit (zke_limit()) does not hold in them. ZKE_FORKED: one of
- * them forked, and this is the child; the lock is not held then, and nothing of
- * the handle may be touched. */
-static int wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
-  wait_batch b = {.outer = z->batch,
-                  .z = z,
-                  .e = e,
-                  .calls = (watcher_call *)(void *)calls->data,
-                  .count = calls->len / sizeof(watcher_call),
-                  .type = e ? e->type : ZKE_EVENT_SESSION,
-                  .state = wait_state(z),
-                  .path = e ? wait_visible_path(z, e->path) : ""};
-  if (!b.count) return ZKE_OK;
-  lock_bound bound = lock_limit;
-  lock_limit.z = NULL; /* the callbacks are not the call that has it */
-  z->batch = &b;
-  lock_drop(z->s);
-  wait_call_all(&b);
-  lock_limit = bound;
-  if (fork_is_copy(z->s)) return ZKE_FORKED;
-  lock_take(z->s, INT64_MAX);
-  z->batch = b.outer;
-  *count += b.made;
-  return ZKE_OK;
-}
-
-/* Take back the calls of a pair that are still to be made; true: none of them
- * is running on another thread.  Else this waits, without the lock, until a
- * call of the carrier has ended.  The look and the beginning of the wait are
- * one step under the mutex, under which a call ends: so its end is not missed,
- * after which no other may come. */
-static bool wait_take_back(zke *z, zke_watch_fn fn, const void *context) {
-  bool quiet = true;
-  pthread_mutex_lock(&z->s->m);
-  for (const wait_batch *b = z->batch; b; b = b->outer) {
-    for (size_t i = b->next ? b->next - 1 : 0; i < b->count; i++) {
-      if (b->calls[i].fn != fn || b->calls[i].context != context) continue;
-      if (i + 1 == b->next)
-        quiet = wait_is_inside(z);
-      else
-        b->calls[i].fn = NULL;
-    }
-  }
-  if (!quiet) lock_wait_m(z->s, &z->c->done);
-  pthread_mutex_unlock(&z->s->m);
-  return quiet;
-}
-
-/* Deliver the first event of the queue; ZKE_NOMEM leaves it there, with its
- * watchers. The one-shots are consumed before the calls, so that a callback may
- * set the same watch again. */
-static int wait_deliver(zke *z, int *count) {
-  buf calls = {.a = &z->s->a};
-  wait_event *e = z->queue;
-  watcher_collect(z, e, &calls);
-  if (calls.failed) {
-    buf_free(&calls);
-    return base_nomem();
-  }
-  watcher_consume(z, e);
-  if (!wait_may_see(z, e->acl)) { /* spent in silence (semantics.md 5.8) */
-    calls.len = 0;
-    z->silent = base_int32((int64_t)z->silent + 1);
-  }
-  z->queue = e->next;
-  if (!z->queue) z->queue_end = &z->queue;
-  int rc = wait_call(z, &calls, e, count);
-  mem_free(e);
-  buf_free(&calls);
+/* Note a failure in a dispatch, which goes on: what it does then, and the
+ * watchers that it calls, may set other sentences.  Returns rc. */
+static int dispatch_note(deliver_progress *p, int rc) {
+  if (rc == ZKE_OK || p->rc != ZKE_OK) return rc;
+  p->rc = rc;
+  base_keep(p->why);
   return rc;
 }
 
-/* Deliver the first event that a watcher is owed since it was set; ZKE_NOMEM
- * leaves it there.  As in ZooKeeper no permission is looked at. */
-static int wait_deliver_fired(zke *z, int *count) {
-  const watcher_fired *f = z->fired;
-  watcher *w = f->w;
-  watcher_spot *spot = w->spot;
-  buf calls = {.a = &z->s->a};
-  int rc = ZKE_OK;
-  wait_event *e = wait_make_event(z, f->type, w->zxid, spot->path, NULL);
-  watcher_add_call(&calls, w->pair->key.fn, w->pair->key.context);
-  if (!e || calls.failed) {
-    rc = base_nomem();
-  } else {
-    watcher_remove(z, w);
-    watcher_drop_spot(z, spot);
-    rc = wait_call(z, &calls, e, count);
-  }
-  mem_free(e);
-  buf_free(&calls);
-  return rc;
-}
-
-/* What the session's watchers have not been told of a path and what is below
- * it: those events, in their order, and how many it may not see. */
-typedef struct wait_untold {
-  zke *z;
-  const char *path;
-  int most, count;
-  bool unknown; /* there are more, or some were dropped */
-  int32_t silent;
-  buf paths;
-} wait_untold;
-
-/* Take one event into the answer, if it is of the path and may be seen. An
- * overflow among them means that nobody knows what was dropped. */
-static void wait_untold_add(wait_untold *u, int type, const char *path,
-                            bool readable) {
-  size_t len = strlen(u->path);
-  bool below = strncmp(path, u->path, len) == 0 &&
-               (len == 1 || !path[len] || path[len] == '/');
-  if (type == ZKE_EVENT_OVERFLOW) u->unknown = true;
-  if (!readable) u->silent = base_int32((int64_t)u->silent + 1);
-  if (!below || !readable || type == ZKE_EVENT_OVERFLOW) return;
-  if (u->count == u->most) {
-    u->unknown = true;
-    return;
-  }
-  buf_add_string(&u->paths, wait_visible_path(u->z, path));
-  u->count++;
-}
-
-/* Add the events behind *cursor that the open transaction sees, a batch of
- * them; *rows: how many. */
-static int wait_untold_batch(wait_untold *u, int64_t *cursor, int *rows) {
-  int rc;
-  bool row = true;
-  store *s = u->z->s;
-  sqlite3_stmt *st = sql_statement(s, SQL_EVENT_NEXT, &rc);
-  *rows = 0;
-  if (!st) return rc;
-  sql_bind_int(st, 1, ":session", u->z->id);
-  sql_bind_int(st, 2, ":seen", *cursor);
-  for (;;) {
-    rc = sql_step(s, st, &row);
-    if (rc != ZKE_OK || !row) return rc;
-    const char *path, *acl;
-    bool whole = wait_event_texts(st, &path, &acl);
-    *cursor = sqlite3_column_int64(st, 0);
-    if (!whole) u->paths.failed = true; /* told when all are read */
-    wait_untold_add(u, sqlite3_column_int(st, 1), path ? path : "",
-                    whole && wait_may_see(u->z, acl));
-    ++*rows;
-  }
-}
-
-/* All of them, as of the open transaction: those whose calls are being made,
- * those in memory, those in the file.  A watcher that is called with an event
- * may not have got as far as to note it, so that one counts. */
-static int wait_untold_all(wait_untold *u) {
-  int rc = ZKE_OK, rows = WAIT_BATCH;
-  int64_t cursor = u->z->cursor;
-  u->silent = u->z->silent;
-  for (const wait_batch *b = u->z->batch; b; b = b->outer) {
-    if (b->e) wait_untold_add(u, b->e->type, b->e->path, true);
-  }
-  for (const watcher_fired *f = u->z->fired; f; f = f->next)
-    wait_untold_add(u, f->type, f->w->spot->path, true);
-  for (const wait_event *e = u->z->queue; e; e = e->next)
-    wait_untold_add(u, e->type, e->path, wait_may_see(u->z, e->acl));
-  while (rc == ZKE_OK && rows >= WAIT_BATCH && !u->unknown)
-    rc = wait_untold_batch(u, &cursor, &rows);
-  return rc == ZKE_OK && u->paths.failed ? base_nomem() : rc;
-}
-
-/* Deliver the session's end: to everybody, once; what was queued or is owed is
- * void: were it left there, the session would seem to have work for ever.
- * Without memory nothing was told yet, and the next dispatch comes here again.
- */
-static int wait_deliver_end(zke *z, int *count) {
-  buf calls = {.a = &z->s->a};
-  wait_clear_queue(z);
-  watcher_collect_all(z, &calls);
-  alarm_list(z, &calls);
-  if (calls.failed) {
-    buf_free(&calls);
-    return base_nomem();
-  }
-  /* what is owed goes with its watchers, which wait for nothing else */
-  while (z->fired) {
-    watcher *w = z->fired->w;
-    watcher_spot *spot = w->spot;
-    watcher_remove(z, w);
-    watcher_drop_spot(z, spot);
-  }
-  z->lost_notice = false;
-  int rc = wait_call(z, &calls, NULL, count);
-  buf_free(&calls);
-  return rc;
-}
-
-/* Make the call of the first alarm that is due; ZKE_NOMEM leaves it set. Memory
- * is taken first for that. */
-static int wait_ring(zke *z, int64_t now, int *count) {
-  buf calls = {.a = &z->s->a};
-  wait_event *e = wait_make_event(z, ZKE_EVENT_ALARM, 0, "", NULL);
-  int rc = ZKE_OK;
-  watcher_add_call(&calls, NULL, NULL);
-  if (!e || calls.failed) {
-    rc = base_nomem();
-  } else if (alarm_take(z, now, (watcher_call *)(void *)calls.data)) {
-    rc = wait_call(z, &calls, e, count);
-  }
-  mem_free(e);
-  buf_free(&calls);
-  return rc;
-}
-
-/* Make the calls of the alarms that are due now.  One that is set again
- * meanwhile, to a time that has passed, is for the next dispatch. */
-static int wait_ring_all(zke *z, int64_t now, int *count) {
-  int rc = ZKE_OK;
-  for (int left = alarm_count_due(z, now); left > 0 && rc == ZKE_OK; left--) {
-    if (z->state != SESS_ALIVE || atomic_load(&z->closing)) break;
-    rc = wait_ring(z, now, count);
-  }
-  return rc;
-}
-
-/* A session that only reads trims its delivered events from time to time,
- * lest they count as pending. */
-static int wait_trim_body(txn *t, void *arg) {
-  (void)t, (void)arg;
-  return ZKE_OK;
-}
-
-/* Remove delivered events from the file where nothing else that the session
- * wrote has taken them along.  It never waits for the gate, and a failure is no
- * matter: the next dispatch comes here again.  Half of event_limit is the bound
- * since delivered rows count as pending for the limit. */
-static void wait_trim(zke *z) {
-  int64_t most = base_min(ZKE_TRIM_EVENTS, z->event_limit / 2);
-  if (z->cursor - z->trimmed > most)
-    txn_try(z->s, z, TXN_NORMAL, wait_trim_body, NULL);
+/* What a dispatch returns: its first failure, with the sentence of that. */
+static int dispatch_outcome(const deliver_progress *p) {
+  if (p->rc != ZKE_OK) base_say_again(p->why);
+  return p->rc;
 }
 
 /* Empty the FIFO, before the events are read: a byte that comes later wakes
  * again. */
-static void wait_drain(struct carrier *c) {
+static void dispatch_drain(struct carrier *c) {
   char bytes[256];
   while (c->s->os.read(c->s->os.context, c->wake_rfd, bytes, sizeof bytes) ==
          (int64_t)sizeof bytes) {
@@ -12202,80 +12413,11 @@ static void wait_drain(struct carrier *c) {
   }
 }
 
-/* What a dispatch is to deliver, and what came of it. */
-typedef struct wait_order {
-  int64_t zxid; /* events of changes up to it; INT64_MAX: what there is */
-  int count;    /* watchers called */
-  bool more;    /* an event is left */
-  int batches;  /* of events that were read for this session */
-  int rc;       /* the first failure, and its sentence */
-  char why[BASE_SENTENCE];
-} wait_order;
-
-/* Note a failure in a dispatch, which goes on: what it does then, and the
- * watchers that it calls, may set other sentences.  Returns rc. */
-static int wait_note(wait_order *o, int rc) {
-  if (rc == ZKE_OK || o->rc != ZKE_OK) return rc;
-  o->rc = rc;
-  base_keep(o->why);
-  return rc;
-}
-
-/* What a dispatch returns: its first failure, with the sentence of that. */
-static int wait_outcome(const wait_order *o) {
-  if (o->rc != ZKE_OK) base_say_again(o->why);
-  return o->rc;
-}
-
-/* The next step of a delivery: the session's end, a batch of events from the
- * file, or one event to its watchers.  False: nothing is left, or, with
- * o->more, the rest is for another dispatch.  Without a bound a dispatch reads
- * so many batches and no more, lest a fast writer keep the caller here. */
-static bool wait_deliver_next(zke *z, wait_order *o, int *rc) {
-  if (z->lost_notice) {
-    *rc = wait_deliver_end(z, &o->count);
-    return true;
-  }
-  if (!z->queue && z->unread && z->state == SESS_ALIVE) {
-    o->more = o->zxid == INT64_MAX && o->batches++ == WAIT_BATCHES;
-    if (!o->more) *rc = wait_fetch(z, &z->unread);
-    return !o->more;
-  }
-  /* events come from two places: the list z->fired, which zke_set_watch()
-   * fills, and the queue */
-  int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
-  bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;
-  int64_t next = fired ? z->fired->w->zxid : queued;
-  o->more = next > o->zxid && next < INT64_MAX;
-  if (o->more || next == INT64_MAX) return false;
-  *rc = fired ? wait_deliver_fired(z, &o->count) : wait_deliver(z, &o->count);
-  return true;
-}
-
-/* Deliver what a session has in the file.  Where a zxid bounds it, the caller
- * relies on having heard of all up to it.  The session's end is told whatever
- * the bound is: no event follows it. */
-static int wait_deliver_all(zke *z, wait_order *o) {
-  int rc = ZKE_OK;
-  bool before = o->more; /* by another session */
-  o->more = false;
-  o->batches = 0;
-  z->unread = true;
-  while (!atomic_load(&z->closing) && wait_deliver_next(z, o, &rc) &&
-         rc == ZKE_OK) {
-    continue;
-  }
-  /* for the next dispatch */
-  if (o->more && rc != ZKE_FORKED && z->state == SESS_ALIVE) wake_self(z);
-  o->more |= before;
-  return rc;
-}
-
 /* A session that only waits has changes to make, too, the burial of those it
  * waits for: try to be rid of what a failed COMMIT left.  It waits for nobody,
  * and tries once per duty tick at most, since the others' changes wait
  * meanwhile. */
-static void wait_recover(store *s, int64_t now) {
+static void dispatch_recover(store *s, int64_t now) {
   int64_t deadline = s->deadline;
   if (!health_needs_recovery(s) || now < s->recover_at) return;
   s->recover_at = now + TICK_DUTY;
@@ -12288,7 +12430,7 @@ static void wait_recover(store *s, int64_t now) {
  * Where no zke_touch() came meanwhile and the transaction found nothing to end,
  * the row is gone already, or another handle's: one in AUTH_FAILED learns it
  * here, since it reads no more. */
-static void wait_end_overdue(zke *z, int64_t now) {
+static void dispatch_end_overdue(zke *z, int64_t now) {
   bool ended;
   if (!carrier_is_timed(z) || carrier_left(z, now) >= 0) return;
   if (health_is_broken(z->s) || sess_is_put_off(z->s, z->id)) return;
@@ -12299,111 +12441,43 @@ static void wait_end_overdue(zke *z, int64_t now) {
 
 /* What a session has to do for its own sake. It comes before its events are
  * told, since a watcher may run for long. */
-static void wait_keep(zke *z, int64_t now, bool waiting) {
+static void dispatch_look_after(zke *z, int64_t now, bool waiting) {
   if (z->state == SESS_ALIVE) {
     lease_stamp(z);
     discard_try(z, now, waiting ? DISCARD_PATIENCE_MS : 0);
   }
-  wait_end_overdue(z, now);
+  dispatch_end_overdue(z, now);
 }
 
 /* Tell the watchers of one session what there is, and ring its alarms.  Its end
  * is told by a store that is broken, too: nothing is read for that.  A failure
  * is noted, and returned. */
-static int wait_serve(zke *z, int64_t now, wait_order *o) {
+static int dispatch_serve(zke *z, int64_t now, deliver_progress *p) {
   int rc = ZKE_OK;
   if (z->lost_notice || !health_is_broken(z->s))
-    rc = wait_note(o, wait_deliver_all(z, o));
+    rc = dispatch_note(p, deliver_all(z, p));
   if (rc == ZKE_FORKED) return rc;
-  int rung = wait_note(o, wait_ring_all(z, now, &o->count));
+  int rung = dispatch_note(p, deliver_alarms(z, now, &p->count));
   if (rung == ZKE_FORKED) return rung;
   if (rc == ZKE_OK) rc = rung;
   if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
-    wait_trim(z);
+    event_trim(z);
   return rc;
-}
-
-/* ---- light sessions ---- */
-
-SQL_STATEMENT(
-    EVENT_CARRIED,
-    "SELECT DISTINCT session FROM zkembed_event WHERE carrier=:carrier AND "
-    "carrier<>0 AND zxid>:looked");
-
-/* Collect the carrier's sessions that have events of changes after the last
- * look. An index has the events by carrier and zxid, so sessions without new
- * events cost nothing. */
-static int wait_read_sessions(const struct carrier *c, buf *out) {
-  int rc;
-  sqlite3_stmt *st = sql_statement(c->s, SQL_EVENT_CARRIED, &rc);
-  if (!st) return rc;
-  sql_bind_int(st, 1, ":carrier", c->id);
-  sql_bind_int(st, 2, ":looked", c->looked);
-  return sql_collect_ints(c->s, st, out);
-}
-
-/* Somebody has ended light sessions, or attached them elsewhere: find those of
- * this carrier that its handles do not know of yet.  They are told of it when
- * they are served, since each looks at its row then. */
-static int wait_read_lost(const struct carrier *c, buf *out) {
-  buf rows = {.a = &c->s->a};
-  size_t n, at = 0;
-  int rc = sess_list_carried(c->s, c->id, &rows);
-  const int64_t *row = buf_ints(&rows, &n);
-  for (size_t i = 0; i < c->s->session_count && rc == ZKE_OK; i++) {
-    const zke *z = c->s->sessions[i];
-    if (z->c != c || z->state != SESS_ALIVE) continue;
-    while (at < n && row[at] < z->id) at++;
-    if (at == n || row[at] != z->id) buf_add_int(out, z->id);
-  }
-  buf_free(&rows);
-  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
-}
-
-/* Make those light sessions ready that have events, or have been lost, since
- * the last look.  Nothing is looked for where nobody has written since. */
-static int wait_find_events(struct carrier *c) {
-  store *s = c->s;
-  int64_t meta[3] = {0};
-  buf found = {.a = &s->a};
-  size_t n;
-  int rc;
-  if (!c->due_count || health_is_broken(s)) return ZKE_OK;
-  if (health_is_replaced(s)) return ZKE_OK; /* its files may be the host's */
-  if (db_read_holds(s, c->fetched)) return ZKE_OK;
-  do {
-    found.len = 0;
-    rc = db_begin_read(s);
-    if (rc != ZKE_OK) break;
-    rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);
-    if (rc == ZKE_OK) rc = wait_read_sessions(c, &found);
-    if (rc == ZKE_OK && meta[2] != c->lost) rc = wait_read_lost(c, &found);
-  } while (!db_read_stands(s));
-  const int64_t *session = buf_ints(&found, &n);
-  for (size_t i = 0; i < n && rc == ZKE_OK; i++) {
-    zke *z = life_find_own(s, session[i]);
-    if (z) carrier_ready(z);
-  }
-  buf_free(&found);
-  if (rc != ZKE_OK) return rc;
-  c->looked = meta[0];
-  c->lost = meta[2];
-  c->fetched = s->index.number;
-  return ZKE_OK;
 }
 
 /* Serve a light session in a dispatch that was called on another handle.  This
  * counts as a call on the session's own handle, so that a thread that closes
  * that handle waits until this is done. */
-static int wait_serve_other(zke *z, int64_t now, bool waiting, wait_order *o) {
+static int dispatch_serve_other(zke *z, int64_t now, bool waiting,
+                                deliver_progress *p) {
   store *s = z->s;
-  wait_frame frame = {.outer = wait_frames, .z = z, .served = true};
+  role_frame frame = {.outer = role_frames, .z = z, .served = true};
   if (atomic_load(&z->closing)) return ZKE_OK;
   atomic_fetch_add(&z->calls, 1);
-  wait_frames = &frame;
-  wait_keep(z, now, waiting);
-  int rc = wait_serve(z, now, o);
-  wait_frames = frame.outer;
+  role_frames = &frame;
+  dispatch_look_after(z, now, waiting);
+  int rc = dispatch_serve(z, now, p);
+  role_frames = frame.outer;
   if (rc == ZKE_FORKED) return rc;
   carrier_schedule(z);
   if (rc != ZKE_OK || health_is_broken(s))
@@ -12417,28 +12491,29 @@ static int wait_serve_other(zke *z, int64_t now, bool waiting, wait_order *o) {
 /* Serve the light sessions that are ready now.  One that fails is tried again
  * soon, and does not keep the others.  ZKE_FORKED ends it; what else fails is
  * noted. */
-static int wait_serve_ready(struct carrier *c, int64_t now, bool waiting,
-                            wait_order *o) {
-  wait_note(o, wait_find_events(c));
+static int dispatch_serve_ready(struct carrier *c, int64_t now, bool waiting,
+                                deliver_progress *p) {
+  dispatch_note(p, light_find(c));
   carrier_ready_due(c, now);
   for (size_t left = carrier_count_ready(c); left > 0; left--) {
     zke *z = carrier_take_ready(c);
     if (!z) break;
-    if (wait_serve_other(z, now, waiting, o) == ZKE_FORKED) return ZKE_FORKED;
+    if (dispatch_serve_other(z, now, waiting, p) == ZKE_FORKED)
+      return ZKE_FORKED;
   }
   return ZKE_OK;
 }
 
 /* Tell one light session what there is up to a zxid, and no other: what comes
  * for the others stays, and so does what wakes them. */
-static int wait_dispatch_alone(zke *z, wait_order *o) {
+static int dispatch_alone(zke *z, deliver_progress *p) {
   int64_t now = host_now(z->s);
-  wait_recover(z->s, now);
-  wait_keep(z, now, false);
-  if (wait_serve(z, now, o) == ZKE_FORKED) return ZKE_FORKED;
+  dispatch_recover(z->s, now);
+  dispatch_look_after(z, now, false);
+  if (dispatch_serve(z, now, p) == ZKE_FORKED) return ZKE_FORKED;
   carrier_schedule(z);
-  wait_arm(z);
-  return health_is_broken(z->s) ? txn_not_usable(z->s) : wait_outcome(o);
+  dispatch_arm(z);
+  return health_is_broken(z->s) ? txn_not_usable(z->s) : dispatch_outcome(p);
 }
 
 /* One dispatch by the thread that has the role: of all sessions of the carrier
@@ -12446,30 +12521,47 @@ static int wait_dispatch_alone(zke *z, wait_order *o) {
  * carrier was made for is served as a light one is.  What is in the file waits
  * while the store is cut off; it is said when that was so before.  The first
  * failure is returned. */
-static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
+static int dispatch_carrier(zke *z, bool waiting, deliver_progress *p) {
   store *s = z->s;
   struct carrier *c = z->c;
   int64_t now = host_now(s);
   int rc = ZKE_OK;
-  wait_recover(s, now);
-  if (health_is_broken(s)) wait_note(o, txn_not_usable(s));
-  wait_drain(c);
+  dispatch_recover(s, now);
+  if (health_is_broken(s)) dispatch_note(p, txn_not_usable(s));
+  dispatch_drain(c);
   carrier_advance(c, now);
-  if (c->own == z) wait_keep(z, now, waiting);
+  if (c->own == z) dispatch_look_after(z, now, waiting);
   if (carrier_lives(c)) {
-    wait_take_notices(c, now);
+    notice_take_all(c, now);
     sweep_in_turn(c, now, waiting);
   }
   if (c->own == z)
-    rc = wait_serve(z, now, o);
+    rc = dispatch_serve(z, now, p);
   else if (c->own)
-    rc = wait_serve_other(c->own, now, waiting, o);
+    rc = dispatch_serve_other(c->own, now, waiting, p);
   if (rc != ZKE_FORKED && (c->ready || c->due_count))
-    rc = wait_serve_ready(c, now, waiting, o);
+    rc = dispatch_serve_ready(c, now, waiting, p);
   if (rc == ZKE_FORKED) return rc;
-  wait_arm(z);
-  return wait_outcome(o);
+  dispatch_arm(z);
+  return dispatch_outcome(p);
 }
+
+/* ======================================================================
+ * wait_: waiting for something to dispatch (private)
+ *
+ * A thread that waits takes the role, dispatches and sleeps, until a watcher of
+ * the session was called (a turn) or the deadline has passed.  While another
+ * thread has the role, it sleeps until that one has called a watcher or gives
+ * the role back.
+ *
+ * A session that sleeps is woken in three ways: by a byte in its FIFO, which a
+ * process that queues an event for it writes; by an owner's FIFO that hangs up
+ * (notice_); and by its own deadline (dispatch_deadline()).  A byte and a
+ * notice may be lost.  They only make it sooner: what they tell of stands in
+ * the file, and the tick finds it (P7).
+ *
+ * Start reading at wait_until().
+ * ==================================================================== */
 
 /* Prepare what a death that is waited for will need: most sessions bury but
  * once, and preparing takes longer than burying.  What fails now is prepared
@@ -12506,7 +12598,7 @@ static void wait_leave_sleep(void *arg) {
   zke *z = sleeper->z;
   lock_take(z->s, INT64_MAX);
   wait_free_fds(sleeper);
-  wait_follow(z, wait_frames);
+  role_release(z, role_frames);
   lock_drop_call(z->s, z);
   os_cancel_back();
 }
@@ -12549,7 +12641,8 @@ static void wait_sleep(zke *z, int64_t deadline) {
   if (z->c->notice_count) wait_prepare(s);
   wait_sleeper sleeper = {.z = z};
   unsigned n = wait_fds(z, &sleeper);
-  int64_t left = base_min(deadline, wait_deadline(z->c, true)) - host_now(s);
+  int64_t left =
+      base_min(deadline, dispatch_deadline(z->c, true)) - host_now(s);
   int timeout = left <= 0 ? 0 : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
   lock_drop(s);
   if (timeout) wait_poll(&sleeper, n, timeout);
@@ -12561,7 +12654,7 @@ static void wait_sleep(zke *z, int64_t deadline) {
  * what a sleep would, and does not look into the file. */
 static bool wait_has_work(zke *z) {
   zke_os *os = &z->s->os;
-  if (z->queue || z->fired || wait_deadline(z->c, false) <= host_now(z->s))
+  if (z->queue || z->fired || dispatch_deadline(z->c, false) <= host_now(z->s))
     return true;
   wait_sleeper sleeper = {.z = z};
   unsigned n = wait_fds(z, &sleeper);
@@ -12638,12 +12731,12 @@ static bool wait_may_sleep(const zke *z, uint64_t before) {
  * sleep. */
 static int wait_round(zke *z, uint64_t before, int64_t now, int64_t deadline) {
   store *s = z->s;
-  wait_order order = {.zxid = INT64_MAX};
+  deliver_progress progress = {.zxid = INT64_MAX};
   lease_begin_call(s, z, base_min(deadline, base_later(now, s->busy)));
   int rc = s->index.open ? ZKE_OK : db_end(s); /* one that failed before */
   if (rc == ZKE_OK && health_is_broken(s)) rc = txn_recover(s);
   if (health_is_replaced(s)) rc = ZKE_OK; /* the session's end is to be told */
-  if (rc == ZKE_OK) rc = wait_dispatch(z, true, &order);
+  if (rc == ZKE_OK) rc = dispatch_carrier(z, true, &progress);
   if (rc == ZKE_OK && wait_may_sleep(z, before)) wait_sleep(z, deadline);
   return rc;
 }
@@ -12654,12 +12747,12 @@ static int wait_round(zke *z, uint64_t before, int64_t now, int64_t deadline) {
 static int wait_until(zke *z, uint64_t before, int64_t deadline) {
   for (bool first = true;; first = false) {
     int rc;
-    wait_frame frame;
+    role_frame frame;
     int64_t now = host_now(z->s);
     if (wait_is_over(z, before, now >= deadline && !first, &rc)) return rc;
-    if (wait_lead(z, &frame)) {
+    if (role_take(z, &frame)) {
       rc = wait_round(z, before, now, deadline);
-      wait_follow(z, &frame);
+      role_release(z, &frame);
       if (rc != ZKE_OK) return rc;
     } else {
       wait_for_leader(
@@ -13542,7 +13635,7 @@ static int store_new_session(store *s, const zke_options *o, struct carrier *c,
  * queue, its alarms and its watchers. No thread is inside. */
 static void store_free_session(zke *z) {
   discard_free(z->discards);
-  wait_clear_queue(z);
+  event_clear_queue(z);
   alarm_free(z);
   watcher_free(z);
   sess_release(z);
@@ -13633,13 +13726,13 @@ static int store_add_session(store *s, const store_adding *a, zke **out) {
   if (rc == ZKE_OK) rc = store_begin_session(z, a);
   if (rc != ZKE_OK) {
     if (z) store_free_session(z);
-    if (s->sess.owes) wait_arm_all(s); /* the row may be there */
+    if (s->sess.owes) dispatch_arm_all(s); /* the row may be there */
     return rc;
   }
   if (!a->c) z->c->tick_at = sweep_next_tick(s, host_now(s), true);
   store_list_session(s, z);
   s->handles++;
-  wait_arm(z);
+  dispatch_arm(z);
   *out = z;
   return ZKE_OK;
 }
@@ -14435,7 +14528,7 @@ static int api_close(zke *z, enum sess_why why) {
   z->state = SESS_CLOSED;
   store_unlist_session(z);
   store_free_session(z);
-  if (owes) wait_arm_all(s);
+  if (owes) dispatch_arm_all(s);
   if (--s->handles == 0) {
     store_finish(s);
     store_free(s);
@@ -14453,7 +14546,7 @@ static int api_close_once(zke *z, enum sess_why why) {
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
   if (txn_batch_here()) return api_misuse("zke_close()");
   if (app_is_inside()) return api_not_here();
-  if (wait_is_inside(z))
+  if (role_is_inside(z))
     return base_fail(ZKE_MISUSE, "closing from a callback of the handle");
   bool limited = lock_is_limited(z);
   os_cancel_off();
@@ -14524,7 +14617,7 @@ int zke_state(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, state, z);
   if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
     return ZKE_STATE_CLOSED;
-  int state = wait_state(z);
+  int state = deliver_state(z);
   api_leave(z, ZKE_OK);
   return state;
 }
@@ -14629,7 +14722,7 @@ static int api_create(zke *z, const zke_op *op, char **path_out,
   }
   char *shown = NULL;
   if (rc == ZKE_OK && path_out) {
-    const char *visible = wait_visible_path(z, c.made);
+    const char *visible = event_visible_path(z, c.made);
     if (visible == c.made) {
       shown = c.made;
       c.made = NULL;
@@ -14837,7 +14930,7 @@ static void api_conclude(api_pending *p, int rc) {
   zke *z = p->z;
   bool committed = rc == ZKE_OK;
   watcher *w = p->entry.w;
-  if (committed && p->owner && wait_watch_owner(z, p->owner))
+  if (committed && p->owner && notice_watch_owner(z, p->owner))
     w->owner = p->owner;
   if (committed && p->other >= 0)
     watcher_change_mode(z, p->entry.spot, p->other, w->mode);
@@ -14912,7 +15005,7 @@ static int api_watch_by(zke *z, txn_body body, api_reading *r) {
     op_answer_free(&r->answer);
     return rc;
   }
-  wait_arm(z);
+  dispatch_arm(z);
   return ZKE_OK;
 }
 
@@ -15099,7 +15192,7 @@ static int api_filter(const zke *z, const buf *paths, int count,
   int n = 0;
   const char *path = paths->data;
   for (int i = 0; i < count; i++, path += strlen(path) + 1) {
-    const char *shown = wait_visible_path(z, path);
+    const char *shown = event_visible_path(z, path);
     if ((z->chroot_len && shown == path) ||
         strncmp(shown, prefix, strlen(prefix)) != 0) {
       continue;
@@ -15274,7 +15367,7 @@ static int api_op_create(txn *t, const char *path, const zke_op *op,
   char *made;
   int rc = op_create(t, path, op, &made, &r->stat);
   if (rc != ZKE_OK) return rc;
-  const char *visible = wait_visible_path(t->z, made);
+  const char *visible = event_visible_path(t->z, made);
   r->path = mem_copy(&t->s->a, visible, strlen(visible));
   mem_free(made);
   return r->path ? ZKE_OK : base_nomem();
@@ -15346,9 +15439,9 @@ static int api_op_children(zke *z, const char *path, const zke_op *op,
  * is not known; this is not a failure of the call. */
 static int api_op_untold(zke *z, const char *path, const zke_op *op,
                          zke_op_result *r) {
-  wait_untold u = {
+  untold_list u = {
       .z = z, .path = path, .most = op->len, .paths = {.a = &z->s->a}};
-  int rc = wait_untold_all(&u);
+  int rc = untold_all(&u);
   if (rc == ZKE_OK && !u.unknown) {
     r->children = buf_strings(&u.paths, u.count);
     if (!r->children) rc = base_nomem();
@@ -15675,7 +15768,7 @@ static void api_conclude_batch(txn_batch *b, int rc) {
   zke **members = (zke **)(void *)b->members.data;
   for (size_t i = 0; i < b->members.len / sizeof(zke *); i++) {
     discard_end_batch(members[i], rc);
-    wait_arm(members[i]);
+    dispatch_arm(members[i]);
   }
   buf_free(&b->watches);
   buf_free(&b->members);
@@ -15892,7 +15985,7 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
   api_pending p = {z, w.entry, 0, w.other};
   if (api_is_settled(z, rc)) api_conclude(&p, rc);
-  wait_arm(z);
+  dispatch_arm(z);
   return api_leave(z, rc);
 }
 
@@ -16014,7 +16107,7 @@ int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   w.rows = watcher_unneeded(of.spot, of.tables, of.pair);
   if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
   if (rc == ZKE_OK) watcher_take(z, of.spot, of.tables, of.pair);
-  wait_arm(z);
+  dispatch_arm(z);
   return api_leave(z, rc);
 }
 
@@ -16064,13 +16157,13 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   rc = api_forget_pair(z, fn, context);
-  while (!wait_take_back(z, fn, context)) {
+  while (!deliver_take_back(z, fn, context)) {
     lease_begin_call(z->s, z, lock_deadline(z, host_now(z->s)));
     int again = api_forget_pair(z, fn, context);
     if (rc == ZKE_OK) rc = again;
   }
   alarm_forget(z, fn, context); /* also one that the last call has set */
-  wait_arm(z);
+  dispatch_arm(z);
   return api_leave(z, rc);
 }
 
@@ -16161,7 +16254,7 @@ int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
     rc = base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
   if (rc == ZKE_OK)
     rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
-  if (rc == ZKE_OK && sooner && !wait_leads(z->c)) wake_sleeper(z);
+  if (rc == ZKE_OK && sooner && !role_is_ours(z->c)) wake_sleeper(z);
   return api_count_out(z, rc);
 }
 
@@ -16182,7 +16275,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
   if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
-  int64_t at = wait_deadline(z->c, false);
+  int64_t at = dispatch_deadline(z->c, false);
   if (z->c->poller < 0 && z->c->notice_count) {
     /* the descriptor does not show a death notice here: look for it */
     at = base_min(at, host_now(z->s) + TICK_DUTY);
@@ -16213,27 +16306,27 @@ int zke_pending(zke *z, int *pending_out) {
 /* One thread of a session dispatches at a time, the leader; another that comes
  * meanwhile returns at once with a count of 0, and does not know what is left.
  */
-static int api_dispatch(zke *z, wait_order *o) {
-  wait_frame frame;
+static int api_dispatch(zke *z, deliver_progress *p) {
+  role_frame frame;
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
   if (rc != ZKE_OK) return rc;
   if (!z->c->due_count) rc = api_waitable(z); /* else others may have events */
-  if (rc == ZKE_OK && wait_lead(z, &frame)) {
-    bool alone = o->zxid < INT64_MAX && carrier_is_light(z);
-    rc = alone ? wait_dispatch_alone(z, o) : wait_dispatch(z, false, o);
-    wait_follow(z, &frame);
+  if (rc == ZKE_OK && role_take(z, &frame)) {
+    bool alone = p->zxid < INT64_MAX && carrier_is_light(z);
+    rc = alone ? dispatch_alone(z, p) : dispatch_carrier(z, false, p);
+    role_release(z, &frame);
   } else {
-    o->more = true;
+    p->more = true;
   }
   return api_leave(z, rc);
 }
 
-/* All that there is, but not without end: see wait_deliver_all(). */
+/* All that there is, but not without end: see deliver_all(). */
 int zke_dispatch(zke *z, int *count_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, dispatch, z, count_out);
-  wait_order order = {.zxid = INT64_MAX};
-  int rc = api_dispatch(z, &order);
-  if (rc == ZKE_OK && count_out) *count_out = order.count;
+  deliver_progress progress = {.zxid = INT64_MAX};
+  int rc = api_dispatch(z, &progress);
+  if (rc == ZKE_OK && count_out) *count_out = progress.count;
   return rc;
 }
 
@@ -16242,10 +16335,10 @@ int zke_dispatch(zke *z, int *count_out) {
 int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, dispatch_to, z, zxid, count_out, more_out);
-  wait_order order = {.zxid = zxid};
-  int rc = api_dispatch(z, &order);
-  if (rc == ZKE_OK && count_out) *count_out = order.count;
-  if (rc == ZKE_OK && more_out) *more_out = order.more;
+  deliver_progress progress = {.zxid = zxid};
+  int rc = api_dispatch(z, &progress);
+  if (rc == ZKE_OK && count_out) *count_out = progress.count;
+  if (rc == ZKE_OK && more_out) *more_out = progress.more;
   return rc;
 }
 
@@ -16253,8 +16346,8 @@ int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
  * the role makes calls, and it is the one that asks. */
 int64_t zke_event_zxid(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, event_zxid, z);
-  if (!z || !wait_is_inside(z) || !z->batch || !z->batch->e) return 0;
-  return z->batch->e->zxid;
+  if (!z || !role_is_inside(z) || !z->calling || !z->calling->e) return 0;
+  return z->calling->e->zxid;
 }
 
 /* Without the lock: a turn that is read too early only ends the wait sooner. */
@@ -16301,7 +16394,7 @@ int zke_wake(zke *z) {
   if (b && b->t.s != z->s)
     return api_count_out(z, api_misuse("zke_wake() on another store"));
   pthread_mutex_lock(&z->s->m);
-  wait_count_turn(z);
+  deliver_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
   carrier_ready(z);
   wake_sleeper(z);
@@ -16386,7 +16479,7 @@ int zke_check(zke *z, zke_check_fn fn, void *context) {
  * dispatching, so no other watcher could be called meanwhile. */
 int zke_compact(zke *z, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, compact, z, deadline_ms);
-  if (z && wait_is_inside(z))
+  if (z && role_is_inside(z))
     return base_fail(ZKE_MISUSE, "zke_compact() from a callback of the handle");
   int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
@@ -16443,7 +16536,7 @@ static int api_drop_tables(store *s) {
  * with that store. */
 int zke_remove_tables(zke *z) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
-  if (z && wait_is_inside(z))
+  if (z && role_is_inside(z))
     return base_fail(ZKE_MISUSE, "%s() from a callback of the handle",
                      __func__);
   int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);

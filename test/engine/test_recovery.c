@@ -1665,7 +1665,7 @@ TEST_LOOP(lack_of_memory_is_not_lack_of_rights, 0, 2) {
 static bool reads_event(store *s, sqlite3_stmt *st) {
   const char *path, *acl;
   (void)s;
-  return wait_event_texts(st, &path, &acl);
+  return event_texts(st, &path, &acl);
 }
 
 static bool reads_removal(store *s, sqlite3_stmt *st) {

@@ -999,7 +999,7 @@ TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
   ck_assert_int_eq(heard.count, 0);
   close(fd);
   looping[0] = NULL;
-  live_on(WAIT_BUSY_MS);
+  live_on(NOTICE_BUSY_MS);
   ck_assert_int_eq(heard.count, 1);
   ck_ok(zke_close(holder));
   ck_ok(zke_close(z));

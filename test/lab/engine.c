@@ -159,7 +159,7 @@ void engine_handle_words(zke *z, const engine_sink *sink) {
                             (uint64_t)(uintptr_t)z->fired,
                             (uint64_t)(uintptr_t)z->who.texts.data,
                             (uint64_t)z->who.count,
-                            (uint64_t)(uintptr_t)z->batch,
+                            (uint64_t)(uintptr_t)z->calling,
                             (uint64_t)(uintptr_t)z->watcher,
                             (uint64_t)(uintptr_t)z->watcher_context};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
