@@ -70,6 +70,7 @@
  *   carrier_       what sessions share: the ready ones, and when each is due
  *   life_          which sessions live
  *   wake_          FIFOs: waking a session
+ *   equip_         making and closing carriers
  *   guard_         are the files still the store's own?
  *   lease_         stamps of sessions with a lease
  *   line_          the order in which writers come to the gate
@@ -79,7 +80,11 @@
  *   history_       what has become of the nodes, where that is kept
  *   node_          rows of the tree: load, add, remove, change
  *   op_            create, delete, set, check, reads: ZooKeeper's checks
- *   sess_          beginning, ending and reaping sessions; new boots
+ *   sess_          the rows of sessions, and which of them live
+ *   kept_          kept sessions: detaching, attaching, timeouts
+ *   end_           ending sessions
+ *   judge_         what the sessions in the file are
+ *   begin_         beginning a session
  *   discard_       nodes that a session has yet to remove
  *   sweep_         duty: dead sessions, leases, TTL, containers
  *   watcher_       a session's watchers in memory
@@ -2289,7 +2294,7 @@ typedef struct store {
   int64_t recover_at;  /* not before: see dispatch_recover() */
   acl_schemes schemes; /* that this process vouches for */
   struct {
-    buf put_off; /* dead sessions, and when to try again: sess_put_off() */
+    buf put_off; /* dead sessions, and when to try again: end_put_off() */
     bool owes;   /* the end of a light one could not be written: sweep */
     buf owed;    /* those of them that are kept, and their carriers */
   } sess;
@@ -3825,7 +3830,7 @@ static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
  * A process that was killed inside the sync of its COMMIT has left a whole
  * commit there, and another, killed while it wrote the header, the need to
  * recover.  Whoever reads after that takes the commit for made, so it has to
- * be durable before (P8).  While the store is being opened sess_sync_log()
+ * be durable before (P8).  While the store is being opened judge_sync_log()
  * sees to it; `serving` says that it has.  A log whose sync has failed is not
  * to be trusted again, so then the store is as after a COMMIT that failed.  The
  * gate is not had here: so the log is not written over itself, whatever its
@@ -6049,6 +6054,149 @@ static void wake_forget(store *s) {
 }
 
 /* ======================================================================
+ * equip_: making and closing carriers (private)
+ *
+ * A carrier has a lock, a FIFO, a poller and a timer.  The lock is the life of
+ * its sessions, and is taken before the first one's row can be seen.  Handles
+ * share a carrier, and the last one that lets go of it closes it.
+ *
+ * Start reading at equip_take_life() and equip_release().
+ * ==================================================================== */
+
+/* A carrier for a session that is to begin; NULL without memory. */
+static struct carrier *equip_new(store *s) {
+  struct carrier *c = mem_zero(&s->a, sizeof *c);
+  if (!c) return NULL;
+  c->s = s;
+  c->live_fd = c->wake_rfd = c->wake_wfd = c->poller = c->timer = -1;
+  c->ready_end = &c->ready;
+  atomic_init(&c->clock, 0);
+  atomic_init(&c->clock_at, host_now(s));
+  os_condition_init(&c->done);
+  return c;
+}
+
+/* Take the lock byte that is the session's life, through its own open file
+ * description.  A byte that is taken belongs to a session of a database that
+ * lay here before: leave its number out. */
+static int equip_take_life(txn *t, struct carrier *c) {
+  REQUIRE(WRITING(t->s));
+  store *s = t->s;
+  int rc = -EAGAIN;
+  for (int tries = 0; tries < 10000 && rc == -EAGAIN; tries++) {
+    t->zxid += tries > 0;
+    fd_close(s, &c->live_fd);
+    rc = life_open(s, t->zxid, &c->live_fd, &c->life);
+    if (rc != ZKE_OK) return rc;
+    rc = s->os.lock(s->os.context, c->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
+  }
+  if (rc < 0) return host_fail(s, rc, "cannot lock", s->live);
+  zke_file now; /* or others would look for this life elsewhere */
+  rc = host_stat(s, s->live, &now);
+  if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->live_id)))
+    return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
+  return rc < 0 ? host_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
+}
+
+/* Make the session's FIFO, with a reading end and a writing end of its own:
+ * so a leaving writer causes no hang-up.  Others may only write, since one
+ * that reads would hide a death. */
+static int equip_make_fifo(struct carrier *c) {
+  store *s = c->s;
+  c->fifo = wake_path(s, c->id);
+  if (!c->fifo) return base_nomem();
+  s->os.unlink(s->os.context, c->fifo); /* left by a death before COMMIT */
+  int rc = s->os.mkfifo(s->os.context, c->fifo, s->file_id.mode | 0600u);
+  if (rc < 0) return host_fail(s, rc, "cannot make", c->fifo);
+  int flags = O_NONBLOCK | O_NOFOLLOW;
+  c->wake_rfd = rc = side_enter(s, c->fifo, O_RDONLY | flags);
+  if (rc >= 0) c->wake_wfd = rc = fd_open(s, c->fifo, O_WRONLY | flags, 0);
+  if (rc >= 0) rc = side_adopt(s, c->wake_rfd, s->file_id.mode & 0222u);
+  return rc < 0 ? host_fail(s, rc, "cannot open", c->fifo) : ZKE_OK;
+}
+
+/* In memory a pipe wakes the session: nobody else can. */
+static int equip_make_pipe(struct carrier *c) {
+  int fds[2];
+  int rc = fd_make(c->s, FD_PIPE, NULL, 0, 0, fds);
+  if (rc < 0) return host_fail(c->s, rc, "cannot open", "a pipe");
+  c->wake_rfd = fds[0];
+  c->wake_wfd = fds[1];
+  return ZKE_OK;
+}
+
+/* The descriptor behind zke_fd(): a poller over FIFO, timer and notices where
+ * there is one. */
+static int equip_make_poller(struct carrier *c) {
+  store *s = c->s;
+  void *os = s->os.context;
+  int fd[2];
+  int rc = fd_make(s, FD_POLLER, NULL, 0, 0, fd);
+  if (rc == -ENOSYS) return ZKE_OK;
+  if (rc == 0) {
+    c->poller = fd[0];
+    rc = fd_make(s, FD_TIMER, NULL, 0, 0, fd);
+  }
+  if (rc == 0) {
+    c->timer = fd[0];
+    rc = s->os.poller_add(os, c->poller, c->wake_rfd, 1);
+  }
+  if (rc == 0) rc = s->os.poller_add(os, c->poller, c->timer, 1);
+  return rc < 0 ? host_fail(s, rc, "cannot make", "a poller") : ZKE_OK;
+}
+
+/* Unlink a carrier's FIFO and close its descriptors.  The life lock is dropped
+ * by name, since a child may share its description (zke_keepalive_fd). */
+static void equip_close(struct carrier *c) {
+  store *s = c->s;
+  zke_file named, ours;
+  /* only if the name still means it: a stale handle must not take the FIFO of
+   * a newer database */
+  if (c->fifo && c->wake_rfd >= 0 && host_stat(s, c->fifo, &named) == 0 &&
+      host_fstat(s, c->wake_rfd, &ours) == 0 && host_same_file(&named, &ours)) {
+    s->os.unlink(s->os.context, c->fifo);
+  }
+  if (c->live_fd >= 0 && c->id)
+    s->os.lock(s->os.context, c->live_fd, c->id, ZKE_LOCK_NONE);
+  for (size_t i = 0; i < c->notice_count; i++) {
+    s->notices -= c->notices[i].fd >= 0;
+    fd_close(s, &c->notices[i].fd);
+  }
+  c->notice_count = 0;
+  fd_close(s, &c->poller);
+  fd_close(s, &c->timer);
+  fd_close(s, &c->wake_rfd);
+  fd_close(s, &c->wake_wfd);
+  fd_close(s, &c->live_fd);
+}
+
+/* A handle lets go of its carrier, which stays while another has it. */
+static void equip_release(zke *z) {
+  struct carrier *c = z->c;
+  if (!c) return;
+  pthread_mutex_lock(&z->s->m);
+  carrier_unready_m(z);
+  pthread_mutex_unlock(&z->s->m);
+  z->c = NULL;
+  if (--c->users) {
+    if (c->own != z) return;
+    c->own = NULL;
+    c->next = z->s->carriers;
+    z->s->carriers = c;
+    return;
+  }
+  struct carrier **at = &c->s->carriers; /* of those without a handle */
+  while (*at && *at != c) at = &(*at)->next;
+  if (*at) *at = c->next;
+  equip_close(c);
+  mem_free(c->fifo);
+  mem_free(c->notices);
+  mem_free(c->due);
+  pthread_cond_destroy(&c->done);
+  mem_free(c);
+}
+
+/* ======================================================================
  * guard_: are the files still the store's own? (private)
  *
  * Somebody may remove or replace the files of a store.  Then nothing that the
@@ -6635,7 +6783,7 @@ static void gate_leave(store *s) {
  *
  * What a death leaves, by the moment: before COMMIT nothing, for SQLite rolls
  * back and the kernel frees the gate; between COMMIT and txn_note_zxid() a
- * commit that the next store to open makes durable (sess_sync_log()); after it
+ * commit that the next store to open makes durable (judge_sync_log()); after it
  * only the wake-ups are missing, which the ticks make good (P7).
  *
  * A batch is one transaction for several bodies.  While one is open on the
@@ -7303,7 +7451,7 @@ static int txn_try(store *s, zke *z, enum txn_class hint, txn_body body,
  *
  * Whoever opens the file after a process that died between the last write of
  * its COMMIT and the word of its sync learns of that by the zxid
- * (sess_sync_log()).  A compaction takes none, nor does the removal of the
+ * (judge_sync_log()).  A compaction takes none, nor does the removal of the
  * tables or a transaction of the program's own connection, whose sync does not
  * pass wal_ either: they leave word before. */
 
@@ -9020,42 +9168,23 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
 }
 
 /* ======================================================================
- * sess_: beginning, ending and reaping sessions; new boots (private)
+ * sess_: the rows of sessions, and which of them live (private)
  *
  * A session is a row, a lock and a FIFO.  The row owns nodes, watches and
  * events.  The lock is its life (life_): the kernel drops it when the process
  * dies, and then any other process may end the session.  The FIFO is where it
- * sleeps (wake_).
+ * sleeps (wake_).  A light session has the lock and the FIFO of its carrier.
  *
- * Some words:
+ * This section reads the rows, and says of each whether its session lives, and
+ * whether its lease is over.  An error never makes a session dead: only an
+ * answer of the kernel that the lock is free, or a stamp that was read and is
+ * too old, does (P5).
  *
- *   carrier   what has the lock and the FIFO that a session lives by: its own,
- *             or for a light session that of another session (carrier_)
- *   detached  of a kept session: no handle has it; it ends when its timeout is
- *             over
- *   owed      of a light session: it was closed here, and its end could not be
- *             written; a sweep of this store writes it (owes_end, sess_owe())
- *   put off   of a session that is over: its end has failed, and is not tried
- *             again for a while (sess_put_off())
+ * A session begins in begin_ and ends in end_; kept_ has what only kept
+ * sessions have; judge_ decides what the rows of an earlier boot, or of a copy
+ * of the file, mean.
  *
- * Invariants, and what a death leaves:
- *
- *   - Lock and FIFO exist before the row is committed, so nobody sees a row of
- *     a living session without its lock.  A death in between leaves a FIFO
- *     without a row, which the next store to open the file alone unlinks.
- *   - A session ends in one transaction with all that it owns (sess_remove()).
- *     Its FIFO goes after the commit; a death in between leaves just that name.
- *   - Any number of processes may notice one death.  The reason is judged again
- *     inside the transaction, so the first ends the session and the others find
- *     no row (sess_end_body()).
- *   - An error never makes a session dead: only an answer of the kernel that
- *     the lock is free, or a stamp that was read and is too old, does (P5).
- *
- * The first session of a store also decides what the rows in the file mean:
- * they may be of an earlier boot, or the file may be a copy or a backup
- * (sess_judge_files()).
- *
- * Start reading at sess_begin_body() and sess_end().
+ * Start reading at sess_life().
  * ==================================================================== */
 
 /* Why a session ends.  A kept one whose host is dead is detached instead, and
@@ -9068,19 +9197,6 @@ enum sess_why {
   SESS_TIMEOUT, /* found by its host, or by a sweep */
   SESS_DETACH   /* zke_detach() */
 };
-
-typedef struct sess_end_arg {
-  int64_t session;
-  enum sess_why why;
-  zke *z;          /* the handle by which it is ended, or NULL */
-  txn_body before; /* done first, or NULL */
-  void *before_arg;
-  bool ended;
-  bool died;       /* its process did */
-  int64_t carrier; /* that it had */
-  int64_t began;   /* the work, once there was nothing to wait for; 0: it has
-                      not */
-} sess_end_arg;
 
 /* A session's row, as far as it decides about its life. */
 typedef struct sess_row {
@@ -9118,94 +9234,6 @@ static enum life_state sess_life(store *s, const sess_row *r) {
   return life_look(s, sess_carrier(r), r->life);
 }
 
-SQL_STATEMENT(
-    NODE_OWNED,
-    "SELECT parent,name,acl,blob FROM zkembed_node WHERE owner=:owner "
-    "AND owner<>0 AND nchild=0 ORDER BY parent,name LIMIT " SQL_REMOVAL);
-
-/* Delete the nodes that a session owns, with their events. */
-static int sess_remove_nodes(txn *t, int64_t session) {
-  int rc;
-  node_removal r = {.owner = session};
-  do {
-    sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_OWNED, &rc);
-    if (!st) return rc;
-    sql_bind_int(st, 1, ":owner", session);
-    rc = node_remove_all(t, st, &r);
-  } while (rc == ZKE_OK && r.count == NODE_REMOVAL);
-  return rc;
-}
-
-/* A session is taken from a host that may live and not know: it has to hear of
- * that.  The number in the meta row tells the hosts of light sessions to look
- * which of theirs it is. */
-static void sess_wake_host(txn *t, const sess_row *r) {
-  if (sess_is_detached(r)) return;
-  buf_add_int(&t->wake, sess_carrier(r));
-  if (r->carrier) t->lost = base_wrap(t->lost, 1);
-}
-
-SQL_STATEMENT(
-    SESSION_CARRIED,
-    "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE carrier=?1 AND "
-    "carrier<>0)OR EXISTS(SELECT 1 FROM zkembed_session WHERE id=?1)");
-
-/* A session of a dead process has gone: with the last one goes the FIFO.  A
- * process that lives unlinks its own. */
-static int sess_forget_fifo(txn *t, const sess_row *r) {
-  int64_t any = 1, carrier = sess_carrier(r);
-  int rc = sql_fetch_ints(t->s, SQL_SESSION_CARRIED, carrier, 1, &any);
-  if (rc == ZKE_OK && !any && !life_find_carrier(t->s, carrier))
-    buf_add_int(&t->ended, carrier);
-  return rc;
-}
-
-SQL_STATEMENT(SESSION_END, "DELETE FROM zkembed_session WHERE id=?1");
-
-/* Remove a session and all it owns.  Its watches go first, so that it gets no
- * event for its own end. */
-static int sess_remove(txn *t, const sess_row *r, enum sess_why why) {
-  REQUIRE(WRITING(t->s));
-  int rc = txn_number(t);
-  t->ending = r->id;
-  if (rc == ZKE_OK) rc = watch_end(t, r->id);
-  if (rc == ZKE_OK) rc = sess_remove_nodes(t, r->id);
-  t->ending = 0;
-  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
-  t->kin = false;
-  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, r->id);
-  if (why == SESS_LEASE || why == SESS_EXPIRE) sess_wake_host(t, r);
-  if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
-  return rc;
-}
-
-/* The detach time where the detaching process does not know the host's clock.
- * The next sweep of a process that knows it sets the time. */
-#define SESS_UNSTAMPED INT64_MAX
-
-/* The time of now, as others compare it. */
-static int64_t sess_stamp(const store *s) {
-  return s->strange_clock ? SESS_UNSTAMPED : host_boottime(s);
-}
-
-SQL_STATEMENT(
-    SESSION_DETACH,
-    "UPDATE zkembed_session SET carrier=0,life=0,heard=?2 WHERE id=?1");
-
-/* Take a kept session from its host: from now on it has its whole timeout for
- * being attached.  Its watches and events end with the attachment, its nodes
- * stay. */
-static int sess_detach(txn *t, const sess_row *r, enum sess_why why) {
-  REQUIRE(WRITING(t->s));
-  int64_t values[] = {r->id, sess_stamp(t->s)};
-  int rc = watch_end(t, r->id);
-  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
-  t->kin = false;
-  if (rc == ZKE_OK) rc = sql_do_ints(t->s, SQL_SESSION_DETACH, 2, values);
-  if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
-  return rc;
-}
-
 /* Has the lease run out?  False if nobody knows.  The stamp is in memory for a
  * session of ours.  The clock is read first: if this process is stopped between
  * the two, it takes the stamp for too young, never for too old (P5). */
@@ -9218,57 +9246,14 @@ static bool sess_lease_is_over(store *s, const sess_row *r) {
   return at > 0 && now - at > r->lease; /* unknown is not over */
 }
 
-/* Is the time of a kept session over, and is that this store's to judge?  While
- * its host lives only the host judges, by its own time; when nobody has it,
- * anybody, by the stamp of its detachment.  A sweep judges by the time at which
- * it has begun, also in its transactions: for how long it is stopped since does
- * not count. */
-static bool sess_timeout_is_over(store *s, const sess_row *r) {
-  zke *own = sess_find_own(s, r);
-  if (own) return carrier_is_timed(own) && carrier_left(own, host_now(s)) < 0;
-  if (!sess_is_detached(r) || s->strange_clock) return false;
-  int64_t now = s->sweep_began ? s->sweep_began : host_boottime(s);
-  return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
-}
-
-/* Was the gate not had, or is the handle whose call waited for it being closed?
- * Then nothing is wrong, and the next try may do. */
-static bool sess_is_delayed(int rc) {
-  return rc == ZKE_OPERATIONTIMEOUT || rc == ZKE_CLOSING;
-}
-
-/* A burial that fails after much work would fail again and again, with the
- * gate held: a hundred thousand nodes on a full disk.  So it is put off for
- * 16 times as long as its work took, and costs at most a seventeenth of the
- * time.  But not for longer than half a minute: the process may have been
- * stopped meanwhile.  Without memory to note that, it is tried at each sweep.
- */
-enum { SESS_REST = 16, SESS_REST_MOST_MS = 30000 };
-
-/* Note that the burial of a session has failed after it took so many ns. */
-static void sess_put_off(store *s, int64_t session, int64_t now, int64_t took) {
-  size_t n, kept = 0;
-  int64_t rest = base_min(took, SESS_REST_MOST_MS * ZKE_MS / SESS_REST);
-  int64_t *at = buf_ints(&s->sess.put_off, &n);
-  for (size_t i = 0; i < n; i += 2) { /* drop those whose time is over */
-    if (at[i] == session || at[i + 1] <= now) continue;
-    at[kept++] = at[i];
-    at[kept++] = at[i + 1];
-  }
-  s->sess.put_off.len = kept * sizeof *at;
-  buf_add_int(&s->sess.put_off, session);
-  buf_add_int(&s->sess.put_off, base_later(now, rest * SESS_REST));
-  if (s->sess.put_off.failed) buf_free(&s->sess.put_off);
-}
-
-/* Is the burial of this session put off, or (0) of any? */
-static bool sess_is_put_off(store *s, int64_t session) {
-  size_t n;
-  const int64_t *at = buf_ints(&s->sess.put_off, &n);
-  bool found = false;
-  for (size_t i = 0; i < n && !found; i += 2)
-    found = (!session || at[i] == session) && host_now(s) < at[i + 1];
-  return found;
+/* What a call is told whose session is over. */
+static int sess_say_ended(const zke *z) {
+  if (z->state == SESS_AUTH_FAILED)
+    return base_fail(ZKE_INVALIDSTATE, "authentication failed");
+  if (z->state == SESS_MOVED)
+    return base_fail(ZKE_SESSIONMOVED,
+                     "the session was attached by another handle");
+  return base_fail(ZKE_INVALIDSTATE, "the session has expired");
 }
 
 SQL_STATEMENT(
@@ -9302,124 +9287,6 @@ static int sess_read_carrier(store *s, int64_t session, int64_t *carrier) {
   bool found;
   int rc = sess_read_row(s, session, &row, &found);
   *carrier = rc == ZKE_OK && found ? row.carrier : TXN_NO_ROW;
-  return rc;
-}
-
-/* Is a session that nobody has this living store's, which could not write its
- * end?  Then no process has died. */
-static bool sess_host_lives(const store *s, const sess_row *r) {
-  return s->memory || (r->carrier && life_find_carrier(s, r->carrier));
-}
-
-/* Does the reason for which a session is to end hold in the state that the
- * transaction sees?  A handle ends what its row still says is its own.  Notes
- * whether the session's process has died.  (A batch ends no session for one of
- * these reasons.) */
-static bool sess_reason_holds(store *s, const sess_row *r, sess_end_arg *end) {
-  if (end->z && end->z->carrier != r->carrier) return false;
-  switch (end->why) {
-    case SESS_DEAD:
-      if (sess_life(s, r) != LIFE_FREE) return false;
-      end->died = !sess_host_lives(s, r);
-      return true;
-    case SESS_LEASE:
-      return sess_lease_is_over(s, r);
-    case SESS_TIMEOUT:
-      return sess_timeout_is_over(s, r);
-    case SESS_EXPIRE:
-      end->died = sess_life(s, r) == LIFE_FREE && !sess_host_lives(s, r);
-      return true;
-    case SESS_CLOSE:
-    case SESS_DETACH:
-      break;
-  }
-  return true;
-}
-
-/* Note that a handle's end could not be written: sess_is_owed().  Without
- * memory for that the session is detached, as if its host had died. */
-static void sess_owe(store *s, const zke *z) {
-  if (!z->timeout) return;
-  buf_add_int(&s->sess.owed, z->id);
-  buf_add_int(&s->sess.owed, z->carrier);
-  if (s->sess.owed.failed) buf_free(&s->sess.owed);
-}
-
-/* Was a kept session closed here, and not attached elsewhere since?  Then it is
- * ended and not detached. */
-static bool sess_is_owed(store *s, const sess_row *r) {
-  size_t n;
-  const int64_t *at = buf_ints(&s->sess.owed, &n);
-  bool found = false;
-  for (size_t i = 0; i < n && !found; i += 2)
-    found = at[i] == r->id && at[i + 1] == r->carrier;
-  return found;
-}
-
-/* A session that was closed here is, or may be, attached once more: nothing is
- * owed of it.  No session has the id 0. */
-static void sess_owe_no_more(store *s, int64_t session) {
-  size_t n;
-  int64_t *at = buf_ints(&s->sess.owed, &n);
-  for (size_t i = 0; i < n; i += 2)
-    if (at[i] == session) at[i] = 0;
-}
-
-/* The reason is looked at again inside the transaction: the first of several
- * that noticed a death has done the work when the others come. */
-static int sess_end_body(txn *t, void *arg) {
-  sess_end_arg *end = arg;
-  sess_row row;
-  bool found;
-  end->began = host_now(t->s);
-  int rc = sess_read_row(t->s, end->session, &row, &found);
-  if (rc != ZKE_OK || !found) return rc;
-  life_forget(t->s); /* what counts is the file that is there now */
-  if (!sess_reason_holds(t->s, &row, end)) return ZKE_OK;
-  end->ended = true;
-  end->carrier = row.carrier;
-  t->ending = row.id;
-  if (end->before) rc = end->before(t, end->before_arg);
-  t->ending = 0;
-  if (rc != ZKE_OK) return rc;
-  bool stays =
-      end->why == SESS_DETACH ||
-      (end->why == SESS_DEAD && row.timeout > 0 && !sess_is_owed(t->s, &row));
-  return stays ? sess_detach(t, &row, end->why)
-               : sess_remove(t, &row, end->died ? SESS_DEAD : end->why);
-}
-
-/* End a session as it is said in *end, whose `ended` then tells whether this
- * call did it.  When trying, the gate is not waited for. */
-static int sess_end_as(store *s, sess_end_arg *end, bool trying) {
-  static const char *const reason[] = {"closed",  "dead",    "lease over",
-                                       "expired", "timeout", "detached"};
-  int rc =
-      (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, end);
-  end->ended = rc == ZKE_OK && end->ended;
-  if (rc != ZKE_OK && !sess_is_delayed(rc)) {
-    int64_t now = host_now(s);
-    sess_put_off(s, end->session, now, end->began ? now - end->began : 0);
-  }
-  if (!end->ended || end->why == SESS_CLOSE || end->why == SESS_DETACH)
-    return rc;
-  /* The handle has not closed the session, so it has to be told, unless another
-   * handle had the session. */
-  zke *own = life_find_own(s, end->session);
-  bool closed = end->why == SESS_DEAD && !end->died;
-  if (own && own->carrier == end->carrier) txn_session_gone(own);
-  host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
-           (unsigned long long)end->session,
-           reason[closed ? SESS_CLOSE : end->why]);
-  return rc;
-}
-
-/* The same, by its handle z or by anybody (NULL). */
-static int sess_end(store *s, int64_t session, zke *z, enum sess_why why,
-                    bool trying, bool *ended) {
-  sess_end_arg end = {.session = session, .why = why, .z = z};
-  int rc = sess_end_as(s, &end, trying);
-  *ended = end.ended;
   return rc;
 }
 
@@ -9477,427 +9344,137 @@ static int sess_list_carried(store *s, int64_t carrier, buf *out) {
   return sql_collect_ints(s, st, out);
 }
 
-/* The wall clock as a zxid: seconds since 2020 in the high half, their fraction
- * in the low half.  0 for a clock that is not to be believed. */
-static int64_t sess_clock_zxid(const store *s) {
-  const int64_t second = 1000 * ZKE_MS, from = INT64_C(1577836800);
-  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME);
-  int64_t seconds = now / second - from;
-  if (seconds <= 0 || seconds >= INT64_C(1) << 30) return 0;
-  return seconds * (INT64_C(1) << 32) +
-         now % second * (INT64_C(1) << 32) / second;
-}
-
-/* A new boot, or another file: nothing of the sessions in it lives.  Raise the
- * epoch above all that was ever given here, so that no zxid and no session id
- * that a power cut or a restore took back is given again (P8), and end them.
- * Where the liveness file does not know what was given, only a clock does:
- * zxids grow more slowly than it, so it is above those given after an earlier
- * restore of the same backup. */
-static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
-  REQUIRE(WRITING(t->s));
-  size_t n;
-  t->durable = true;
-  if (base_max(t->zxid, known) >= TXN_LAST_ZXID)
-    return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
-  t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
-  if (known <= 0) t->zxid = base_max(t->zxid, sess_clock_zxid(t->s));
-  t->numbered = true;
-  int rc = side_note_epoch(t->s, t->zxid);
-  const sess_row *row = sess_rows(sessions, &n);
-  for (size_t i = 0; i < n && rc == ZKE_OK; i++)
-    rc = sess_remove(t, &row[i], SESS_DEAD);
-  return rc;
-}
-
-/* What the meta row remembers of the boot and the files. */
-typedef struct sess_files {
-  char boot[64];
-  int64_t n[6]; /* device and inode: database, liveness file, gate file */
-} sess_files;
-
-SQL_STATEMENT(
-    META_FILES,
-    "SELECT boot,db_device,db_inode,live_device,live_inode,gate_device,"
-    "gate_inode FROM zkembed_meta");
-
-/* Read what the meta row says of the boot and of the files that the living
- * sessions use.  It is compared with what is found on the disk, to tell a new
- * boot, a copy of the file and a replaced side directory from each other. */
-static int sess_read_files(store *s, sess_files *out) {
-  int rc;
-  bool row;
-  sqlite3_stmt *st = sql_statement(s, SQL_META_FILES, &rc);
-  if (!st) return rc;
-  rc = sql_step(s, st, &row);
-  if (rc != ZKE_OK) return rc;
-  /* txn_read_meta() has just seen the row */
-  if (NEVER(!row)) return base_fail(ZKE_CORRUPT, "%s: no meta row", s->name);
-  const char *boot = (const char *)sqlite3_column_text(st, 0);
-  snprintf(out->boot, sizeof out->boot, "%s", boot ? boot : "");
-  for (int i = 0; i < 6; i++) out->n[i] = sqlite3_column_int64(st, i + 1);
-  sqlite3_reset(st);
-  return ZKE_OK;
+/* A session is taken from a host that may live and not know: it has to hear of
+ * that.  The number in the meta row tells the hosts of light sessions to look
+ * which of theirs it is. */
+static void sess_wake_host(txn *t, const sess_row *r) {
+  if (sess_is_detached(r)) return;
+  buf_add_int(&t->wake, sess_carrier(r));
+  if (r->carrier) t->lost = base_wrap(t->lost, 1);
 }
 
 SQL_STATEMENT(
-    META_FILES_SET,
-    "UPDATE zkembed_meta SET boot=?1,db_device=?2,db_inode=?3,live_device=?4,"
-    "live_inode=?5,gate_device=?6,gate_inode=?7");
+    SESSION_CARRIED,
+    "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE carrier=?1 AND "
+    "carrier<>0)OR EXISTS(SELECT 1 FROM zkembed_session WHERE id=?1)");
 
-/* Note that from now on these are the files that the sessions use. */
-static int sess_write_files(store *s, const sess_files *f) {
-  int rc;
-  sqlite3_stmt *st = sql_statement(s, SQL_META_FILES_SET, &rc);
-  if (!st) return rc;
-  sql_bind_text(st, 1, NULL, f->boot, -1);
-  for (int i = 0; i < 6; i++) sql_bind_int(st, i + 2, NULL, f->n[i]);
-  return sql_run(s, st);
-}
-
-/* The same file?  Device numbers may change at a reboot. */
-static bool sess_same_file(const int64_t *a, const int64_t *b, bool same_boot) {
-  return a[1] == b[1] && (a[0] == b[0] || !same_boot);
-}
-
-/* The boot and the files as they are now.  A system that has no boot id, or
- * does not show it, says so by one of these errors; no other is an answer. */
-static int sess_current_files(store *s, sess_files *now) {
-  memset(now, 0, sizeof *now);
-  int rc = s->os.boot_id(s->os.context, now->boot, sizeof now->boot);
-  if (rc == -ENOENT || rc == -ENOSYS || rc == -EACCES || rc == -EPERM)
-    now->boot[0] = '\0';
-  else if (rc < 0)
-    return host_fail(s, rc, "cannot read the boot id for", s->name);
-  now->n[0] = (int64_t)s->file_id.device;
-  now->n[1] = (int64_t)s->file_id.inode;
-  now->n[2] = (int64_t)s->live_id.device;
-  now->n[3] = (int64_t)s->live_id.inode;
-  now->n[4] = (int64_t)s->gate_id.device;
-  now->n[5] = (int64_t)s->gate_id.inode;
-  return ZKE_OK;
-}
-
-/* Are there any but detached ones? */
-static bool sess_any_hosted(const buf *sessions) {
-  size_t n;
-  bool any = false;
-  const sess_row *row = sess_rows(sessions, &n);
-  for (size_t i = 0; i < n && !any; i++) any = !sess_is_detached(&row[i]);
-  return any;
-}
-
-/* Is any of the sessions alive?  Fails if none is known to be and the kernel
- * did not answer for all. */
-static int sess_any_alive(store *s, const buf *sessions, bool *alive) {
-  size_t n;
-  bool blind = false;
-  *alive = false;
-  const sess_row *row = sess_rows(sessions, &n);
-  for (size_t i = 0; i < n && !*alive; i++) {
-    enum life_state life = sess_life(s, &row[i]);
-    *alive = life == LIFE_HELD;
-    blind |= life == LIFE_BLIND;
-  }
-  life_forget(s);
-  return blind && !*alive ? life_say_blind(s) : ZKE_OK;
-}
-
-/* What has happened to the files since the meta row was written. */
-enum sess_past {
-  SESS_SAME,
-  SESS_MADE,
-  SESS_LOST_FILES,
-  SESS_CONTAINER,
-  SESS_RESTORED,
-  SESS_NEW_EPOCH
-};
-
-/* What the decision about the file's sessions is made of. */
-typedef struct sess_judgment {
-  sess_files was, now;
-  int64_t known; /* the zxid that the liveness file remembers; 0: it is new */
-  int64_t any;   /* whether any process has sessions in it */
-  buf sessions;  /* their rows, where they have to be looked at */
-  enum sess_past past;
-} sess_judgment;
-
-/* Is everything as it was left?  Then no session need be looked at. */
-static bool sess_is_plain(const txn *t, const sess_judgment *j) {
-  return j->now.boot[0] && strcmp(j->now.boot, j->was.boot) == 0 &&
-         memcmp(j->now.n, j->was.n, sizeof j->now.n) == 0 && j->known > 0 &&
-         t->zxid >= j->known;
-}
-
-/* The table of doc/design.md 7, in its order: j->past.  With the gate held, so
- * nobody can begin to live meanwhile, and each answer is the kernel's. */
-static int sess_compare_files(const txn *t, sess_judgment *j) {
-  const sess_files *was = &j->was, *now = &j->now;
-  bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
-  bool same_db = sess_same_file(was->n, now->n, same_boot);
-  bool same_side = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
-                   sess_same_file(was->n + 4, now->n + 4, same_boot);
-  bool alive;
-  j->past = SESS_MADE;
-  if (was->n[1] == 0 && t->zxid >= j->known) return ZKE_OK;
-  j->past = SESS_NEW_EPOCH;
-  if (!same_db) return ZKE_OK; /* a copy: nobody lives in it */
-  j->past = SESS_LOST_FILES;
-  if (!same_side && same_boot && sess_any_hosted(&j->sessions)) return ZKE_OK;
-  int rc = sess_any_alive(t->s, &j->sessions, &alive);
-  bool restored = !same_side || j->known <= 0 || t->zxid < j->known;
-  if (!alive && (!same_boot || restored))
-    j->past = SESS_NEW_EPOCH;
-  else if (restored)
-    j->past = SESS_RESTORED;
-  else
-    j->past = same_boot ? SESS_SAME : SESS_CONTAINER;
+/* A session of a dead process has gone: with the last one goes the FIFO.  A
+ * process that lives unlinks its own. */
+static int sess_forget_fifo(txn *t, const sess_row *r) {
+  int64_t any = 1, carrier = sess_carrier(r);
+  int rc = sql_fetch_ints(t->s, SQL_SESSION_CARRIED, carrier, 1, &any);
+  if (rc == ZKE_OK && !any && !life_find_carrier(t->s, carrier))
+    buf_add_int(&t->ended, carrier);
   return rc;
 }
 
-/* Unlink a name of the side directory that is a FIFO's, 16 digits, unless the
- * process lives that made it: where others have ended all its sessions, it may
- * still begin light ones, which are woken there. */
-static void sess_unlink_orphan(void *arg, const char *name) {
-  store *s = arg;
-  size_t len = strlen(name);
-  if (len != 16 || strspn(name, "0123456789abcdef") != len) return;
-  int64_t session = (int64_t)strtoull(name, NULL, 16);
-  enum life_state life = life_look(s, session, 0);
-  if (life != LIFE_FREE && life != LIFE_LOST) return;
-  char *path = mem_format(&s->a, "%s/%s", s->dir, name);
-  if (path) s->os.unlink(s->os.context, path);
-  mem_free(path);
-}
-
-/* Make the log durable before a store shows what is in it (P8).  A process that
- * is killed inside the sync of its COMMIT leaves a whole commit in the log.
- * While any process has the database open, nobody sees that commit.  The next
- * process to open the database recovers the log and takes the commit for made.
- * Its zxid is above the noted one, and there is the word of its sync
- * (wal_note_doubt()).  A commit without a zxid leaves that word earlier.
- * The process that recovers may use SQLite alone, so every store compares when
- * it opens.
+/* ======================================================================
+ * kept_: kept sessions: detaching, attaching, timeouts (private)
  *
- * Another store may have tried before, and failed.  So the log is written once
- * more (db_renew_log), which a read-only store cannot. */
-static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
-  int rc = ZKE_OK;
-  if (wal_read_doubt(s) || zxid > known)
-    rc = s->readonly ? db_sync_log(s) : db_renew_log(s);
-  s->index.serving = rc == ZKE_OK; /* from here on see shm_recover() */
-  return rc;
+ * A kept session outlives its process.  It has a timeout and a password.  While
+ * a handle has it attached, the process of that handle judges whether the
+ * timeout is over, by the time in which it was seen to dispatch
+ * (carrier_clock()).  A detached one ends when its timeout is over since its
+ * detachment; any process may judge that.
+ *
+ * Watches and events end with the attachment, nodes stay.
+ *
+ * A kept session that was closed here, and whose end could not be written, is
+ * owed: a sweep of this store ends it, and does not detach it (kept_owe()).
+ *
+ * Start reading at kept_detach(), then kept_attach().
+ * ==================================================================== */
+
+/* Is the time of a kept session over, and is that this store's to judge?  While
+ * its host lives only the host judges, by its own time; when nobody has it,
+ * anybody, by the stamp of its detachment.  A sweep judges by the time at which
+ * it has begun, also in its transactions: for how long it is stopped since does
+ * not count. */
+static bool kept_is_over(store *s, const sess_row *r) {
+  zke *own = sess_find_own(s, r);
+  if (own) return carrier_is_timed(own) && carrier_left(own, host_now(s)) < 0;
+  if (!sess_is_detached(r) || s->strange_clock) return false;
+  int64_t now = s->sweep_began ? s->sweep_began : host_boottime(s);
+  return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
 }
 
-/* Whether there is a session that some process has. */
-SQL_STATEMENT(SESSION_ANY,
-              "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE timeout=0 OR "
-              "carrier<>0)");
+/* The detach time where the detaching process does not know the host's clock.
+ * The next sweep of a process that knows it sets the time. */
+#define KEPT_UNSTAMPED INT64_MAX
 
-/* Do what follows from what has happened to the files. */
-static int sess_draw_conclusion(txn *t, const sess_judgment *j) {
-  REQUIRE(WRITING(t->s));
-  const store *s = t->s;
-  const buf nobody = {.a = &s->a};
-  switch (j->past) {
-    case SESS_SAME:
-      break;
-    case SESS_MADE:
-    case SESS_CONTAINER:
-      t->durable = true;
-      break;
-    case SESS_LOST_FILES:
-      return base_fail(
-          ZKE_REPLACED,
-          "files in %s were removed while %s has sessions.  End every process "
-          "that uses it; then replace the database by a copy of "
-          "itself",
-          s->dir, s->name);
-    case SESS_RESTORED: /* they live; the epoch rises above them */
-      return sess_new_epoch(t, j->known, &nobody);
-    case SESS_NEW_EPOCH:
-      return sess_new_epoch(t, j->known, &j->sessions);
-  }
-  return ZKE_OK;
-}
-
-/* Decide, with the gate held, what the file's sessions are: of this boot, of
- * an earlier one, or of another file (doc/design.md 7). */
-static int sess_judge_files(txn *t) {
-  REQUIRE(WRITING(t->s));
-  store *s = t->s;
-  sess_judgment j = {.sessions = {.a = &s->a}, .past = SESS_SAME};
-  int64_t epoch;
-  int rc = side_read_known(s, &j.known, &epoch);
-  if (rc == ZKE_OK) rc = sess_current_files(s, &j.now);
-  if (rc == ZKE_OK) rc = sess_read_files(s, &j.was);
-  if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, j.known);
-  j.known = base_max(j.known, epoch);
-  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &j.any);
-  if (rc == ZKE_OK && !sess_is_plain(t, &j)) {
-    rc = sess_list(s, 1, 0, &j.sessions);
-    if (rc == ZKE_OK) rc = sess_compare_files(t, &j);
-  }
-  if (rc == ZKE_OK) rc = sess_draw_conclusion(t, &j);
-  /* in a container with a boot id of its own, the first one's counts */
-  if (j.past == SESS_CONTAINER)
-    memcpy(j.now.boot, j.was.boot, sizeof j.now.boot);
-  if (rc == ZKE_OK && j.past != SESS_SAME) rc = sess_write_files(s, &j.now);
-  /* FIFOs that killed processes left behind, when nobody has any */
-  if (rc == ZKE_OK && (j.past == SESS_NEW_EPOCH || !j.any))
-    s->os.list(s->os.context, s->dir, sess_unlink_orphan, s);
-  life_forget(s);
-  buf_free(&j.sessions);
-  return rc;
-}
-
-/* Take the lock byte that is the session's life, through its own open file
- * description.  A byte that is taken belongs to a session of a database that
- * lay here before: leave its number out. */
-static int sess_take_life(txn *t, struct carrier *c) {
-  REQUIRE(WRITING(t->s));
-  store *s = t->s;
-  int rc = -EAGAIN;
-  for (int tries = 0; tries < 10000 && rc == -EAGAIN; tries++) {
-    t->zxid += tries > 0;
-    fd_close(s, &c->live_fd);
-    rc = life_open(s, t->zxid, &c->live_fd, &c->life);
-    if (rc != ZKE_OK) return rc;
-    rc = s->os.lock(s->os.context, c->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
-  }
-  if (rc < 0) return host_fail(s, rc, "cannot lock", s->live);
-  zke_file now; /* or others would look for this life elsewhere */
-  rc = host_stat(s, s->live, &now);
-  if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->live_id)))
-    return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
-  return rc < 0 ? host_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
-}
-
-/* Make the session's FIFO, with a reading end and a writing end of its own:
- * so a leaving writer causes no hang-up.  Others may only write, since one
- * that reads would hide a death. */
-static int sess_make_fifo(struct carrier *c) {
-  store *s = c->s;
-  c->fifo = wake_path(s, c->id);
-  if (!c->fifo) return base_nomem();
-  s->os.unlink(s->os.context, c->fifo); /* left by a death before COMMIT */
-  int rc = s->os.mkfifo(s->os.context, c->fifo, s->file_id.mode | 0600u);
-  if (rc < 0) return host_fail(s, rc, "cannot make", c->fifo);
-  int flags = O_NONBLOCK | O_NOFOLLOW;
-  c->wake_rfd = rc = side_enter(s, c->fifo, O_RDONLY | flags);
-  if (rc >= 0) c->wake_wfd = rc = fd_open(s, c->fifo, O_WRONLY | flags, 0);
-  if (rc >= 0) rc = side_adopt(s, c->wake_rfd, s->file_id.mode & 0222u);
-  return rc < 0 ? host_fail(s, rc, "cannot open", c->fifo) : ZKE_OK;
+/* The time of now, as others compare it. */
+static int64_t kept_stamp(const store *s) {
+  return s->strange_clock ? KEPT_UNSTAMPED : host_boottime(s);
 }
 
 SQL_STATEMENT(
-    SLOT_LAST,
-    "SELECT coalesce(max(slot),-1)FROM zkembed_session WHERE slot>=0");
+    SESSION_DETACH,
+    "UPDATE zkembed_session SET carrier=0,life=0,heard=?2 WHERE id=?1");
 
-SQL_STATEMENT(
-    SLOT_TAKEN,
-    "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE slot=?1 AND slot>=0)");
-
-/* A slot for a lease's stamp that no session has: one below the last in use
- * that happens to be free, or the next one.  So a few looks at an index do,
- * however many there are, and the file grows only while most slots are in
- * use. */
-static int sess_choose_slot(txn *t, int64_t *slot) {
-  int64_t last = -1, taken = 1;
-  uint64_t mixed = (uint64_t)t->zxid;
-  int rc = sql_fetch_ints(t->s, SQL_SLOT_LAST, 0, 1, &last);
-  for (int i = 0; i < 4 && taken && last >= 0 && rc == ZKE_OK; i++) {
-    mixed = (mixed ^ mixed >> 31) * UINT64_C(0x9e3779b97f4a7c15);
-    *slot = (int64_t)((mixed >> 16) % ((uint64_t)last + 1));
-    rc = sql_fetch_ints(t->s, SQL_SLOT_TAKEN, *slot, 1, &taken);
-  }
-  if (taken) *slot = last + 1;
+/* Take a kept session from its host: from now on it has its whole timeout for
+ * being attached.  Its watches and events end with the attachment, its nodes
+ * stay. */
+static int kept_detach(txn *t, const sess_row *r, enum sess_why why) {
+  REQUIRE(WRITING(t->s));
+  int64_t values[] = {r->id, kept_stamp(t->s)};
+  int rc = watch_end(t, r->id);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
+  t->kin = false;
+  if (rc == ZKE_OK) rc = sql_do_ints(t->s, SQL_SESSION_DETACH, 2, values);
+  if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
   return rc;
 }
 
-SQL_STATEMENT(
-    SESSION_ADD,
-    "INSERT INTO zkembed_session(id,identity,pid,started,lease,slot,life,"
-    "carrier,event_limit,seen,timeout,heard,password)"
-    "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,:carrier,"
-    ":event_limit,0,:timeout,:heard,:password)");
-
-/* Add the session's row, and take a slot for its stamps if it has a lease.  The
- * stamp is written before the row can be seen: a sweep that finds the row must
- * not find the stamp of the slot's former owner beside it. */
-static int sess_insert(txn *t, zke *z, const char *identity) {
-  REQUIRE(WRITING(t->s));
-  int rc = ZKE_OK;
-  z->slot = -1;
-  if (z->lease) rc = sess_choose_slot(t, &z->slot);
-  sqlite3_stmt *st =
-      rc == ZKE_OK ? sql_statement(t->s, SQL_SESSION_ADD, &rc) : NULL;
-  if (!st) return rc;
-  z->lease_at = host_boottime(t->s);
-  if (z->lease && !t->s->memory) {
-    rc = lease_write(t->s, z->slot, z->lease_at);
-    if (rc < 0)
-      return host_fail(t->s, rc, "cannot write the lease's stamp into",
-                       t->s->live);
-  }
-  sql_bind_int(st, 1, ":id", z->id);
-  sql_bind_text(st, 2, ":identity", identity, -1);
-  sql_bind_int(st, 3, ":pid", t->s->os.pid(t->s->os.context));
-  sql_bind_int(st, 4, ":started", t->now);
-  sql_bind_int(st, 5, ":lease", z->lease);
-  sql_bind_int(st, 6, ":slot", z->slot);
-  sql_bind_int(st, 7, ":life", z->c->life);
-  sql_bind_int(st, 8, ":carrier", z->carrier);
-  sql_bind_int(st, 9, ":event_limit", z->event_limit);
-  sql_bind_int(st, 10, ":timeout", z->timeout);
-  sql_bind_int(st, 11, ":heard", z->timeout ? z->lease_at : 0);
-  sql_bind_blob(st, 12, ":password", z->timeout ? z->password : NULL,
-                SESS_PASSWORD);
-  return sql_run(t->s, st);
+/* Note that a handle's end could not be written: kept_is_owed().  Without
+ * memory for that the session is detached, as if its host had died. */
+static void kept_owe(store *s, const zke *z) {
+  if (!z->timeout) return;
+  buf_add_int(&s->sess.owed, z->id);
+  buf_add_int(&s->sess.owed, z->carrier);
+  if (s->sess.owed.failed) buf_free(&s->sess.owed);
 }
 
-typedef struct sess_begin_arg {
-  zke *z;
-  const char *identity;
-  bool first; /* it is the store's first session */
-} sess_begin_arg;
-
-/* The session's id is the zxid that made it: unique, and it carries the
- * epoch.  The lock is taken before the row can be seen; a light session has its
- * carrier's. */
-static int sess_begin_body(txn *t, void *arg) {
-  sess_begin_arg *b = arg;
-  zke *z = b->z;
-  int rc = ZKE_OK;
-  if (b->first && !t->s->memory) rc = sess_judge_files(t);
-  if (rc != ZKE_OK) return rc;
-  if (t->numbered) {
-    t->zxid++; /* behind the one that raised the epoch */
-  } else {
-    rc = txn_number(t);
-  }
-  bool own = !carrier_is_light(z);
-  if (rc == ZKE_OK && own && !t->s->memory) rc = sess_take_life(t, z->c);
-  if (rc != ZKE_OK) return rc;
-  z->id = t->zxid;
-  if (own) z->c->id = z->id;
-  if (own && !t->s->memory) rc = sess_make_fifo(z->c);
-  return rc == ZKE_OK ? sess_insert(t, z, b->identity) : rc;
+/* Was a kept session closed here, and not attached elsewhere since?  Then it is
+ * ended and not detached. */
+static bool kept_is_owed(store *s, const sess_row *r) {
+  size_t n;
+  const int64_t *at = buf_ints(&s->sess.owed, &n);
+  bool found = false;
+  for (size_t i = 0; i < n && !found; i += 2)
+    found = at[i] == r->id && at[i + 1] == r->carrier;
+  return found;
 }
 
-typedef struct sess_attach_arg {
+/* A session that was closed here is, or may be, attached once more: nothing is
+ * owed of it.  No session has the id 0. */
+static void kept_owe_no_more(store *s, int64_t session) {
+  size_t n;
+  int64_t *at = buf_ints(&s->sess.owed, &n);
+  for (size_t i = 0; i < n; i += 2)
+    if (at[i] == session) at[i] = 0;
+}
+
+/* A kept session's password.  Who knows it gets the session, so one that
+ * anybody could guess will not do. */
+static int kept_make_password(zke *z) {
+  store *s = z->s;
+  int rc = s->os.random(s->os.context, z->password, SESS_PASSWORD);
+  return rc < 0 ? host_fail(s, rc, "cannot make", "a password") : ZKE_OK;
+}
+
+typedef struct kept_attach_arg {
   zke *z;
   int64_t session;
   const unsigned char *password;
   const char *identity;
-} sess_attach_arg;
+} kept_attach_arg;
 
 SQL_STATEMENT(SESSION_PASSWORD,
               "SELECT password FROM zkembed_session WHERE id=:session");
 
 /* Compare the password of a session that exists.  How long that takes does not
  * tell how many of its bytes are right. */
-static int sess_check_password(store *s, const sess_attach_arg *a) {
+static int kept_check_password(store *s, const kept_attach_arg *a) {
   int rc;
   bool row;
   unsigned differs = 0;
@@ -9925,9 +9502,9 @@ SQL_STATEMENT(
 
 /* Take a kept session over, whoever has it.  Watches and events end with the
  * attachment before; its host is told. */
-static int sess_attach_body(txn *t, void *arg) {
+static int kept_attach_body(txn *t, void *arg) {
   REQUIRE(WRITING(t->s));
-  sess_attach_arg *a = arg;
+  kept_attach_arg *a = arg;
   zke *z = a->z;
   sess_row row;
   bool found;
@@ -9937,7 +9514,7 @@ static int sess_attach_body(txn *t, void *arg) {
     return base_fail(ZKE_SESSIONEXPIRED, "session 0x%llx has ended",
                      (unsigned long long)a->session);
   int64_t b[5] = {0};
-  rc = sess_check_password(t->s, a);
+  rc = kept_check_password(t->s, a);
   if (rc == ZKE_OK) rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, row.id, 5, b);
   if (rc != ZKE_OK) return rc;
   z->id = row.id;
@@ -9965,12 +9542,12 @@ static int sess_attach_body(txn *t, void *arg) {
 
 /* Attach a kept session to a prepared handle.  Where nobody knows whether the
  * COMMIT was made, a sweep of this store sees to the row that no handle has. */
-static int sess_attach(zke *z, int64_t session, const unsigned char *password,
+static int kept_attach(zke *z, int64_t session, const unsigned char *password,
                        const char *identity) {
-  sess_attach_arg a = {z, session, password, identity};
-  int rc = txn_run(z->s, NULL, TXN_NORMAL, sess_attach_body, &a);
+  kept_attach_arg a = {z, session, password, identity};
+  int rc = txn_run(z->s, NULL, TXN_NORMAL, kept_attach_body, &a);
   if (rc == ZKE_CONNECTIONLOSS) z->s->sess.owes = true;
-  if (rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) sess_owe_no_more(z->s, session);
+  if (rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) kept_owe_no_more(z->s, session);
   return rc;
 }
 
@@ -9979,8 +9556,8 @@ SQL_STATEMENT(
     "UPDATE zkembed_session SET heard=CASE WHEN heard<?2-?1 THEN heard+?1 "
     "ELSE ?2 END WHERE timeout>0 AND carrier=0");
 
-static int sess_rearm_body(txn *t, void *arg) {
-  int64_t now = sess_stamp(t->s);
+static int kept_rearm_body(txn *t, void *arg) {
+  int64_t now = kept_stamp(t->s);
   int64_t by = base_max(base_min(*(int64_t *)arg, now), 0);
   return sql_do_ints(t->s, SQL_SESSION_REARM, 2, (int64_t[]){by, now});
 }
@@ -9988,121 +9565,609 @@ static int sess_rearm_body(txn *t, void *arg) {
 /* Let so many ns more pass, at most until now, before the detached sessions are
  * over: a time that is not to count for them.  Those without a stamp get one,
  * also with 0. */
-static int sess_rearm(store *s, int64_t by) {
-  return txn_run(s, NULL, TXN_NORMAL, sess_rearm_body, &by);
+static int kept_rearm(store *s, int64_t by) {
+  return txn_run(s, NULL, TXN_NORMAL, kept_rearm_body, &by);
 }
 
-/* In memory a pipe wakes the session: nobody else can. */
-static int sess_make_pipe(struct carrier *c) {
-  int fds[2];
-  int rc = fd_make(c->s, FD_PIPE, NULL, 0, 0, fds);
-  if (rc < 0) return host_fail(c->s, rc, "cannot open", "a pipe");
-  c->wake_rfd = fds[0];
-  c->wake_wfd = fds[1];
+/* ======================================================================
+ * end_: ending sessions (private)
+ *
+ * A session ends in one transaction with all that it owns (end_remove()).  Its
+ * FIFO goes after the commit; a death in between leaves just that name.
+ *
+ * Any number of processes may notice one death.  The reason is judged again
+ * inside the transaction, so the first ends the session and the others find no
+ * row (end_body()).
+ *
+ * An end that fails is put off: it is not tried again for a while
+ * (end_put_off()).
+ *
+ * Start reading at end_session().
+ * ==================================================================== */
+
+typedef struct end_arg {
+  int64_t session;
+  enum sess_why why;
+  zke *z;          /* the handle by which it is ended, or NULL */
+  txn_body before; /* done first, or NULL */
+  void *before_arg;
+  bool ended;
+  bool died;       /* its process did */
+  int64_t carrier; /* that it had */
+  int64_t began;   /* the work, once there was nothing to wait for; 0: it has
+                      not */
+} end_arg;
+
+SQL_STATEMENT(
+    NODE_OWNED,
+    "SELECT parent,name,acl,blob FROM zkembed_node WHERE owner=:owner "
+    "AND owner<>0 AND nchild=0 ORDER BY parent,name LIMIT " SQL_REMOVAL);
+
+/* Delete the nodes that a session owns, with their events. */
+static int end_remove_nodes(txn *t, int64_t session) {
+  int rc;
+  node_removal r = {.owner = session};
+  do {
+    sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_OWNED, &rc);
+    if (!st) return rc;
+    sql_bind_int(st, 1, ":owner", session);
+    rc = node_remove_all(t, st, &r);
+  } while (rc == ZKE_OK && r.count == NODE_REMOVAL);
+  return rc;
+}
+
+SQL_STATEMENT(SESSION_END, "DELETE FROM zkembed_session WHERE id=?1");
+
+/* Remove a session and all it owns.  Its watches go first, so that it gets no
+ * event for its own end. */
+static int end_remove(txn *t, const sess_row *r, enum sess_why why) {
+  REQUIRE(WRITING(t->s));
+  int rc = txn_number(t);
+  t->ending = r->id;
+  if (rc == ZKE_OK) rc = watch_end(t, r->id);
+  if (rc == ZKE_OK) rc = end_remove_nodes(t, r->id);
+  t->ending = 0;
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
+  t->kin = false;
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, r->id);
+  if (why == SESS_LEASE || why == SESS_EXPIRE) sess_wake_host(t, r);
+  if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
+  return rc;
+}
+
+/* Was the gate not had, or is the handle whose call waited for it being closed?
+ * Then nothing is wrong, and the next try may do. */
+static bool end_is_delayed(int rc) {
+  return rc == ZKE_OPERATIONTIMEOUT || rc == ZKE_CLOSING;
+}
+
+/* A burial that fails after much work would fail again and again, with the
+ * gate held: a hundred thousand nodes on a full disk.  So it is put off for
+ * 16 times as long as its work took, and costs at most a seventeenth of the
+ * time.  But not for longer than half a minute: the process may have been
+ * stopped meanwhile.  Without memory to note that, it is tried at each sweep.
+ */
+enum { END_REST = 16, END_REST_MOST_MS = 30000 };
+
+/* Note that the burial of a session has failed after it took so many ns. */
+static void end_put_off(store *s, int64_t session, int64_t now, int64_t took) {
+  size_t n, kept = 0;
+  int64_t rest = base_min(took, END_REST_MOST_MS * ZKE_MS / END_REST);
+  int64_t *at = buf_ints(&s->sess.put_off, &n);
+  for (size_t i = 0; i < n; i += 2) { /* drop those whose time is over */
+    if (at[i] == session || at[i + 1] <= now) continue;
+    at[kept++] = at[i];
+    at[kept++] = at[i + 1];
+  }
+  s->sess.put_off.len = kept * sizeof *at;
+  buf_add_int(&s->sess.put_off, session);
+  buf_add_int(&s->sess.put_off, base_later(now, rest * END_REST));
+  if (s->sess.put_off.failed) buf_free(&s->sess.put_off);
+}
+
+/* Is the burial of this session put off, or (0) of any? */
+static bool end_is_put_off(store *s, int64_t session) {
+  size_t n;
+  const int64_t *at = buf_ints(&s->sess.put_off, &n);
+  bool found = false;
+  for (size_t i = 0; i < n && !found; i += 2)
+    found = (!session || at[i] == session) && host_now(s) < at[i + 1];
+  return found;
+}
+
+/* Is a session that nobody has this living store's, which could not write its
+ * end?  Then no process has died. */
+static bool end_host_lives(const store *s, const sess_row *r) {
+  return s->memory || (r->carrier && life_find_carrier(s, r->carrier));
+}
+
+/* Does the reason for which a session is to end hold in the state that the
+ * transaction sees?  A handle ends what its row still says is its own.  Notes
+ * whether the session's process has died.  (A batch ends no session for one of
+ * these reasons.) */
+static bool end_reason_holds(store *s, const sess_row *r, end_arg *end) {
+  if (end->z && end->z->carrier != r->carrier) return false;
+  switch (end->why) {
+    case SESS_DEAD:
+      if (sess_life(s, r) != LIFE_FREE) return false;
+      end->died = !end_host_lives(s, r);
+      return true;
+    case SESS_LEASE:
+      return sess_lease_is_over(s, r);
+    case SESS_TIMEOUT:
+      return kept_is_over(s, r);
+    case SESS_EXPIRE:
+      end->died = sess_life(s, r) == LIFE_FREE && !end_host_lives(s, r);
+      return true;
+    case SESS_CLOSE:
+    case SESS_DETACH:
+      break;
+  }
+  return true;
+}
+
+/* The reason is looked at again inside the transaction: the first of several
+ * that noticed a death has done the work when the others come. */
+static int end_body(txn *t, void *arg) {
+  end_arg *end = arg;
+  sess_row row;
+  bool found;
+  end->began = host_now(t->s);
+  int rc = sess_read_row(t->s, end->session, &row, &found);
+  if (rc != ZKE_OK || !found) return rc;
+  life_forget(t->s); /* what counts is the file that is there now */
+  if (!end_reason_holds(t->s, &row, end)) return ZKE_OK;
+  end->ended = true;
+  end->carrier = row.carrier;
+  t->ending = row.id;
+  if (end->before) rc = end->before(t, end->before_arg);
+  t->ending = 0;
+  if (rc != ZKE_OK) return rc;
+  bool stays =
+      end->why == SESS_DETACH ||
+      (end->why == SESS_DEAD && row.timeout > 0 && !kept_is_owed(t->s, &row));
+  return stays ? kept_detach(t, &row, end->why)
+               : end_remove(t, &row, end->died ? SESS_DEAD : end->why);
+}
+
+/* End a session as it is said in *end, whose `ended` then tells whether this
+ * call did it.  When trying, the gate is not waited for. */
+static int end_as(store *s, end_arg *end, bool trying) {
+  static const char *const reason[] = {"closed",  "dead",    "lease over",
+                                       "expired", "timeout", "detached"};
+  int rc = (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, end_body, end);
+  end->ended = rc == ZKE_OK && end->ended;
+  if (rc != ZKE_OK && !end_is_delayed(rc)) {
+    int64_t now = host_now(s);
+    end_put_off(s, end->session, now, end->began ? now - end->began : 0);
+  }
+  if (!end->ended || end->why == SESS_CLOSE || end->why == SESS_DETACH)
+    return rc;
+  /* The handle has not closed the session, so it has to be told, unless another
+   * handle had the session. */
+  zke *own = life_find_own(s, end->session);
+  bool closed = end->why == SESS_DEAD && !end->died;
+  if (own && own->carrier == end->carrier) txn_session_gone(own);
+  host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
+           (unsigned long long)end->session,
+           reason[closed ? SESS_CLOSE : end->why]);
+  return rc;
+}
+
+/* The same, by its handle z or by anybody (NULL). */
+static int end_session(store *s, int64_t session, zke *z, enum sess_why why,
+                       bool trying, bool *ended) {
+  end_arg end = {.session = session, .why = why, .z = z};
+  int rc = end_as(s, &end, trying);
+  *ended = end.ended;
+  return rc;
+}
+
+/* ======================================================================
+ * judge_: what the sessions in the file are (private)
+ *
+ * The first session of a store decides what the rows in the file mean: they may
+ * be of an earlier boot, or the file may be a copy or a backup.  The meta row
+ * remembers the boot and the files that the sessions used, the liveness file
+ * the largest zxid that was given.  They are compared with what is there now;
+ * the table of doc/design.md 7 has the cases.
+ *
+ * After a new boot, and in another file, no session lives: all of them end.
+ * Then the epoch rises above all zxids that were ever given, so that none is
+ * given twice (P8).  It also rises in a restored file whose sessions live.
+ *
+ * Start reading at judge_files().
+ * ==================================================================== */
+
+/* The wall clock as a zxid: seconds since 2020 in the high half, their fraction
+ * in the low half.  0 for a clock that is not to be believed. */
+static int64_t judge_clock_zxid(const store *s) {
+  const int64_t second = 1000 * ZKE_MS, from = INT64_C(1577836800);
+  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME);
+  int64_t seconds = now / second - from;
+  if (seconds <= 0 || seconds >= INT64_C(1) << 30) return 0;
+  return seconds * (INT64_C(1) << 32) +
+         now % second * (INT64_C(1) << 32) / second;
+}
+
+/* A new boot, or another file: nothing of the sessions in it lives.  Raise the
+ * epoch above all that was ever given here, so that no zxid and no session id
+ * that a power cut or a restore took back is given again (P8), and end them.
+ * Where the liveness file does not know what was given, only a clock does:
+ * zxids grow more slowly than it, so it is above those given after an earlier
+ * restore of the same backup. */
+static int judge_new_epoch(txn *t, int64_t known, const buf *sessions) {
+  REQUIRE(WRITING(t->s));
+  size_t n;
+  t->durable = true;
+  if (base_max(t->zxid, known) >= TXN_LAST_ZXID)
+    return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
+  t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
+  if (known <= 0) t->zxid = base_max(t->zxid, judge_clock_zxid(t->s));
+  t->numbered = true;
+  int rc = side_note_epoch(t->s, t->zxid);
+  const sess_row *row = sess_rows(sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i++)
+    rc = end_remove(t, &row[i], SESS_DEAD);
+  return rc;
+}
+
+/* What the meta row remembers of the boot and the files. */
+typedef struct judge_facts {
+  char boot[64];
+  int64_t n[6]; /* device and inode: database, liveness file, gate file */
+} judge_facts;
+
+SQL_STATEMENT(
+    META_FILES,
+    "SELECT boot,db_device,db_inode,live_device,live_inode,gate_device,"
+    "gate_inode FROM zkembed_meta");
+
+/* Read what the meta row says of the boot and of the files that the living
+ * sessions use.  It is compared with what is found on the disk, to tell a new
+ * boot, a copy of the file and a replaced side directory from each other. */
+static int judge_read_facts(store *s, judge_facts *out) {
+  int rc;
+  bool row;
+  sqlite3_stmt *st = sql_statement(s, SQL_META_FILES, &rc);
+  if (!st) return rc;
+  rc = sql_step(s, st, &row);
+  if (rc != ZKE_OK) return rc;
+  /* txn_read_meta() has just seen the row */
+  if (NEVER(!row)) return base_fail(ZKE_CORRUPT, "%s: no meta row", s->name);
+  const char *boot = (const char *)sqlite3_column_text(st, 0);
+  snprintf(out->boot, sizeof out->boot, "%s", boot ? boot : "");
+  for (int i = 0; i < 6; i++) out->n[i] = sqlite3_column_int64(st, i + 1);
+  sqlite3_reset(st);
   return ZKE_OK;
 }
 
-/* The descriptor behind zke_fd(): a poller over FIFO, timer and notices where
- * there is one. */
-static int sess_make_poller(struct carrier *c) {
-  store *s = c->s;
-  void *os = s->os.context;
-  int fd[2];
-  int rc = fd_make(s, FD_POLLER, NULL, 0, 0, fd);
-  if (rc == -ENOSYS) return ZKE_OK;
-  if (rc == 0) {
-    c->poller = fd[0];
-    rc = fd_make(s, FD_TIMER, NULL, 0, 0, fd);
-  }
-  if (rc == 0) {
-    c->timer = fd[0];
-    rc = s->os.poller_add(os, c->poller, c->wake_rfd, 1);
-  }
-  if (rc == 0) rc = s->os.poller_add(os, c->poller, c->timer, 1);
-  return rc < 0 ? host_fail(s, rc, "cannot make", "a poller") : ZKE_OK;
+SQL_STATEMENT(
+    META_FILES_SET,
+    "UPDATE zkembed_meta SET boot=?1,db_device=?2,db_inode=?3,live_device=?4,"
+    "live_inode=?5,gate_device=?6,gate_inode=?7");
+
+/* Note that from now on these are the files that the sessions use. */
+static int judge_write_facts(store *s, const judge_facts *f) {
+  int rc;
+  sqlite3_stmt *st = sql_statement(s, SQL_META_FILES_SET, &rc);
+  if (!st) return rc;
+  sql_bind_text(st, 1, NULL, f->boot, -1);
+  for (int i = 0; i < 6; i++) sql_bind_int(st, i + 2, NULL, f->n[i]);
+  return sql_run(s, st);
 }
 
-/* A kept session's password.  Who knows it gets the session, so one that
- * anybody could guess will not do. */
-static int sess_make_password(zke *z) {
-  store *s = z->s;
-  int rc = s->os.random(s->os.context, z->password, SESS_PASSWORD);
-  return rc < 0 ? host_fail(s, rc, "cannot make", "a password") : ZKE_OK;
+/* The same file?  Device numbers may change at a reboot. */
+static bool judge_same_file(const int64_t *a, const int64_t *b,
+                            bool same_boot) {
+  return a[1] == b[1] && (a[0] == b[0] || !same_boot);
 }
 
-/* Begin a session on a prepared handle; on failure sess_release() undoes. */
-static int sess_begin(zke *z, const char *identity, bool first) {
-  sess_begin_arg b = {z, identity, first};
+/* The boot and the files as they are now.  A system that has no boot id, or
+ * does not show it, says so by one of these errors; no other is an answer. */
+static int judge_find_facts(store *s, judge_facts *now) {
+  memset(now, 0, sizeof *now);
+  int rc = s->os.boot_id(s->os.context, now->boot, sizeof now->boot);
+  if (rc == -ENOENT || rc == -ENOSYS || rc == -EACCES || rc == -EPERM)
+    now->boot[0] = '\0';
+  else if (rc < 0)
+    return host_fail(s, rc, "cannot read the boot id for", s->name);
+  now->n[0] = (int64_t)s->file_id.device;
+  now->n[1] = (int64_t)s->file_id.inode;
+  now->n[2] = (int64_t)s->live_id.device;
+  now->n[3] = (int64_t)s->live_id.inode;
+  now->n[4] = (int64_t)s->gate_id.device;
+  now->n[5] = (int64_t)s->gate_id.inode;
+  return ZKE_OK;
+}
+
+/* Are there any but detached ones? */
+static bool judge_any_hosted(const buf *sessions) {
+  size_t n;
+  bool any = false;
+  const sess_row *row = sess_rows(sessions, &n);
+  for (size_t i = 0; i < n && !any; i++) any = !sess_is_detached(&row[i]);
+  return any;
+}
+
+/* Is any of the sessions alive?  Fails if none is known to be and the kernel
+ * did not answer for all. */
+static int judge_any_alive(store *s, const buf *sessions, bool *alive) {
+  size_t n;
+  bool blind = false;
+  *alive = false;
+  const sess_row *row = sess_rows(sessions, &n);
+  for (size_t i = 0; i < n && !*alive; i++) {
+    enum life_state life = sess_life(s, &row[i]);
+    *alive = life == LIFE_HELD;
+    blind |= life == LIFE_BLIND;
+  }
+  life_forget(s);
+  return blind && !*alive ? life_say_blind(s) : ZKE_OK;
+}
+
+/* What has happened to the files since the meta row was written. */
+enum judge_past {
+  JUDGE_SAME,
+  JUDGE_MADE,
+  JUDGE_NO_FILES,
+  JUDGE_CONTAINER,
+  JUDGE_RESTORED,
+  JUDGE_NEW_EPOCH
+};
+
+/* What the decision about the file's sessions is made of. */
+typedef struct judge_case {
+  judge_facts was, now;
+  int64_t known; /* the zxid that the liveness file remembers; 0: it is new */
+  int64_t any;   /* whether any process has sessions in it */
+  buf sessions;  /* their rows, where they have to be looked at */
+  enum judge_past past;
+} judge_case;
+
+/* Is everything as it was left?  Then no session need be looked at. */
+static bool judge_is_plain(const txn *t, const judge_case *j) {
+  return j->now.boot[0] && strcmp(j->now.boot, j->was.boot) == 0 &&
+         memcmp(j->now.n, j->was.n, sizeof j->now.n) == 0 && j->known > 0 &&
+         t->zxid >= j->known;
+}
+
+/* The table of doc/design.md 7, in its order: j->past.  With the gate held, so
+ * nobody can begin to live meanwhile, and each answer is the kernel's. */
+static int judge_compare_files(const txn *t, judge_case *j) {
+  const judge_facts *was = &j->was, *now = &j->now;
+  bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
+  bool same_db = judge_same_file(was->n, now->n, same_boot);
+  bool same_side = judge_same_file(was->n + 2, now->n + 2, same_boot) &&
+                   judge_same_file(was->n + 4, now->n + 4, same_boot);
+  bool alive;
+  j->past = JUDGE_MADE;
+  if (was->n[1] == 0 && t->zxid >= j->known) return ZKE_OK;
+  j->past = JUDGE_NEW_EPOCH;
+  if (!same_db) return ZKE_OK; /* a copy: nobody lives in it */
+  j->past = JUDGE_NO_FILES;
+  if (!same_side && same_boot && judge_any_hosted(&j->sessions)) return ZKE_OK;
+  int rc = judge_any_alive(t->s, &j->sessions, &alive);
+  bool restored = !same_side || j->known <= 0 || t->zxid < j->known;
+  if (!alive && (!same_boot || restored))
+    j->past = JUDGE_NEW_EPOCH;
+  else if (restored)
+    j->past = JUDGE_RESTORED;
+  else
+    j->past = same_boot ? JUDGE_SAME : JUDGE_CONTAINER;
+  return rc;
+}
+
+/* Unlink a name of the side directory that is a FIFO's, 16 digits, unless the
+ * process lives that made it: where others have ended all its sessions, it may
+ * still begin light ones, which are woken there. */
+static void judge_unlink_orphan(void *arg, const char *name) {
+  store *s = arg;
+  size_t len = strlen(name);
+  if (len != 16 || strspn(name, "0123456789abcdef") != len) return;
+  int64_t session = (int64_t)strtoull(name, NULL, 16);
+  enum life_state life = life_look(s, session, 0);
+  if (life != LIFE_FREE && life != LIFE_LOST) return;
+  char *path = mem_format(&s->a, "%s/%s", s->dir, name);
+  if (path) s->os.unlink(s->os.context, path);
+  mem_free(path);
+}
+
+/* Make the log durable before a store shows what is in it (P8).  A process that
+ * is killed inside the sync of its COMMIT leaves a whole commit in the log.
+ * While any process has the database open, nobody sees that commit.  The next
+ * process to open the database recovers the log and takes the commit for made.
+ * Its zxid is above the noted one, and there is the word of its sync
+ * (wal_note_doubt()).  A commit without a zxid leaves that word earlier.
+ * The process that recovers may use SQLite alone, so every store compares when
+ * it opens.
+ *
+ * Another store may have tried before, and failed.  So the log is written once
+ * more (db_renew_log), which a read-only store cannot. */
+static int judge_sync_log(store *s, int64_t zxid, int64_t known) {
+  int rc = ZKE_OK;
+  if (wal_read_doubt(s) || zxid > known)
+    rc = s->readonly ? db_sync_log(s) : db_renew_log(s);
+  s->index.serving = rc == ZKE_OK; /* from here on see shm_recover() */
+  return rc;
+}
+
+/* Whether there is a session that some process has. */
+SQL_STATEMENT(SESSION_ANY,
+              "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE timeout=0 OR "
+              "carrier<>0)");
+
+/* Do what follows from what has happened to the files. */
+static int judge_conclude(txn *t, const judge_case *j) {
+  REQUIRE(WRITING(t->s));
+  const store *s = t->s;
+  const buf nobody = {.a = &s->a};
+  switch (j->past) {
+    case JUDGE_SAME:
+      break;
+    case JUDGE_MADE:
+    case JUDGE_CONTAINER:
+      t->durable = true;
+      break;
+    case JUDGE_NO_FILES:
+      return base_fail(
+          ZKE_REPLACED,
+          "files in %s were removed while %s has sessions.  End every process "
+          "that uses it; then replace the database by a copy of "
+          "itself",
+          s->dir, s->name);
+    case JUDGE_RESTORED: /* they live; the epoch rises above them */
+      return judge_new_epoch(t, j->known, &nobody);
+    case JUDGE_NEW_EPOCH:
+      return judge_new_epoch(t, j->known, &j->sessions);
+  }
+  return ZKE_OK;
+}
+
+/* Decide, with the gate held, what the file's sessions are: of this boot, of
+ * an earlier one, or of another file (doc/design.md 7). */
+static int judge_files(txn *t) {
+  REQUIRE(WRITING(t->s));
+  store *s = t->s;
+  judge_case j = {.sessions = {.a = &s->a}, .past = JUDGE_SAME};
+  int64_t epoch;
+  int rc = side_read_known(s, &j.known, &epoch);
+  if (rc == ZKE_OK) rc = judge_find_facts(s, &j.now);
+  if (rc == ZKE_OK) rc = judge_read_facts(s, &j.was);
+  if (rc == ZKE_OK) rc = judge_sync_log(s, t->zxid, j.known);
+  j.known = base_max(j.known, epoch);
+  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &j.any);
+  if (rc == ZKE_OK && !judge_is_plain(t, &j)) {
+    rc = sess_list(s, 1, 0, &j.sessions);
+    if (rc == ZKE_OK) rc = judge_compare_files(t, &j);
+  }
+  if (rc == ZKE_OK) rc = judge_conclude(t, &j);
+  /* in a container with a boot id of its own, the first one's counts */
+  if (j.past == JUDGE_CONTAINER)
+    memcpy(j.now.boot, j.was.boot, sizeof j.now.boot);
+  if (rc == ZKE_OK && j.past != JUDGE_SAME) rc = judge_write_facts(s, &j.now);
+  /* FIFOs that killed processes left behind, when nobody has any */
+  if (rc == ZKE_OK && (j.past == JUDGE_NEW_EPOCH || !j.any))
+    s->os.list(s->os.context, s->dir, judge_unlink_orphan, s);
+  life_forget(s);
+  buf_free(&j.sessions);
+  return rc;
+}
+
+/* ======================================================================
+ * begin_: beginning a session (private)
+ *
+ * Lock and FIFO exist before the row is committed, so nobody sees a row of a
+ * living session without its lock.  A death in between leaves a FIFO without a
+ * row, which the next store to open the file alone unlinks.
+ *
+ * Start reading at begin_body().
+ * ==================================================================== */
+
+SQL_STATEMENT(
+    SLOT_LAST,
+    "SELECT coalesce(max(slot),-1)FROM zkembed_session WHERE slot>=0");
+
+SQL_STATEMENT(
+    SLOT_TAKEN,
+    "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE slot=?1 AND slot>=0)");
+
+/* A slot for a lease's stamp that no session has: one below the last in use
+ * that happens to be free, or the next one.  So a few looks at an index do,
+ * however many there are, and the file grows only while most slots are in
+ * use. */
+static int begin_choose_slot(txn *t, int64_t *slot) {
+  int64_t last = -1, taken = 1;
+  uint64_t mixed = (uint64_t)t->zxid;
+  int rc = sql_fetch_ints(t->s, SQL_SLOT_LAST, 0, 1, &last);
+  for (int i = 0; i < 4 && taken && last >= 0 && rc == ZKE_OK; i++) {
+    mixed = (mixed ^ mixed >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+    *slot = (int64_t)((mixed >> 16) % ((uint64_t)last + 1));
+    rc = sql_fetch_ints(t->s, SQL_SLOT_TAKEN, *slot, 1, &taken);
+  }
+  if (taken) *slot = last + 1;
+  return rc;
+}
+
+SQL_STATEMENT(
+    SESSION_ADD,
+    "INSERT INTO zkembed_session(id,identity,pid,started,lease,slot,life,"
+    "carrier,event_limit,seen,timeout,heard,password)"
+    "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,:carrier,"
+    ":event_limit,0,:timeout,:heard,:password)");
+
+/* Add the session's row, and take a slot for its stamps if it has a lease.  The
+ * stamp is written before the row can be seen: a sweep that finds the row must
+ * not find the stamp of the slot's former owner beside it. */
+static int begin_insert(txn *t, zke *z, const char *identity) {
+  REQUIRE(WRITING(t->s));
+  int rc = ZKE_OK;
+  z->slot = -1;
+  if (z->lease) rc = begin_choose_slot(t, &z->slot);
+  sqlite3_stmt *st =
+      rc == ZKE_OK ? sql_statement(t->s, SQL_SESSION_ADD, &rc) : NULL;
+  if (!st) return rc;
+  z->lease_at = host_boottime(t->s);
+  if (z->lease && !t->s->memory) {
+    rc = lease_write(t->s, z->slot, z->lease_at);
+    if (rc < 0)
+      return host_fail(t->s, rc, "cannot write the lease's stamp into",
+                       t->s->live);
+  }
+  sql_bind_int(st, 1, ":id", z->id);
+  sql_bind_text(st, 2, ":identity", identity, -1);
+  sql_bind_int(st, 3, ":pid", t->s->os.pid(t->s->os.context));
+  sql_bind_int(st, 4, ":started", t->now);
+  sql_bind_int(st, 5, ":lease", z->lease);
+  sql_bind_int(st, 6, ":slot", z->slot);
+  sql_bind_int(st, 7, ":life", z->c->life);
+  sql_bind_int(st, 8, ":carrier", z->carrier);
+  sql_bind_int(st, 9, ":event_limit", z->event_limit);
+  sql_bind_int(st, 10, ":timeout", z->timeout);
+  sql_bind_int(st, 11, ":heard", z->timeout ? z->lease_at : 0);
+  sql_bind_blob(st, 12, ":password", z->timeout ? z->password : NULL,
+                SESS_PASSWORD);
+  return sql_run(t->s, st);
+}
+
+typedef struct begin_arg {
+  zke *z;
+  const char *identity;
+  bool first; /* it is the store's first session */
+} begin_arg;
+
+/* The session's id is the zxid that made it: unique, and it carries the
+ * epoch.  The lock is taken before the row can be seen; a light session has its
+ * carrier's. */
+static int begin_body(txn *t, void *arg) {
+  begin_arg *b = arg;
+  zke *z = b->z;
+  int rc = ZKE_OK;
+  if (b->first && !t->s->memory) rc = judge_files(t);
+  if (rc != ZKE_OK) return rc;
+  if (t->numbered) {
+    t->zxid++; /* behind the one that raised the epoch */
+  } else {
+    rc = txn_number(t);
+  }
   bool own = !carrier_is_light(z);
-  int rc = own && z->s->memory ? sess_make_pipe(z->c) : ZKE_OK;
-  if (rc == ZKE_OK && z->timeout) rc = sess_make_password(z);
-  if (rc == ZKE_OK) rc = txn_run(z->s, NULL, TXN_NORMAL, sess_begin_body, &b);
+  if (rc == ZKE_OK && own && !t->s->memory) rc = equip_take_life(t, z->c);
+  if (rc != ZKE_OK) return rc;
+  z->id = t->zxid;
+  if (own) z->c->id = z->id;
+  if (own && !t->s->memory) rc = equip_make_fifo(z->c);
+  return rc == ZKE_OK ? begin_insert(t, z, b->identity) : rc;
+}
+
+/* Begin a session on a prepared handle; on failure equip_release() undoes. */
+static int begin_session(zke *z, const char *identity, bool first) {
+  begin_arg b = {z, identity, first};
+  bool own = !carrier_is_light(z);
+  int rc = own && z->s->memory ? equip_make_pipe(z->c) : ZKE_OK;
+  if (rc == ZKE_OK && z->timeout) rc = kept_make_password(z);
+  if (rc == ZKE_OK) rc = txn_run(z->s, NULL, TXN_NORMAL, begin_body, &b);
   if (rc == ZKE_CONNECTIONLOSS && !own) z->s->sess.owes = true;
-  return rc == ZKE_OK && own ? sess_make_poller(z->c) : rc;
-}
-
-/* Unlink a carrier's FIFO and close its descriptors.  The life lock is dropped
- * by name, since a child may share its description (zke_keepalive_fd). */
-static void sess_close_carrier(struct carrier *c) {
-  store *s = c->s;
-  zke_file named, ours;
-  /* only if the name still means it: a stale handle must not take the FIFO of
-   * a newer database */
-  if (c->fifo && c->wake_rfd >= 0 && host_stat(s, c->fifo, &named) == 0 &&
-      host_fstat(s, c->wake_rfd, &ours) == 0 && host_same_file(&named, &ours)) {
-    s->os.unlink(s->os.context, c->fifo);
-  }
-  if (c->live_fd >= 0 && c->id)
-    s->os.lock(s->os.context, c->live_fd, c->id, ZKE_LOCK_NONE);
-  for (size_t i = 0; i < c->notice_count; i++) {
-    s->notices -= c->notices[i].fd >= 0;
-    fd_close(s, &c->notices[i].fd);
-  }
-  c->notice_count = 0;
-  fd_close(s, &c->poller);
-  fd_close(s, &c->timer);
-  fd_close(s, &c->wake_rfd);
-  fd_close(s, &c->wake_wfd);
-  fd_close(s, &c->live_fd);
-}
-
-/* A carrier for a session that is to begin; NULL without memory. */
-static struct carrier *sess_new_carrier(store *s) {
-  struct carrier *c = mem_zero(&s->a, sizeof *c);
-  if (!c) return NULL;
-  c->s = s;
-  c->live_fd = c->wake_rfd = c->wake_wfd = c->poller = c->timer = -1;
-  c->ready_end = &c->ready;
-  atomic_init(&c->clock, 0);
-  atomic_init(&c->clock_at, host_now(s));
-  os_condition_init(&c->done);
-  return c;
-}
-
-/* A handle lets go of its carrier, which stays while another has it. */
-static void sess_release(zke *z) {
-  struct carrier *c = z->c;
-  if (!c) return;
-  pthread_mutex_lock(&z->s->m);
-  carrier_unready_m(z);
-  pthread_mutex_unlock(&z->s->m);
-  z->c = NULL;
-  if (--c->users) {
-    if (c->own != z) return;
-    c->own = NULL;
-    c->next = z->s->carriers;
-    z->s->carriers = c;
-    return;
-  }
-  struct carrier **at = &c->s->carriers; /* of those without a handle */
-  while (*at && *at != c) at = &(*at)->next;
-  if (*at) *at = c->next;
-  sess_close_carrier(c);
-  mem_free(c->fifo);
-  mem_free(c->notices);
-  mem_free(c->due);
-  pthread_cond_destroy(&c->done);
-  mem_free(c);
+  return rc == ZKE_OK && own ? equip_make_poller(z->c) : rc;
 }
 
 /* ======================================================================
@@ -10250,7 +10315,7 @@ static void discard_end_batch(zke *z, int rc) {
 static int discard_session(zke *z) {
   bool ended;
   if (z->s->batch) return base_nomem();
-  int rc = sess_end(z->s, z->id, z, SESS_EXPIRE, false, &ended);
+  int rc = end_session(z->s, z->id, z, SESS_EXPIRE, false, &ended);
   return rc == ZKE_OK ? txn_session_gone(z) : rc;
 }
 
@@ -10388,10 +10453,10 @@ static void sweep_note(store *s, sweep *w) {
  * steps are made all the same, since one that cannot be buried must not keep
  * the others. */
 static void sweep_note_step(store *s, sweep *w, int rc) {
-  w->over = sess_is_delayed(rc) || health_needs_recovery(s);
+  w->over = end_is_delayed(rc) || health_needs_recovery(s);
   if (w->rc != ZKE_OK) return;
   w->rc = rc;
-  if (rc != ZKE_OK && !sess_is_delayed(rc))
+  if (rc != ZKE_OK && !end_is_delayed(rc))
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
@@ -10406,7 +10471,7 @@ static bool sweep_must_stamp(const store *s, const sweep *w,
   bool must = false;
   for (size_t i = 0; i < count && !must && !s->strange_clock; i++) {
     must = sess_is_detached(&row[i]) &&
-           (w->idle || row[i].heard == SESS_UNSTAMPED);
+           (w->idle || row[i].heard == KEPT_UNSTAMPED);
   }
   return must;
 }
@@ -10418,11 +10483,11 @@ static int sweep_session(store *s, const sess_row *row, bool judges) {
   bool ended;
   enum life_state life = sess_life(s, row);
   if (life == LIFE_FREE)
-    return sess_end(s, row->id, NULL, SESS_DEAD, false, &ended);
+    return end_session(s, row->id, NULL, SESS_DEAD, false, &ended);
   if (sess_lease_is_over(s, row))
-    return sess_end(s, row->id, NULL, SESS_LEASE, false, &ended);
-  if (judges && life == LIFE_NONE && sess_timeout_is_over(s, row))
-    return sess_end(s, row->id, NULL, SESS_TIMEOUT, false, &ended);
+    return end_session(s, row->id, NULL, SESS_LEASE, false, &ended);
+  if (judges && life == LIFE_NONE && kept_is_over(s, row))
+    return end_session(s, row->id, NULL, SESS_TIMEOUT, false, &ended);
   return life == LIFE_BLIND ? life_say_blind(s) : ZKE_OK;
 }
 
@@ -10441,13 +10506,13 @@ static void sweep_sessions(store *s, sweep *w) {
   if (w->all || few) parts = 1;
   if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweep.count % parts, &sessions);
   const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
-  if (sweep_must_stamp(s, w, row, n)) rc = sess_rearm(s, w->idle);
+  if (sweep_must_stamp(s, w, row, n)) rc = kept_rearm(s, w->idle);
   w->counted = rc == ZKE_OK;
   if (w->counted && w->idle) sweep_note(s, w);
   if (w->counted && !s->strange_clock) s->sweep.counted_to = s->sweep_began;
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
-    bool rests = sess_is_put_off(s, row[i].id);
+    bool rests = end_is_put_off(s, row[i].id);
     w->skipped |= rests;
     if (!rests) sweep_note_step(s, w, sweep_session(s, &row[i], w->counted));
   }
@@ -10532,7 +10597,7 @@ static int sweep_overdue(store *s, bool *found) {
   for (size_t i = 0; rc == ZKE_OK && i < n && !*found; i++)
     *found = sess_life(s, &row[i]) == LIFE_FREE ||
              sess_lease_is_over(s, &row[i]) ||
-             (sess_is_detached(&row[i]) && sess_timeout_is_over(s, &row[i]));
+             (sess_is_detached(&row[i]) && kept_is_over(s, &row[i]));
   life_forget(s);
   buf_free(&sessions);
   for (int i = 0; rc == ZKE_OK && i < 2 && !*found; i++) {
@@ -10578,7 +10643,7 @@ static int64_t sweep_idle(const store *s, int64_t before) {
 /* A sweep has left something undone: change its note so that another process
  * sweeps, by the table above.  `before` is the stamp that it found. */
 static void sweep_unnote(store *s, const sweep *w, int64_t before) {
-  bool busy = sess_is_delayed(w->rc);
+  bool busy = end_is_delayed(w->rc);
   if (!w->noted) return;
   before = base_max(before, s->sweep.counted_to - TICK_PLAIN);
   if (busy || !w->counted) side_write_hint(s, SIDE_SWEEP_AT, before);
@@ -10608,14 +10673,14 @@ static void sweep_now(store *s, int64_t patience) {
   if (w.rc == ZKE_OK) {
     /* what closed sessions owe is written, unless one of them was left out */
     bool left = w.skipped || w.over;
-    s->sess.owes = sess_is_put_off(s, 0) || (s->sess.owes && left);
+    s->sess.owes = end_is_put_off(s, 0) || (s->sess.owes && left);
     if (!s->sess.owes) buf_free(&s->sess.owed);
     s->sweep.ended = now;
     s->sweep.count++;
   }
-  if (w.rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
+  if (w.rc == ZKE_OK && !end_is_put_off(s, 0)) return;
   sweep_unnote(s, &w, before);
-  if (!sess_is_delayed(w.rc)) sweep_yield(s);
+  if (!end_is_delayed(w.rc)) sweep_yield(s);
 }
 
 /* The tick, in three steps:
@@ -11634,12 +11699,12 @@ static int notice_end_carried(store *s, int64_t carrier, bool *left) {
   *left = rc != ZKE_OK;
   if (rc != ZKE_OK) n = 0;
   for (size_t i = 0; i < n; i++) {
-    bool waits = sess_is_put_off(s, session[i]);
+    bool waits = end_is_put_off(s, session[i]);
     int one = ZKE_OK;
-    if (!waits) one = sess_end(s, session[i], NULL, SESS_DEAD, true, &ended);
+    if (!waits) one = end_session(s, session[i], NULL, SESS_DEAD, true, &ended);
     if (waits || one != ZKE_OK) *left = true;
     if (one != ZKE_OK) rc = one;
-    if (sess_is_delayed(one) || health_needs_recovery(s)) break;
+    if (end_is_delayed(one) || health_needs_recovery(s)) break;
     if (rc != ZKE_OK && host_now(s) >= until) break;
   }
   buf_free(&sessions);
@@ -11660,7 +11725,7 @@ static bool notice_probe_owner(store *s, notice *n, int64_t now) {
   if (dead) {
     int rc = notice_end_carried(s, n->owner, &left);
     if (!left) return true;
-    busy = sess_is_delayed(rc);
+    busy = end_is_delayed(rc);
   }
   if (busy && !n->busy) n->pause = ZKE_MS;
   n->busy = busy;
@@ -12433,8 +12498,8 @@ static void dispatch_recover(store *s, int64_t now) {
 static void dispatch_end_overdue(zke *z, int64_t now) {
   bool ended;
   if (!carrier_is_timed(z) || carrier_left(z, now) >= 0) return;
-  if (health_is_broken(z->s) || sess_is_put_off(z->s, z->id)) return;
-  int rc = sess_end(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
+  if (health_is_broken(z->s) || end_is_put_off(z->s, z->id)) return;
+  int rc = end_session(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
   if (rc == ZKE_OK && z->state == SESS_AUTH_FAILED)
     z->lost_row |= carrier_left(z, now) < 0;
 }
@@ -12690,16 +12755,6 @@ static void wait_for_leader(zke *z, uint64_t before, int64_t ns) {
   pthread_mutex_unlock(&s->m);
 }
 
-/* What a call is told whose session is over. */
-static int wait_say_ended(const zke *z) {
-  if (z->state == SESS_AUTH_FAILED)
-    return base_fail(ZKE_INVALIDSTATE, "authentication failed");
-  if (z->state == SESS_MOVED)
-    return base_fail(ZKE_SESSIONMOVED,
-                     "the session was attached by another handle");
-  return base_fail(ZKE_INVALIDSTATE, "the session has expired");
-}
-
 /* Is a wait over?  *rc is what it then returns.  The first look at the deadline
  * is left out, so that a deadline that has passed still gets one dispatch. */
 static bool wait_is_over(const zke *z, uint64_t before, bool late, int *rc) {
@@ -12709,7 +12764,7 @@ static bool wait_is_over(const zke *z, uint64_t before, bool late, int *rc) {
   } else if (atomic_load(&z->turn) != before) {
     return true; /* what was waited for */
   } else if (z->state != SESS_ALIVE && !z->lost_notice) {
-    *rc = wait_say_ended(z);
+    *rc = sess_say_ended(z);
   } else if (late) {
     *rc = base_fail(ZKE_OPERATIONTIMEOUT, "nothing came before the deadline");
   }
@@ -13517,7 +13572,7 @@ static int store_begin_reading(store *s) {
   if (rc == ZKE_OK) rc = db_prepare_ends(s);
   int64_t meta[3] = {0}, known = side_read_hint(s, SIDE_ZXID_AT);
   if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);
-  return rc == ZKE_OK ? sess_sync_log(s, meta[0], known) : rc;
+  return rc == ZKE_OK ? judge_sync_log(s, meta[0], known) : rc;
 }
 
 /* Open a file for inspection: nothing is made, nothing is changed. Even then
@@ -13588,7 +13643,7 @@ static int store_give_carrier(zke *z, struct carrier *c) {
     z->carrier = c->id;
     if (!carrier_room(c)) return base_nomem();
   } else {
-    c = sess_new_carrier(z->s);
+    c = equip_new(z->s);
     if (!c) return base_nomem();
     c->own = z;
   }
@@ -13638,7 +13693,7 @@ static void store_free_session(zke *z) {
   event_clear_queue(z);
   alarm_free(z);
   watcher_free(z);
-  sess_release(z);
+  equip_release(z);
   buf_free(&z->who.texts);
   buf_free(&z->path);
   mem_free(z->chroot);
@@ -13705,8 +13760,8 @@ static int store_begin_session(zke *z, const store_adding *a) {
   if (s->readonly) return ZKE_OK;
   if (!o->identity) s->os.process_name(s->os.context, name, sizeof name);
   const char *identity = o->identity ? o->identity : name;
-  if (!a->session) return sess_begin(z, identity, a->first);
-  int rc = sess_attach(z, a->session, a->password, identity);
+  if (!a->session) return begin_session(z, identity, a->first);
+  int rc = kept_attach(z, a->session, a->password, identity);
   bool moved = rc == ZKE_OK || (rc == ZKE_CONNECTIONLOSS && z->id);
   zke *before = moved ? life_find_own(s, z->id) : NULL;
   if (before) {
@@ -13969,7 +14024,7 @@ static int api_path(zke *z, const char *path, unsigned flags,
 /* Is the session alive, as far as the handle knows? Only this handle's
  * knowledge is asked: others may have ended the session. */
 static int api_state(const zke *z) {
-  return z->state == SESS_ALIVE ? ZKE_OK : wait_say_ended(z);
+  return z->state == SESS_ALIVE ? ZKE_OK : sess_say_ended(z);
 }
 
 /* Read what the session's row says in the state that is open, for
@@ -14482,12 +14537,12 @@ int zke_attach(zke *z, int64_t session, const unsigned char password[16],
 static int api_end_session(zke *z, enum sess_why why) {
   bool detaches = why == SESS_DETACH;
   bool doomed = detaches && atomic_load(&z->doomed);
-  sess_end_arg end = {.session = z->id,
-                      .why = doomed ? SESS_CLOSE : why,
-                      .z = z,
-                      .before = detaches && !doomed ? discard_body : NULL,
-                      .before_arg = discard_first(z)};
-  int rc = sess_end_as(z->s, &end, false);
+  end_arg end = {.session = z->id,
+                 .why = doomed ? SESS_CLOSE : why,
+                 .z = z,
+                 .before = detaches && !doomed ? discard_body : NULL,
+                 .before_arg = discard_first(z)};
+  int rc = end_as(z->s, &end, false);
   if (rc == ZKE_OK && detaches && !end.ended) return api_session(z);
   if (rc != ZKE_OK || !doomed) return rc;
   return base_fail(ZKE_SESSIONEXPIRED,
@@ -14504,7 +14559,7 @@ static int api_give_up_session(zke *z, enum sess_why why) {
   if (z->id && own && !z->lost_row && !replaced) return api_end_session(z, why);
   z->lost_row = true;
   if (why != SESS_DETACH) return ZKE_OK;
-  return replaced ? health_say_replaced(z->s) : wait_say_ended(z);
+  return replaced ? health_say_replaced(z->s) : sess_say_ended(z);
 }
 
 /* zke_close(), with the handle marked as closing and cancellation held off.
@@ -14523,7 +14578,7 @@ static int api_close(zke *z, enum sess_why why) {
   if (health_needs_recovery(s)) txn_recover(s);
   int rc = api_give_up_session(z, why);
   bool owes = rc != ZKE_OK && !z->lost_row && carrier_is_light(z);
-  if (owes && why == SESS_CLOSE) sess_owe(s, z);
+  if (owes && why == SESS_CLOSE) kept_owe(s, z);
   if (owes) s->sess.owes = true;
   z->state = SESS_CLOSED;
   store_unlist_session(z);
@@ -14601,7 +14656,7 @@ int zke_rearm(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, rearm, z);
   int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
-  return api_leave(z, sess_rearm(z->s, INT64_MAX));
+  return api_leave(z, kept_rearm(z->s, INT64_MAX));
 }
 
 /* Constant for the handle's life, so it is read without the lock; also when the
@@ -14622,14 +14677,14 @@ int zke_state(zke *z) {
   return state;
 }
 
-/* The session may be this handle's own: sess_end() marks it as gone at once,
+/* The session may be this handle's own: end_session() marks it as gone at once,
  * and the next dispatch tells. */
 int zke_expire(zke *z, int64_t session) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, expire, z, session);
   bool ended;
   int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
-  rc = sess_end(z->s, session, NULL, SESS_EXPIRE, false, &ended);
+  rc = end_session(z->s, session, NULL, SESS_EXPIRE, false, &ended);
   if (rc == ZKE_OK && !ended) {
     rc =
         base_fail(ZKE_NONODE, "no session 0x%llx", (unsigned long long)session);
@@ -16289,7 +16344,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
 /* Has the session ended, and its end been told? */
 static int api_waitable(const zke *z) {
   bool over = z->state != SESS_ALIVE && !z->lost_notice;
-  return over ? wait_say_ended(z) : ZKE_OK;
+  return over ? sess_say_ended(z) : ZKE_OK;
 }
 
 /* Looks at the clock, and polls what a sleep would, but does not look into the

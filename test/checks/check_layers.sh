@@ -8,7 +8,8 @@
 # - What struct store has in a struct by a section's name, that section uses
 #   alone, and store_, which makes and ends it.  The descriptors (fd) are fork_'s
 #   as well, and the program's connection (guest) is app_'s and api_'s.  What is
-#   owed to sessions (sess) is sess_'s, sweep_'s and api_'s, and not looked at.
+#   owed to sessions (sess) is kept_'s, end_'s, begin_'s, sweep_'s and api_'s,
+#   and not looked at.
 # - Functions that are not static are the public ones, in the last section, and
 #   called nowhere else.
 # - The system is called in the os_ section and nowhere else, the C library's

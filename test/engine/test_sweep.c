@@ -466,7 +466,7 @@ TEST(burials_are_put_off_one_by_one) {
   live_on((int64_t)4 * ZKE_TICK_MS);
   ck_assert_int_eq(refused, before);
   seam_fail(&disk, SEAM_xWrite, false);
-  live_on((int64_t)SESS_REST * SLOW + 4 * ZKE_TICK_MS);
+  live_on((int64_t)END_REST * SLOW + 4 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_rc(see(z, "/group/n"), ZKE_NONODE);
   ck_ok(zke_close(z));
@@ -1499,7 +1499,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   printf("full disk: %d writes refused in %d s\n", refused, SECONDS);
   ck_assert_int_le(refused, 60);
   seam_fail(&disk, SEAM_xWrite, false);
-  live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
+  live_on((int64_t)END_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_assert_int_eq(children(z, "/t"), 0);
   ck_ok(zke_close(z));
@@ -1522,7 +1522,7 @@ TEST(full_disk_is_tried_seldom_by_a_host) {
   ck_assert_int_ge(refused, 2);
   ck_assert_int_le(refused, 60);
   seam_fail(&disk, SEAM_xWrite, false);
-  live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
+  live_on((int64_t)END_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(zke_close(kept));
   ck_ok(zke_close(z));

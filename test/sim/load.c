@@ -41,7 +41,7 @@ struct zke *load_handle(int slot) {
 
 /* How long the dead may stay after the last fault, in ns.  A burial that fails
  * is put off for 16 times as long as it took, at most half a minute
- * (sess_put_off()); in a slow sync or a stop that is long. */
+ * (end_put_off()); in a slow sync or a stop that is long. */
 static int64_t rest_ns(void) {
   int64_t most = 16 * known_held_ms();
   return (REST_MS + (most < BURIAL_MS ? most : BURIAL_MS)) * SIM_MS;
