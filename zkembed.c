@@ -100,7 +100,8 @@
  *   view_          lists for inspection, zke_check
  *   store_         making and ending a store
  *   engine_        handles of other engines behind this interface
- *   api_, zke_     argument checks, enter, one inner call, leave
+ *   api_           how a call begins and ends
+ *   zke_, api_     the public functions
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* F_OFD_SETLK, pipe2, CLOCK_BOOTTIME */
@@ -13943,11 +13944,7 @@ static int engine_register(const zke_engine *e) {
 }
 
 /* ======================================================================
- * api_, zke_: argument checks, enter, one inner call, leave (public)
- *
- * Each public function has the same shape: look at the arguments, api_enter(),
- * one call into the layers above, api_leave().  zkembed.h says what each of
- * them promises; here stands only what the header does not tell.
+ * api_: how a call begins and ends (private)
  *
  * api_enter() holds off the thread's cancellation, takes the store's lock and
  * then admits the call: api_admit() is where a path, the handle's rights, the
@@ -13962,12 +13959,10 @@ static int engine_register(const zke_engine *e) {
  * themselves in and out (api_count_in(), api_count_out()), so that the handle
  * is not freed meanwhile.
  *
- * Results are made ready before api_leave() and are given to the caller only
- * when the call has succeeded.  No out parameter is written by one that fails,
- * unless zkembed.h says so.
+ * A change runs by api_change(), and a read asks api_lose_read(), so that tests
+ * can lose their replies.
  *
- * Start reading at api_enter(), then zke_set() for a change and zke_get() for a
- * read.
+ * Start reading at api_enter().
  * ==================================================================== */
 
 /* What a call needs, or can do without. */
@@ -14340,6 +14335,23 @@ static int api_limit(const zke *z, int len) {
                    z->s->data_limit);
 }
 
+/* ======================================================================
+ * zke_, api_: the public functions (public)
+ *
+ * zkembed.h says what each of them promises; here stands only what the header
+ * does not tell.  They stand in its order, each group of it under a line of its
+ * own; what only one function needs stands before it.
+ *
+ * Each has the same shape: look at the arguments, api_enter(), one call into
+ * the layers above, api_leave().  Results are made ready before api_leave(),
+ * and are given to the caller only when the call has succeeded.  No out
+ * parameter is written by a call that fails, unless zkembed.h says so.
+ *
+ * Start reading at zke_set() for a change and at zke_get() for a read.
+ * ==================================================================== */
+
+/* ---- version, results ---- */
+
 const char *zke_version(void) { return ZKE_VERSION; }
 int zke_version_number(void) { return ZKE_VERSION_NUMBER; }
 
@@ -14370,54 +14382,6 @@ const char *zke_error_text(int rc) {
 /* A pointer to the thread's own text, so it needs no lock and no handle. */
 const char *zke_errmsg(void) { return base_sentence; }
 
-/* Whoever asks once will ask again: from here on reads look for it. */
-int64_t zke_zxid(void) {
-  base_zxid_wanted = true;
-  return base_zxid;
-}
-
-/* For an engine, whose calls see states that this file knows nothing of. */
-void zke_set_zxid(int64_t zxid) { base_zxid = zxid; }
-
-/* The sentence is made aside first, since zke_errmsg() may be among the
- * arguments, and that is where it goes. */
-int zke_fail(int rc, const char *format, ...) {
-  char sentence[BASE_SENTENCE]; /* the old one may be an argument */
-  va_list ap;
-  va_start(ap, format);
-  vsnprintf(sentence, sizeof sentence, format, ap);
-  va_end(ap);
-  base_say_again(sentence);
-  return rc;
-}
-
-void zke_free(void *block) { mem_free(block); }
-
-/* For the recipes' options, which grow by the same rule as the library's. */
-int zke_take_options(const void *given, void *out, size_t size,
-                     const char *name) {
-  return base_take(given, out, size, name);
-}
-
-/* A caller of an older header has a shorter struct: nothing is written behind
- * it. */
-void zke_os_fill(zke_os *os) {
-  os_fill(os, os->size < sizeof *os ? os->size : sizeof *os);
-}
-
-/* At least a byte, so that NULL always means that there is no memory. */
-void *zke_alloc(zke *z, size_t size) {
-  if (!size) size = 1;
-  const zke_allocator *a = NULL;
-  if (ENGINE_IS_OTHER(z))
-    a = &((const zke_handle *)(const void *)z)->allocator;
-  else if (z)
-    a = &z->s->a;
-  void *block = a ? mem_zero(a, size) : NULL;
-  if (!block) base_nomem();
-  return block;
-}
-
 /* ---- opening and closing ---- */
 
 /* zke_open(), with arguments that are there and cancellation held off. */
@@ -14446,20 +14410,6 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
   lock_drop(s);
   *z_out = z;
   return ZKE_OK;
-}
-
-/* Accepts tables compiled with another version's header: base_take() knows the
- * sizes. */
-int zke_register_engine(const zke_engine *engine) {
-  zke_engine e;
-  if (!engine) return base_fail(ZKE_BADARGUMENTS, "the engine is NULL");
-  int rc = base_take(engine, &e, sizeof e, "zke_engine");
-  if (rc != ZKE_OK) return rc;
-  if (!engine_is_complete(&e)) {
-    return base_fail(ZKE_BADARGUMENTS,
-                     "an engine without a prefix or a required function");
-  }
-  return engine_register(&e);
 }
 
 /* The opening thread holds the lock of its new store from the start, though
@@ -14515,19 +14465,6 @@ int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, open_session, z, options, z_out);
   store_adding a = {.o = options};
-  return api_add_session(z, a, z_out);
-}
-
-/* As opening, with a row that is there. */
-int zke_attach(zke *z, int64_t session, const unsigned char password[16],
-               const zke_options *options, zke **z_out) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, attach, z, session, password, options, z_out);
-  store_adding a = {.o = options, .session = session, .password = password};
-  if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
-  *z_out = NULL;
-  if (session <= 0 || !password)
-    return base_fail(ZKE_BADARGUMENTS, "no session or no password");
   return api_add_session(z, a, z_out);
 }
 
@@ -14620,45 +14557,6 @@ int zke_close(zke *z) {
   return z ? api_close_once(z, SESS_CLOSE) : ZKE_OK;
 }
 
-/* The row keeps the time of now, from which its timeout counts. */
-int zke_detach(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, detach, z);
-  if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
-  if (!z->timeout)
-    return base_fail(ZKE_BADARGUMENTS, "the session is not a kept one");
-  return api_close_once(z, SESS_DETACH);
-}
-
-/* Fixed at open. */
-int zke_password(zke *z, unsigned char out[16]) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, password, z, out);
-  if (!z || !out)
-    return base_fail(ZKE_BADARGUMENTS, "the handle or out is NULL");
-  if (!z->timeout)
-    return base_fail(ZKE_BADARGUMENTS, "the session is not a kept one");
-  memcpy(out, z->password, SESS_PASSWORD);
-  return ZKE_OK;
-}
-
-/* Does not take the store's lock: a server that touches one client's session
- * never waits for another client's change. */
-int zke_touch(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, touch, z);
-  int rc = api_count_in(z);
-  if (rc != ZKE_OK) return rc;
-  carrier_touch(z);
-  return api_count_out(z, ZKE_OK);
-}
-
-/* By as much time as there is: whatever has passed counts for no detached
- * session any more. */
-int zke_rearm(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, rearm, z);
-  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
-  if (rc != ZKE_OK) return rc;
-  return api_leave(z, kept_rearm(z->s, INT64_MAX));
-}
-
 /* Constant for the handle's life, so it is read without the lock; also when the
  * session has ended, for the text of a message. */
 int64_t zke_session_id(zke *z) {
@@ -14692,29 +14590,22 @@ int zke_expire(zke *z, int64_t session) {
   return api_leave(z, rc);
 }
 
-/* A duplicate shares the open file description, and with it the lock that is
- * the session's life.  So it lasts until the last of the two is closed. */
-int zke_keepalive_fd(zke *z, int *fd_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, keepalive_fd, z, fd_out);
-  if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
-  int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
-  if (z->s->memory) {
-    rc = base_fail(ZKE_UNIMPLEMENTED,
-                   "a session in memory cannot outlive its process");
-  } else if (carrier_is_light(z)) {
-    rc = base_fail(ZKE_UNIMPLEMENTED, "a light session has no lock of its own");
-  } else {
-    int fd = z->s->os.dup(z->s->os.context, z->c->live_fd);
-    if (fd >= 0)
-      *fd_out = fd;
-    else
-      rc = host_fail(z->s, fd, "cannot duplicate", z->s->live);
-  }
-  return api_leave_light(z, rc);
+void zke_free(void *block) { mem_free(block); }
+
+/* At least a byte, so that NULL always means that there is no memory. */
+void *zke_alloc(zke *z, size_t size) {
+  if (!size) size = 1;
+  const zke_allocator *a = NULL;
+  if (ENGINE_IS_OTHER(z))
+    a = &((const zke_handle *)(const void *)z)->allocator;
+  else if (z)
+    a = &z->s->a;
+  void *block = a ? mem_zero(a, size) : NULL;
+  if (!block) base_nomem();
+  return block;
 }
 
-/* ---- nodes: changes ---- */
+/* ---- nodes ---- */
 
 /* A change of one node: what its transaction gets, and what comes of it. It
  * lies on the stack of the call, and outlives the transaction's body. */
@@ -14830,131 +14721,6 @@ int zke_delete(zke *z, const char *path, int version) {
   return api_leave(z, api_change_one(z, z->last, api_delete_body, &c));
 }
 
-/* Note what is to be discarded, whatever state the handle is in.  The path gets
- * the chroot here and not by api_path(), whose buffer belongs to the call that
- * has the store's lock, which this one does not have yet.  As there, "/" below
- * a chroot is the chroot's node.  Note and path are one block, so that one
- * allocation decides whether there is a note. */
-static int api_note_discard(zke *z, const char *path, bool sequential,
-                            int64_t czxid) {
-  size_t size = z->chroot_len + strlen(path) + 1;
-  discard *d = mem_zero(&z->s->a, sizeof *d + size);
-  if (!d) return base_nomem();
-  char *whole = (char *)(d + 1);
-  bool root = z->chroot_len && !sequential && path[1] == '\0';
-  snprintf(whole, size, "%s%s", z->chroot, root ? "" : path);
-  d->session = z->id;
-  d->czxid = czxid;
-  d->sequential = sequential;
-  d->path = whole;
-  discard_push(z, d);
-  return ZKE_OK;
-}
-
-/* There is no memory for a note: remove it at once.  Where that fails, too,
- * the session is to end, and all that it owns with it.  In a batch, whose end
- * nobody knows, that is so from the start. */
-static int api_discard_now(zke *z, const char *path, bool sequential,
-                           int64_t czxid) {
-  discard d = {.session = z->id, .czxid = czxid, .sequential = sequential};
-  unsigned flags = API_CHANGE | (sequential ? API_SEQUENTIAL : 0u);
-  int rc = base_nomem();
-  if (!txn_batch_here()) rc = api_enter(z, path, flags, &d.path);
-  if (rc == ZKE_OK)
-    rc = api_leave(z, api_change(z, TXN_NORMAL, discard_body, &d));
-  if (rc != ZKE_OK) {
-    atomic_store(&z->doomed, true);
-    atomic_store(&z->owes, true);
-  }
-  return rc;
-}
-
-/* Remove what has been noted. */
-static int api_discard_noted(zke *z) {
-  int rc = api_enter(z, NULL, API_CHANGE | API_DISCARD | API_BATCH, NULL);
-  if (rc != ZKE_OK) return rc;
-  discard *first = discard_first(z);
-  if (first) /* else another thread's call has removed it */
-    rc = api_change(z, TXN_NORMAL, discard_body, first);
-  return api_leave(z, discard_conclude(z, first, rc));
-}
-
-/* The note comes first, and cannot fail by what the file does.  Only then is
- * the removal tried, so whatever stops it leaves a note that later calls act
- * on.  A death of the process ends the session, and its nodes with it. */
-int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, discard, z, path, mode, czxid);
-  bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
-  base_zxid = 0;
-  if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
-  if (fork_is_copy(z->s)) return api_forked(z->s);
-  if (z->s->readonly)
-    return base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
-  if (!op_mode_is_ephemeral(mode) || !path_check(path, sequential)) {
-    return base_fail(ZKE_BADARGUMENTS, "mode %d, path %s", mode,
-                     path ? path : "(NULL)");
-  }
-  txn_batch *b = txn_batch_here();
-  if (b && b->t.s != z->s) return api_misuse("zke_discard() on another store");
-  os_cancel_off();
-  atomic_fetch_add(&z->calls, 1);
-  if (atomic_load(&z->closing)) {
-    return api_count_out(z,
-                         base_fail(ZKE_CLOSING, "the handle is being closed"));
-  }
-  int rc = api_note_discard(z, path, sequential, czxid);
-  rc = rc == ZKE_OK ? api_discard_noted(z)
-                    : api_discard_now(z, path, sequential, czxid);
-  if (rc != ZKE_OK && rc != ZKE_FORKED)
-    wake_sleeper(z); /* a thread that sleeps is to try again */
-  return api_count_out(z, rc);
-}
-
-int zke_set(zke *z, const char *path, const void *data, int len, int version,
-            zke_stat *stat_out) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, set, z, path, data, len, version, stat_out);
-  zke_op op;
-  zke_op_set(&op, path, data, len, version);
-  api_single c = {NULL, &op, NULL, {0}};
-  int rc = api_length(data, len);
-  if (rc == ZKE_OK) rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
-  if (rc != ZKE_OK) return rc;
-  rc = api_limit(z, len);
-  if (rc == ZKE_OK) rc = api_change_one(z, z->last, api_set_body, &c);
-  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
-  return api_leave(z, rc);
-}
-
-/* zke_raise_sequence()'s. */
-typedef struct api_raise {
-  const char *path;
-  int next;
-  zke_stat stat;
-} api_raise;
-
-/* The body of zke_raise_sequence()'s transaction. */
-static int api_raise_body(txn *t, void *arg) {
-  api_raise *c = arg;
-  return op_raise_sequence(t, c->path, c->next, &c->stat);
-}
-
-/* Synced where it raises: a number that a power cut took back could be given
- * again. */
-int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, raise_sequence, z, path, next, stat_out);
-  api_raise c = {NULL, next, {0}};
-  if (next < 0) return api_refuse_arguments("the number %d", next);
-  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
-  if (rc != ZKE_OK) return rc;
-  rc = api_change(z, TXN_FULL, api_raise_body, &c);
-  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
-  return api_leave(z, rc);
-}
-
-/* ---- nodes: reads ---- */
-
 /* A read, with or without a watch. */
 typedef struct api_reading {
   enum op_wish wish;
@@ -14978,21 +14744,6 @@ typedef struct api_pending {
   int other;     /* mode that this one replaces, or -1 */
 } api_pending;
 
-/* Complete a registration whose transaction has ended with rc, or take back
- * what it has in memory.  A watcher that is owed an event is told by the next
- * dispatch, which the byte in the FIFO asks for. */
-static void api_conclude(api_pending *p, int rc) {
-  zke *z = p->z;
-  bool committed = rc == ZKE_OK;
-  watcher *w = p->entry.w;
-  if (committed && p->owner && notice_watch_owner(z, p->owner))
-    w->owner = p->owner;
-  if (committed && p->other >= 0)
-    watcher_change_mode(z, p->entry.spot, p->other, w->mode);
-  if (committed && w->fired) wake_self(z);
-  watcher_conclude(z, &p->entry, rc);
-}
-
 /* The last step of a registration's body: in a batch, leave it there until the
  * batch ends.  Where there is no memory for that, txn_join() fails. */
 static void api_register(txn *t, const watcher_pending *entry, int64_t owner,
@@ -15006,11 +14757,6 @@ static void api_register(txn *t, const watcher_pending *entry, int64_t owner,
   p.owner = owner;
   p.other = other;
   buf_add(&b->watches, &p, sizeof p);
-}
-
-/* Is what became of a registration known, now that its call ends with rc? */
-static bool api_is_settled(const zke *z, int rc) {
-  return rc != ZKE_OK || !z->s->batch;
 }
 
 /* Note whose death is to be noticed, for the node that was read: the carrier of
@@ -15046,6 +14792,26 @@ static int api_watch_body(txn *t, void *arg) {
                        r->context, &r->entry);
   if (rc == ZKE_OK) api_register(t, &r->entry, r->owner, -1);
   return rc;
+}
+
+/* Complete a registration whose transaction has ended with rc, or take back
+ * what it has in memory.  A watcher that is owed an event is told by the next
+ * dispatch, which the byte in the FIFO asks for. */
+static void api_conclude(api_pending *p, int rc) {
+  zke *z = p->z;
+  bool committed = rc == ZKE_OK;
+  watcher *w = p->entry.w;
+  if (committed && p->owner && notice_watch_owner(z, p->owner))
+    w->owner = p->owner;
+  if (committed && p->other >= 0)
+    watcher_change_mode(z, p->entry.spot, p->other, w->mode);
+  if (committed && w->fired) wake_self(z);
+  watcher_conclude(z, &p->entry, rc);
+}
+
+/* Is what became of a registration known, now that its call ends with rc? */
+static bool api_is_settled(const zke *z, int rc) {
+  return rc != ZKE_OK || !z->s->batch;
 }
 
 /* Read and set a watch, by one of two bodies.  The watch of an ephemeral znode
@@ -15109,27 +14875,6 @@ static int api_read_plain(zke *z, api_reading *r) {
   return rc;
 }
 
-/* Begin to read under SQLite's lock, in a state in which the session exists;
- * for a call that has entered with API_READ.  On ZKE_OK api_end_locked() must
- * follow.  In a batch what it has changed is read, in its transaction. */
-static int api_begin_locked(zke *z) {
-  if (z->s->batch) {
-    base_zxid = z->s->batch->t.zxid;
-    return ZKE_OK;
-  }
-  int rc = db_end(z->s);
-  if (rc == ZKE_OK) rc = sql_do(z->s, SQL_BEGIN_READ);
-  if (rc != ZKE_OK) return rc;
-  rc = api_session(z);
-  if (rc != ZKE_OK) db_end(z->s);
-  return rc;
-}
-
-/* The other half of api_begin_locked(). */
-static void api_end_locked(zke *z) {
-  if (!z->s->batch) db_end(z->s);
-}
-
 /* exists, get and children are this; on ZKE_OK api_leave() must follow. */
 static int api_read(zke *z, const char *path, api_reading *r) {
   unsigned flags = API_BATCH | (r->fn ? API_CHANGE : API_READ);
@@ -15173,6 +14918,22 @@ int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
+int zke_set(zke *z, const char *path, const void *data, int len, int version,
+            zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, set, z, path, data, len, version, stat_out);
+  zke_op op;
+  zke_op_set(&op, path, data, len, version);
+  api_single c = {NULL, &op, NULL, {0}};
+  int rc = api_length(data, len);
+  if (rc == ZKE_OK) rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_limit(z, len);
+  if (rc == ZKE_OK) rc = api_change_one(z, z->last, api_set_body, &c);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return api_leave(z, rc);
+}
+
 /* A copy of all names in one block, in the order of the key. */
 int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
                  zke_strings **names_out, zke_stat *stat_out) {
@@ -15187,6 +14948,27 @@ int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
     mem_free(r.answer.names);
   if (stat_out) *stat_out = r.answer.stat;
   return api_leave(z, ZKE_OK);
+}
+
+/* Begin to read under SQLite's lock, in a state in which the session exists;
+ * for a call that has entered with API_READ.  On ZKE_OK api_end_locked() must
+ * follow.  In a batch what it has changed is read, in its transaction. */
+static int api_begin_locked(zke *z) {
+  if (z->s->batch) {
+    base_zxid = z->s->batch->t.zxid;
+    return ZKE_OK;
+  }
+  int rc = db_end(z->s);
+  if (rc == ZKE_OK) rc = sql_do(z->s, SQL_BEGIN_READ);
+  if (rc != ZKE_OK) return rc;
+  rc = api_session(z);
+  if (rc != ZKE_OK) db_end(z->s);
+  return rc;
+}
+
+/* The other half of api_begin_locked(). */
+static void api_end_locked(zke *z) {
+  if (!z->s->batch) db_end(z->s);
 }
 
 /* Two statements, so under SQLite's read lock: the node must be the one whose
@@ -15206,30 +14988,6 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
     api_end_locked(z);
   }
   if (rc == ZKE_OK && count_out) *count_out = count;
-  return api_leave(z, rc);
-}
-
-/* Under SQLite's read lock, as zke_count(). Both count what is below the node;
- * the node itself is added here. */
-int zke_usage(zke *z, const char *path, int64_t *count_out,
-              int64_t *bytes_out) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, usage, z, path, count_out, bytes_out);
-  op_answer a = {0};
-  const char *full;
-  int64_t count = 0, bytes = 0;
-  int rc = api_enter(z, path, API_READ | API_BATCH, &full);
-  if (rc != ZKE_OK) return rc;
-  rc = api_lose_read(z);
-  if (rc == ZKE_OK) rc = api_begin_locked(z);
-  if (rc == ZKE_OK) {
-    rc = op_read(z, OP_STAT, full, &node_range_all, &a);
-    if (rc == ZKE_OK) rc = node_count(z->s, full, &count);
-    if (rc == ZKE_OK) rc = node_below(z->s, SQL_NODE_BYTES, full, &bytes);
-    api_end_locked(z);
-  }
-  if (rc == ZKE_OK && count_out) *count_out = count + 1;
-  if (rc == ZKE_OK && bytes_out) *bytes_out = bytes + a.stat.dataLength;
   return api_leave(z, rc);
 }
 
@@ -15315,11 +15073,308 @@ int zke_sync(zke *z, const char *path) {
   return api_leave(z, rc);
 }
 
-/* ---- several operations ---- */
+/* ---- watches ---- */
 
-/* These fill all members of the operation, so that what a later version adds is
- * zero, as api_op_reserved() wants it.  The operation points to what the caller
- * gave: that must stay until the multi has returned. */
+/* What the functions for watches pass to their transactions. */
+typedef struct api_watch {
+  const char *path;
+  int mode, other; /* the mode asked for, the one that it replaces */
+  zke_watch_fn fn;
+  void *context;
+  watcher_pending entry;
+  unsigned rows; /* to be removed, bit watch_kind() */
+} api_watch;
+
+/* The later mode on a path replaces the earlier (semantics.md 5.7); one-shots
+ * stay, unlike in 3.8.0. */
+static int api_add_watch_body(txn *t, void *arg) {
+  api_watch *w = arg;
+  int rc = ZKE_OK;
+  for (int table = 0; table < 2 && rc == ZKE_OK; table++)
+    rc = watch_remove(t, w->path, watch_kind(w->other, table));
+  if (rc != ZKE_OK) return rc;
+  rc = watcher_prepare(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
+  if (rc == ZKE_OK) api_register(t, &w->entry, 0, w->other);
+  return rc;
+}
+
+/* The mode is checked behind the state of the handle, as ZooKeeper's server
+ * checks it. mode + 1: WATCH_PERSISTENT and WATCH_RECURSIVE follow
+ * WATCH_ONE_SHOT, which this cannot set.  The rows are changed first, then the
+ * watchers in memory: between the two no event can be dispatched, as the lock
+ * is held. */
+int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
+                  void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, add_watch, z, path, mode, fn, context);
+  api_watch w = {.mode = mode + 1, .fn = fn, .context = context};
+  if (!fn) return api_refuse_arguments("fn is NULL");
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &w.path);
+  if (rc != ZKE_OK) return rc;
+  if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE) {
+    return api_leave(
+        z, base_fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
+  }
+  w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
+  rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
+  api_pending p = {z, w.entry, 0, w.other};
+  if (api_is_settled(z, rc)) api_conclude(&p, rc);
+  dispatch_arm(z);
+  return api_leave(z, rc);
+}
+
+/* Remove the rows of one path that were found to be needed no more. */
+static int api_remove_watch_body(txn *t, void *arg) {
+  api_watch *w = arg;
+  int rc = ZKE_OK;
+  for (int kind = 0; kind < 6 && rc == ZKE_OK; kind++) {
+    if (w->rows & 1u << kind) rc = watch_remove(t, w->path, kind);
+  }
+  return rc;
+}
+
+/* Which watchers of a path are meant. */
+typedef struct api_watchers {
+  watcher_spot *spot;
+  const watcher_pair *pair; /* NULL: all */
+  unsigned tables;
+} api_watchers;
+
+/* Find the watchers of a pair (fn NULL: of all) on a path; ZKE_NOWATCHER where
+ * there is none. The handle's memory is asked and not the file, whose rows know
+ * sessions and no pairs. */
+static int api_find_watchers(const zke *z, const char *path, int type,
+                             zke_watch_fn fn, const void *context,
+                             api_watchers *out) {
+  if (type < ZKE_WATCH_CHILD || type > ZKE_WATCH_ANY)
+    return base_fail(ZKE_BADARGUMENTS, "unknown watch type %d", type);
+  *out = (api_watchers){.tables = 0};
+  if (type & ZKE_WATCH_DATA) out->tables |= 1u << WATCH_TABLE_DATA;
+  if (type & ZKE_WATCH_CHILD) out->tables |= 1u << WATCH_TABLE_CHILD;
+  out->spot = watcher_find_spot(z, path, strlen(path));
+  out->pair = fn ? watcher_find_pair(z, fn, context) : NULL;
+  if (out->spot && (out->pair || !fn) &&
+      watcher_exists(out->spot, out->tables, out->pair)) {
+    return ZKE_OK;
+  }
+  return base_fail(ZKE_NOWATCHER, "no such watcher of %s", path);
+}
+
+/* A row of the file stands for all watchers of one kind on the path, so it goes
+ * only with the last of them. */
+int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                     void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, remove_watch, z, path, type, fn, context);
+  api_watch w = {.mode = 0};
+  api_watchers of;
+  int rc = api_enter(z, path, API_CHANGE | API_LOOK, &w.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_find_watchers(z, w.path, type, fn, context, &of);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  w.rows = watcher_unneeded(of.spot, of.tables, of.pair);
+  if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
+  if (rc == ZKE_OK) watcher_take(z, of.spot, of.tables, of.pair);
+  dispatch_arm(z);
+  return api_leave(z, rc);
+}
+
+/* Remove the rows that only this pair needs, of all paths. */
+static int api_forget_body(txn *t, void *arg) {
+  api_watch *w = arg;
+  int rc = ZKE_OK;
+  const watcher *at = watcher_find_pair(t->z, w->fn, w->context)->newest;
+  for (; at && rc == ZKE_OK; at = at->older) {
+    w->path = at->spot->path;
+    w->rows = watcher_unneeded_rows(at);
+    if (w->rows) rc = api_remove_watch_body(t, w);
+  }
+  return rc;
+}
+
+/* Remove the rows that only this pair needs, and take the pair out of memory,
+ * whatever becomes of the rows.  A row that stays makes events for which no
+ * watcher is found. */
+static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
+  REQUIRE(LOCK_HELD(z->s));
+  api_watch w = {.fn = fn, .context = context};
+  const watcher_pair *pair = watcher_find_pair(z, fn, context);
+  const watcher *at = NULL; /* one whose rows only this pair needs */
+  int rc = ZKE_OK;
+  if (z->state == SESS_ALIVE && pair) at = pair->newest;
+  while (at && !watcher_unneeded_rows(at)) at = at->older;
+  if (at) {
+    rc = db_end(z->s);
+    if (rc == ZKE_OK && health_needs_recovery(z->s)) rc = txn_recover(z->s);
+    if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
+  }
+  watcher_take_pair(z, pair);
+  return rc;
+}
+
+/* Whatever becomes of the rows, the pair is not called after this returns: it
+ * is taken out of memory, out of what is being dispatched, and a call of it
+ * that runs in another thread is waited for.  That call may set watches again,
+ * which are taken back, too: at the end the pair is in no list and not running,
+ * both seen without dropping the lock in between.  The wait has dropped it, so
+ * what follows it is a call's work with a time of its own. */
+int zke_forget(zke *z, zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, forget, z, fn, context);
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (txn_batch_here()) return api_misuse("zke_forget()");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = api_forget_pair(z, fn, context);
+  while (!deliver_take_back(z, fn, context)) {
+    lease_begin_call(z->s, z, lock_deadline(z, host_now(z->s)));
+    int again = api_forget_pair(z, fn, context);
+    if (rc == ZKE_OK) rc = again;
+  }
+  alarm_forget(z, fn, context); /* also one that the last call has set */
+  dispatch_arm(z);
+  return api_leave(z, rc);
+}
+
+/* ---- waiting ---- */
+
+/* The store's clock, which a program may have replaced (options.os). */
+int64_t zke_now(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, now, z);
+  return z ? host_now(z->s) / ZKE_MS : 0;
+}
+
+/* The clock that ctime and mtime are of; it may be set, so nothing waits by it.
+ */
+int64_t zke_wall(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, wall, z);
+  return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
+}
+
+/* The poller shows everything that ends a sleep.  Without one (options.os) the
+ * FIFO does, and zke_next_deadline() covers the rest. */
+int zke_fd(zke *z, int *fd_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, fd, z, fd_out);
+  if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  *fd_out = z->c->poller >= 0 ? z->c->poller : z->c->wake_rfd;
+  return api_leave(z, ZKE_OK);
+}
+
+/* What the timer behind the descriptor is set to, for hosts without one. */
+int zke_next_deadline(zke *z, int64_t *deadline_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, next_deadline, z, deadline_out);
+  if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  int64_t at = dispatch_deadline(z->c, false);
+  if (z->c->poller < 0 && z->c->notice_count) {
+    /* the descriptor does not show a death notice here: look for it */
+    at = base_min(at, host_now(z->s) + TICK_DUTY);
+  }
+  /* Rounded up: a caller that comes at that millisecond finds it due. */
+  *deadline_out =
+      at > INT64_MAX - ZKE_MS ? ZKE_FOREVER : (at + ZKE_MS - 1) / ZKE_MS;
+  return api_leave(z, ZKE_OK);
+}
+
+/* Has the session ended, and its end been told? */
+static int api_waitable(const zke *z) {
+  bool over = z->state != SESS_ALIVE && !z->lost_notice;
+  return over ? sess_say_ended(z) : ZKE_OK;
+}
+
+/* One thread of a session dispatches at a time, the leader; another that comes
+ * meanwhile returns at once with a count of 0, and does not know what is left.
+ */
+static int api_dispatch(zke *z, deliver_progress *p) {
+  role_frame frame;
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (!z->c->due_count) rc = api_waitable(z); /* else others may have events */
+  if (rc == ZKE_OK && role_take(z, &frame)) {
+    bool alone = p->zxid < INT64_MAX && carrier_is_light(z);
+    rc = alone ? dispatch_alone(z, p) : dispatch_carrier(z, false, p);
+    role_release(z, &frame);
+  } else {
+    p->more = true;
+  }
+  return api_leave(z, rc);
+}
+
+/* All that there is, but not without end: see deliver_all(). */
+int zke_dispatch(zke *z, int *count_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, dispatch, z, count_out);
+  deliver_progress progress = {.zxid = INT64_MAX};
+  int rc = api_dispatch(z, &progress);
+  if (rc == ZKE_OK && count_out) *count_out = progress.count;
+  return rc;
+}
+
+/* The turn of now, so only a watcher that runs from here on ends the sleep. */
+int zke_wait(zke *z, int64_t deadline_ms) {
+  return zke_wait_turn(z, zke_turn(z), deadline_ms);
+}
+
+/* Without the lock: a turn that is read too early only ends the wait sooner. */
+int64_t zke_turn(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, turn, z);
+  return z ? (int64_t)atomic_load(&z->turn) : 0;
+}
+
+/* A deadline of zke_now() in the store's ns. ZKE_FOREVER, and what would
+ * overflow, is never. */
+static int64_t api_deadline(int64_t deadline_ms) {
+  if (deadline_ms >= INT64_MAX / ZKE_MS) return INT64_MAX;
+  return base_max(deadline_ms, 0) * ZKE_MS;
+}
+
+/* The lock is waited for until the deadline, even beyond the busy timeout: a
+ * wait must not fail because another thread's call takes long. */
+int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, wait_turn, z, turn, deadline_ms);
+  int64_t until = api_deadline(deadline_ms);
+  int rc = api_enter_until(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH,
+                           NULL, until);
+  if (rc != ZKE_OK) return rc;
+  rc = api_waitable(z);
+  if (rc == ZKE_OK) rc = wait_until(z, (uint64_t)turn, until);
+  return api_leave(z, rc);
+}
+
+/* The turn wakes threads of this process that wait for the leader; the byte
+ * wakes the leader, which may sleep in poll().
+ *
+ * Without the store's lock, which another thread may have while it waits for
+ * the gate or the disk: so only what is fixed at open is used, and the carrier,
+ * which stays while the call is counted in.  Nothing is missed all the same.  A
+ * leader drains the FIFO before it looks at the turn and sleeps, and the byte
+ * comes behind the turn; wait_for_leader() looks under the mutex. */
+int zke_wake(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, wake, z);
+  int rc = api_count_in(z);
+  if (rc != ZKE_OK) return rc;
+  const txn_batch *b = txn_batch_here();
+  if (z->s->readonly)
+    return api_count_out(
+        z, base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name));
+  if (b && b->t.s != z->s)
+    return api_count_out(z, api_misuse("zke_wake() on another store"));
+  pthread_mutex_lock(&z->s->m);
+  deliver_count_turn(z);
+  pthread_mutex_unlock(&z->s->m);
+  carrier_ready(z);
+  wake_sleeper(z);
+  return api_count_out(z, ZKE_OK);
+}
+
+/* ---- several operations: what is asked ---- */
+
+/* The functions zke_op_…() fill all members of the operation, so that what a
+ * later version adds is zero, as api_op_reserved() wants it.  The operation
+ * points to what the caller gave: that must stay until the multi has returned.
+ */
 void zke_op_create(zke_op *op, const char *path, const void *data, int len,
                    const zke_acls *acls, int mode) {
   *op = (zke_op){.type = ZKE_OP_CREATE,
@@ -15370,31 +15425,6 @@ void zke_op_children(zke_op *op, const char *path, const char *after,
                      int most) {
   *op = (zke_op){
       .type = ZKE_OP_CHILDREN, .path = path, .data = after, .len = most};
-}
-
-void zke_op_untold(zke_op *op, const char *path, int most) {
-  *op = (zke_op){.type = ZKE_OP_UNTOLD, .path = path, .len = most};
-}
-
-/* The root stands for the path: every check of paths lets it pass. */
-void zke_op_fail(zke_op *op, int rc) {
-  *op = (zke_op){.type = ZKE_OP_FAIL, .path = "/", .version = rc};
-}
-
-/* The root stands for the path here, too. */
-void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context) {
-  *op =
-      (zke_op){.type = ZKE_OP_SQL, .path = "/", .sql = fn, .context = context};
-}
-
-/* Also leaves every result zeroed, so that clearing twice does no harm. */
-void zke_results_clear(zke_op_result *results, int count) {
-  for (int i = 0; results && i < count; i++) {
-    mem_free(results[i].path);
-    mem_free(results[i].data);
-    mem_free(results[i].children);
-    memset(&results[i], 0, sizeof results[i]);
-  }
 }
 
 /* ---- several operations: what each kind does ----
@@ -15724,18 +15754,6 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   return api_leave(z, rc);
 }
 
-/* Do one operation of a multi_read inside its snapshot. */
-static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
-  const char *path;
-  const api_kind *kind = api_op_kind(op->type);
-  int rc = api_path(z, op->path, 0, &path);
-  /* api_multi_read_check() has found both good, and made room */
-  if (NEVER(!kind || !kind->read))
-    return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
-  if (NEVER(rc != ZKE_OK)) return rc;
-  return kind->read(z, path, op, r);
-}
-
 /* Check all operations before anything is read, as ZooKeeper's client does: the
  * whole call is refused for one that is malformed. */
 static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
@@ -15756,6 +15774,18 @@ static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
     if (rc != ZKE_OK) return rc;
   }
   return ZKE_OK;
+}
+
+/* Do one operation of a multi_read inside its snapshot. */
+static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
+  const char *path;
+  const api_kind *kind = api_op_kind(op->type);
+  int rc = api_path(z, op->path, 0, &path);
+  /* api_multi_read_check() has found both good, and made room */
+  if (NEVER(!kind || !kind->read))
+    return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
+  if (NEVER(rc != ZKE_OK)) return rc;
+  return kind->read(z, path, op, r);
 }
 
 /* The memory of what a result has: its value, or its names and the pointers to
@@ -15876,6 +15906,16 @@ int zke_batch(zke *z, zke_batch_fn fn, void *context) {
   return rc == ZKE_OK ? api_leave(z, api_batch(z, fn, context)) : rc;
 }
 
+/* Also leaves every result zeroed, so that clearing twice does no harm. */
+void zke_results_clear(zke_op_result *results, int count) {
+  for (int i = 0; results && i < count; i++) {
+    mem_free(results[i].path);
+    mem_free(results[i].data);
+    mem_free(results[i].children);
+    memset(&results[i], 0, sizeof results[i]);
+  }
+}
+
 /* ---- access control lists ---- */
 
 /* Add the digest identity of "user:password", once.  A name with a NUL could
@@ -15925,33 +15965,6 @@ int zke_clear_auth(zke *z) {
   return api_leave(z, ZKE_OK);
 }
 
-/* Can a host vouch for this?  A scheme's name must fit into an entry's line
- * (acl_next()), and world and auth name nobody. */
-static int api_check_vouch(const char *scheme, const char *id) {
-  size_t len = strlen(scheme);
-  if (!len || len >= ACL_SCHEME || strpbrk(scheme, ":\n") ||
-      strcmp(scheme, "world") == 0 || strcmp(scheme, "auth") == 0) {
-    return base_fail(ZKE_BADARGUMENTS, "nobody can vouch for the scheme \"%s\"",
-                     scheme);
-  }
-  if (!id || strcmp(scheme, "digest") != 0 || acl_digest_valid(id))
-    return ZKE_OK;
-  return base_fail(ZKE_BADARGUMENTS, "%s is no id of scheme digest", id);
-}
-
-/* The scheme is noted first: the list that scheme auth stands for may then hold
- * the identity. */
-int zke_vouch(zke *z, const char *scheme, const char *id) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, vouch, z, scheme, id);
-  if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
-  int rc = api_check_vouch(scheme, id);
-  if (rc == ZKE_OK) rc = api_enter(z, NULL, API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
-  rc = acl_add_scheme(&z->s->schemes, scheme);
-  if (rc == ZKE_OK && id) rc = acl_add_identity(&z->who, scheme, id);
-  return api_leave(z, rc);
-}
-
 /* A read like any other: list and Stat are of one moment. */
 int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
                 zke_stat *stat_out) {
@@ -15994,53 +16007,331 @@ int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
   return api_leave(z, rc);
 }
 
-/* ---- watches ---- */
+/* ---- for layers between a program and the library ---- */
 
-/* What the functions for watches pass to their transactions. */
-typedef struct api_watch {
-  const char *path;
-  int mode, other; /* the mode asked for, the one that it replaces */
-  zke_watch_fn fn;
-  void *context;
-  watcher_pending entry;
-  unsigned rows; /* to be removed, bit watch_kind() */
-} api_watch;
+/* Whoever asks once will ask again: from here on reads look for it. */
+int64_t zke_zxid(void) {
+  base_zxid_wanted = true;
+  return base_zxid;
+}
 
-/* The later mode on a path replaces the earlier (semantics.md 5.7); one-shots
- * stay, unlike in 3.8.0. */
-static int api_add_watch_body(txn *t, void *arg) {
-  api_watch *w = arg;
-  int rc = ZKE_OK;
-  for (int table = 0; table < 2 && rc == ZKE_OK; table++)
-    rc = watch_remove(t, w->path, watch_kind(w->other, table));
-  if (rc != ZKE_OK) return rc;
-  rc = watcher_prepare(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
-  if (rc == ZKE_OK) api_register(t, &w->entry, 0, w->other);
+/* The sentence is made aside first, since zke_errmsg() may be among the
+ * arguments, and that is where it goes. */
+int zke_fail(int rc, const char *format, ...) {
+  char sentence[BASE_SENTENCE]; /* the old one may be an argument */
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(sentence, sizeof sentence, format, ap);
+  va_end(ap);
+  base_say_again(sentence);
   return rc;
 }
 
-/* The mode is checked behind the state of the handle, as ZooKeeper's server
- * checks it. mode + 1: WATCH_PERSISTENT and WATCH_RECURSIVE follow
- * WATCH_ONE_SHOT, which this cannot set.  The rows are changed first, then the
- * watchers in memory: between the two no event can be dispatched, as the lock
- * is held. */
-int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
-                  void *context) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, add_watch, z, path, mode, fn, context);
-  api_watch w = {.mode = mode + 1, .fn = fn, .context = context};
-  if (!fn) return api_refuse_arguments("fn is NULL");
-  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &w.path);
-  if (rc != ZKE_OK) return rc;
-  if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE) {
-    return api_leave(
-        z, base_fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
+/* For the recipes' options, which grow by the same rule as the library's. */
+int zke_take_options(const void *given, void *out, size_t size,
+                     const char *name) {
+  return base_take(given, out, size, name);
+}
+
+/* Note what is to be discarded, whatever state the handle is in.  The path gets
+ * the chroot here and not by api_path(), whose buffer belongs to the call that
+ * has the store's lock, which this one does not have yet.  As there, "/" below
+ * a chroot is the chroot's node.  Note and path are one block, so that one
+ * allocation decides whether there is a note. */
+static int api_note_discard(zke *z, const char *path, bool sequential,
+                            int64_t czxid) {
+  size_t size = z->chroot_len + strlen(path) + 1;
+  discard *d = mem_zero(&z->s->a, sizeof *d + size);
+  if (!d) return base_nomem();
+  char *whole = (char *)(d + 1);
+  bool root = z->chroot_len && !sequential && path[1] == '\0';
+  snprintf(whole, size, "%s%s", z->chroot, root ? "" : path);
+  d->session = z->id;
+  d->czxid = czxid;
+  d->sequential = sequential;
+  d->path = whole;
+  discard_push(z, d);
+  return ZKE_OK;
+}
+
+/* There is no memory for a note: remove it at once.  Where that fails, too,
+ * the session is to end, and all that it owns with it.  In a batch, whose end
+ * nobody knows, that is so from the start. */
+static int api_discard_now(zke *z, const char *path, bool sequential,
+                           int64_t czxid) {
+  discard d = {.session = z->id, .czxid = czxid, .sequential = sequential};
+  unsigned flags = API_CHANGE | (sequential ? API_SEQUENTIAL : 0u);
+  int rc = base_nomem();
+  if (!txn_batch_here()) rc = api_enter(z, path, flags, &d.path);
+  if (rc == ZKE_OK)
+    rc = api_leave(z, api_change(z, TXN_NORMAL, discard_body, &d));
+  if (rc != ZKE_OK) {
+    atomic_store(&z->doomed, true);
+    atomic_store(&z->owes, true);
   }
-  w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
-  rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
-  api_pending p = {z, w.entry, 0, w.other};
-  if (api_is_settled(z, rc)) api_conclude(&p, rc);
-  dispatch_arm(z);
+  return rc;
+}
+
+/* Remove what has been noted. */
+static int api_discard_noted(zke *z) {
+  int rc = api_enter(z, NULL, API_CHANGE | API_DISCARD | API_BATCH, NULL);
+  if (rc != ZKE_OK) return rc;
+  discard *first = discard_first(z);
+  if (first) /* else another thread's call has removed it */
+    rc = api_change(z, TXN_NORMAL, discard_body, first);
+  return api_leave(z, discard_conclude(z, first, rc));
+}
+
+/* The note comes first, and cannot fail by what the file does.  Only then is
+ * the removal tried, so whatever stops it leaves a note that later calls act
+ * on.  A death of the process ends the session, and its nodes with it. */
+int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, discard, z, path, mode, czxid);
+  bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
+  base_zxid = 0;
+  if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
+  if (fork_is_copy(z->s)) return api_forked(z->s);
+  if (z->s->readonly)
+    return base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
+  if (!op_mode_is_ephemeral(mode) || !path_check(path, sequential)) {
+    return base_fail(ZKE_BADARGUMENTS, "mode %d, path %s", mode,
+                     path ? path : "(NULL)");
+  }
+  txn_batch *b = txn_batch_here();
+  if (b && b->t.s != z->s) return api_misuse("zke_discard() on another store");
+  os_cancel_off();
+  atomic_fetch_add(&z->calls, 1);
+  if (atomic_load(&z->closing)) {
+    return api_count_out(z,
+                         base_fail(ZKE_CLOSING, "the handle is being closed"));
+  }
+  int rc = api_note_discard(z, path, sequential, czxid);
+  rc = rc == ZKE_OK ? api_discard_noted(z)
+                    : api_discard_now(z, path, sequential, czxid);
+  if (rc != ZKE_OK && rc != ZKE_FORKED)
+    wake_sleeper(z); /* a thread that sleeps is to try again */
+  return api_count_out(z, rc);
+}
+
+/* zke_raise_sequence()'s. */
+typedef struct api_raise {
+  const char *path;
+  int next;
+  zke_stat stat;
+} api_raise;
+
+/* The body of zke_raise_sequence()'s transaction. */
+static int api_raise_body(txn *t, void *arg) {
+  api_raise *c = arg;
+  return op_raise_sequence(t, c->path, c->next, &c->stat);
+}
+
+/* Synced where it raises: a number that a power cut took back could be given
+ * again. */
+int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, raise_sequence, z, path, next, stat_out);
+  api_raise c = {NULL, next, {0}};
+  if (next < 0) return api_refuse_arguments("the number %d", next);
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_change(z, TXN_FULL, api_raise_body, &c);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return api_leave(z, rc);
+}
+
+void zke_op_untold(zke_op *op, const char *path, int most) {
+  *op = (zke_op){.type = ZKE_OP_UNTOLD, .path = path, .len = most};
+}
+
+/* The root stands for the path: every check of paths lets it pass. */
+void zke_op_fail(zke_op *op, int rc) {
+  *op = (zke_op){.type = ZKE_OP_FAIL, .path = "/", .version = rc};
+}
+
+/* Where the first alarm has become earlier, a thread that sleeps, and a host
+ * that knows the descriptor alone, are to know: the next dispatch sets the
+ * timer.  A thread that dispatches sees to that at its end. */
+int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, call_at, z, when_ms, fn, context);
+  bool sooner;
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = api_count_in(z);
+  if (rc != ZKE_OK) return rc;
+  if (z->s->readonly)
+    rc = base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
+  if (rc == ZKE_OK)
+    rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
+  if (rc == ZKE_OK && sooner && !role_is_ours(z->c)) wake_sleeper(z);
+  return api_count_out(z, rc);
+}
+
+/* The lock is not held in the sleep, so other threads may use the handle.  A
+ * call of theirs that has it for long keeps the lease meanwhile, and does not
+ * keep this one beyond its deadline. */
+int zke_sleep(zke *z, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sleep, z, deadline_ms);
+  if (txn_batch_here()) return api_misuse("zke_sleep()");
+  int rc = api_count_in(z);
+  if (rc != ZKE_OK) return rc;
+  if (app_is_inside()) return api_count_out(z, api_not_here());
+  store *s = z->s;
+  int64_t until = api_deadline(deadline_ms), left;
+  while ((left = until - host_now(s)) > 0) {
+    if (z->lease) {
+      if (lock_take(s, until)) {
+        lease_stamp(z);
+        lock_drop(s);
+      }
+      /* the wait for the lock has taken some of it, or all */
+      left = base_min(until - host_now(s), z->lease / LEASE_RENEWALS + 1);
+    }
+    if (left > 0) s->os.sleep(s->os.context, left);
+  }
+  return api_count_out(z, ZKE_OK);
+}
+
+/* Kept by the thread, not by the handle: other threads have their own. */
+int64_t zke_limit(zke *z, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, limit, z, deadline_ms);
+  int64_t was = z && lock_is_limited(z) ? lock_limit.until : ZKE_FOREVER;
+  lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
+  lock_limit.serial = z ? z->serial : 0;
+  lock_limit.until = deadline_ms;
+  return was;
+}
+
+/* Fixed at open, so no lock is needed. */
+int64_t zke_busy_timeout(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, busy_timeout, z);
+  return z ? z->s->busy / ZKE_MS : 0;
+}
+
+/* ---- for servers ---- */
+
+/* As zke_open_session(), with a row that is there. */
+int zke_attach(zke *z, int64_t session, const unsigned char password[16],
+               const zke_options *options, zke **z_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, attach, z, session, password, options, z_out);
+  store_adding a = {.o = options, .session = session, .password = password};
+  if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  *z_out = NULL;
+  if (session <= 0 || !password)
+    return base_fail(ZKE_BADARGUMENTS, "no session or no password");
+  return api_add_session(z, a, z_out);
+}
+
+/* The row keeps the time of now, from which its timeout counts. */
+int zke_detach(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, detach, z);
+  if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
+  if (!z->timeout)
+    return base_fail(ZKE_BADARGUMENTS, "the session is not a kept one");
+  return api_close_once(z, SESS_DETACH);
+}
+
+/* Fixed at open. */
+int zke_password(zke *z, unsigned char out[16]) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, password, z, out);
+  if (!z || !out)
+    return base_fail(ZKE_BADARGUMENTS, "the handle or out is NULL");
+  if (!z->timeout)
+    return base_fail(ZKE_BADARGUMENTS, "the session is not a kept one");
+  memcpy(out, z->password, SESS_PASSWORD);
+  return ZKE_OK;
+}
+
+/* Does not take the store's lock: a server that touches one client's session
+ * never waits for another client's change. */
+int zke_touch(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, touch, z);
+  int rc = api_count_in(z);
+  if (rc != ZKE_OK) return rc;
+  carrier_touch(z);
+  return api_count_out(z, ZKE_OK);
+}
+
+/* By as much time as there is: whatever has passed counts for no detached
+ * session any more. */
+int zke_rearm(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, rearm, z);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, kept_rearm(z->s, INT64_MAX));
+}
+
+/* A duplicate shares the open file description, and with it the lock that is
+ * the session's life.  So it lasts until the last of the two is closed. */
+int zke_keepalive_fd(zke *z, int *fd_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, keepalive_fd, z, fd_out);
+  if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (z->s->memory) {
+    rc = base_fail(ZKE_UNIMPLEMENTED,
+                   "a session in memory cannot outlive its process");
+  } else if (carrier_is_light(z)) {
+    rc = base_fail(ZKE_UNIMPLEMENTED, "a light session has no lock of its own");
+  } else {
+    int fd = z->s->os.dup(z->s->os.context, z->c->live_fd);
+    if (fd >= 0)
+      *fd_out = fd;
+    else
+      rc = host_fail(z->s, fd, "cannot duplicate", z->s->live);
+  }
+  return api_leave_light(z, rc);
+}
+
+/* Can a host vouch for this?  A scheme's name must fit into an entry's line
+ * (acl_next()), and world and auth name nobody. */
+static int api_check_vouch(const char *scheme, const char *id) {
+  size_t len = strlen(scheme);
+  if (!len || len >= ACL_SCHEME || strpbrk(scheme, ":\n") ||
+      strcmp(scheme, "world") == 0 || strcmp(scheme, "auth") == 0) {
+    return base_fail(ZKE_BADARGUMENTS, "nobody can vouch for the scheme \"%s\"",
+                     scheme);
+  }
+  if (!id || strcmp(scheme, "digest") != 0 || acl_digest_valid(id))
+    return ZKE_OK;
+  return base_fail(ZKE_BADARGUMENTS, "%s is no id of scheme digest", id);
+}
+
+/* The scheme is noted first: the list that scheme auth stands for may then hold
+ * the identity. */
+int zke_vouch(zke *z, const char *scheme, const char *id) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, vouch, z, scheme, id);
+  if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
+  int rc = api_check_vouch(scheme, id);
+  if (rc == ZKE_OK) rc = api_enter(z, NULL, API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = acl_add_scheme(&z->s->schemes, scheme);
+  if (rc == ZKE_OK && id) rc = acl_add_identity(&z->who, scheme, id);
+  return api_leave(z, rc);
+}
+
+/* Under SQLite's read lock, as zke_count(). Both count what is below the node;
+ * the node itself is added here. */
+int zke_usage(zke *z, const char *path, int64_t *count_out,
+              int64_t *bytes_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, usage, z, path, count_out, bytes_out);
+  op_answer a = {0};
+  const char *full;
+  int64_t count = 0, bytes = 0;
+  int rc = api_enter(z, path, API_READ | API_BATCH, &full);
+  if (rc != ZKE_OK) return rc;
+  rc = api_lose_read(z);
+  if (rc == ZKE_OK) rc = api_begin_locked(z);
+  if (rc == ZKE_OK) {
+    rc = op_read(z, OP_STAT, full, &node_range_all, &a);
+    if (rc == ZKE_OK) rc = node_count(z->s, full, &count);
+    if (rc == ZKE_OK) rc = node_below(z->s, SQL_NODE_BYTES, full, &bytes);
+    api_end_locked(z);
+  }
+  if (rc == ZKE_OK && count_out) *count_out = count + 1;
+  if (rc == ZKE_OK && bytes_out) *bytes_out = bytes + a.stat.dataLength;
   return api_leave(z, rc);
 }
 
@@ -16097,43 +16388,6 @@ int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
   return api_leave(z, api_watch_by(z, api_set_watch_body, &r));
 }
 
-/* Remove the rows of one path that were found to be needed no more. */
-static int api_remove_watch_body(txn *t, void *arg) {
-  api_watch *w = arg;
-  int rc = ZKE_OK;
-  for (int kind = 0; kind < 6 && rc == ZKE_OK; kind++) {
-    if (w->rows & 1u << kind) rc = watch_remove(t, w->path, kind);
-  }
-  return rc;
-}
-
-/* Which watchers of a path are meant. */
-typedef struct api_watchers {
-  watcher_spot *spot;
-  const watcher_pair *pair; /* NULL: all */
-  unsigned tables;
-} api_watchers;
-
-/* Find the watchers of a pair (fn NULL: of all) on a path; ZKE_NOWATCHER where
- * there is none. The handle's memory is asked and not the file, whose rows know
- * sessions and no pairs. */
-static int api_find_watchers(const zke *z, const char *path, int type,
-                             zke_watch_fn fn, const void *context,
-                             api_watchers *out) {
-  if (type < ZKE_WATCH_CHILD || type > ZKE_WATCH_ANY)
-    return base_fail(ZKE_BADARGUMENTS, "unknown watch type %d", type);
-  *out = (api_watchers){.tables = 0};
-  if (type & ZKE_WATCH_DATA) out->tables |= 1u << WATCH_TABLE_DATA;
-  if (type & ZKE_WATCH_CHILD) out->tables |= 1u << WATCH_TABLE_CHILD;
-  out->spot = watcher_find_spot(z, path, strlen(path));
-  out->pair = fn ? watcher_find_pair(z, fn, context) : NULL;
-  if (out->spot && (out->pair || !fn) &&
-      watcher_exists(out->spot, out->tables, out->pair)) {
-    return ZKE_OK;
-  }
-  return base_fail(ZKE_NOWATCHER, "no such watcher of %s", path);
-}
-
 /* What the handle knows: an event that has fired the watch, and is not
  * dispatched yet, has not ended it for the caller. */
 int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
@@ -16147,81 +16401,6 @@ int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   return api_leave(z, api_find_watchers(z, full, type, fn, context, &of));
 }
 
-/* A row of the file stands for all watchers of one kind on the path, so it goes
- * only with the last of them. */
-int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
-                     void *context) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, remove_watch, z, path, type, fn, context);
-  api_watch w = {.mode = 0};
-  api_watchers of;
-  int rc = api_enter(z, path, API_CHANGE | API_LOOK, &w.path);
-  if (rc != ZKE_OK) return rc;
-  rc = api_find_watchers(z, w.path, type, fn, context, &of);
-  if (rc != ZKE_OK) return api_leave(z, rc);
-  w.rows = watcher_unneeded(of.spot, of.tables, of.pair);
-  if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
-  if (rc == ZKE_OK) watcher_take(z, of.spot, of.tables, of.pair);
-  dispatch_arm(z);
-  return api_leave(z, rc);
-}
-
-/* Remove the rows that only this pair needs, of all paths. */
-static int api_forget_body(txn *t, void *arg) {
-  api_watch *w = arg;
-  int rc = ZKE_OK;
-  const watcher *at = watcher_find_pair(t->z, w->fn, w->context)->newest;
-  for (; at && rc == ZKE_OK; at = at->older) {
-    w->path = at->spot->path;
-    w->rows = watcher_unneeded_rows(at);
-    if (w->rows) rc = api_remove_watch_body(t, w);
-  }
-  return rc;
-}
-
-/* Remove the rows that only this pair needs, and take the pair out of memory,
- * whatever becomes of the rows.  A row that stays makes events for which no
- * watcher is found. */
-static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
-  REQUIRE(LOCK_HELD(z->s));
-  api_watch w = {.fn = fn, .context = context};
-  const watcher_pair *pair = watcher_find_pair(z, fn, context);
-  const watcher *at = NULL; /* one whose rows only this pair needs */
-  int rc = ZKE_OK;
-  if (z->state == SESS_ALIVE && pair) at = pair->newest;
-  while (at && !watcher_unneeded_rows(at)) at = at->older;
-  if (at) {
-    rc = db_end(z->s);
-    if (rc == ZKE_OK && health_needs_recovery(z->s)) rc = txn_recover(z->s);
-    if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
-  }
-  watcher_take_pair(z, pair);
-  return rc;
-}
-
-/* Whatever becomes of the rows, the pair is not called after this returns: it
- * is taken out of memory, out of what is being dispatched, and a call of it
- * that runs in another thread is waited for.  That call may set watches again,
- * which are taken back, too: at the end the pair is in no list and not running,
- * both seen without dropping the lock in between.  The wait has dropped it, so
- * what follows it is a call's work with a time of its own. */
-int zke_forget(zke *z, zke_watch_fn fn, void *context) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, forget, z, fn, context);
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  if (txn_batch_here()) return api_misuse("zke_forget()");
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
-  rc = api_forget_pair(z, fn, context);
-  while (!deliver_take_back(z, fn, context)) {
-    lease_begin_call(z->s, z, lock_deadline(z, host_now(z->s)));
-    int again = api_forget_pair(z, fn, context);
-    if (rc == ZKE_OK) rc = again;
-  }
-  alarm_forget(z, fn, context); /* also one that the last call has set */
-  dispatch_arm(z);
-  return api_leave(z, rc);
-}
-
 /* Under the store's lock, by which a dispatch reads the two as one. */
 int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, set_watcher, z, fn, context);
@@ -16230,121 +16409,6 @@ int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   z->watcher = fn;
   z->watcher_context = context;
   return api_leave(z, ZKE_OK);
-}
-
-/* ---- waiting ---- */
-
-/* The store's clock, which a program may have replaced (options.os). */
-int64_t zke_now(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, now, z);
-  return z ? host_now(z->s) / ZKE_MS : 0;
-}
-
-/* The clock that ctime and mtime are of; it may be set, so nothing waits by it.
- */
-int64_t zke_wall(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, wall, z);
-  return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
-}
-
-/* A deadline of zke_now() in the store's ns. ZKE_FOREVER, and what would
- * overflow, is never. */
-static int64_t api_deadline(int64_t deadline_ms) {
-  if (deadline_ms >= INT64_MAX / ZKE_MS) return INT64_MAX;
-  return base_max(deadline_ms, 0) * ZKE_MS;
-}
-
-/* The lock is not held in the sleep, so other threads may use the handle.  A
- * call of theirs that has it for long keeps the lease meanwhile, and does not
- * keep this one beyond its deadline. */
-int zke_sleep(zke *z, int64_t deadline_ms) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sleep, z, deadline_ms);
-  if (txn_batch_here()) return api_misuse("zke_sleep()");
-  int rc = api_count_in(z);
-  if (rc != ZKE_OK) return rc;
-  if (app_is_inside()) return api_count_out(z, api_not_here());
-  store *s = z->s;
-  int64_t until = api_deadline(deadline_ms), left;
-  while ((left = until - host_now(s)) > 0) {
-    if (z->lease) {
-      if (lock_take(s, until)) {
-        lease_stamp(z);
-        lock_drop(s);
-      }
-      /* the wait for the lock has taken some of it, or all */
-      left = base_min(until - host_now(s), z->lease / LEASE_RENEWALS + 1);
-    }
-    if (left > 0) s->os.sleep(s->os.context, left);
-  }
-  return api_count_out(z, ZKE_OK);
-}
-
-/* Fixed at open, so no lock is needed. */
-int64_t zke_busy_timeout(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, busy_timeout, z);
-  return z ? z->s->busy / ZKE_MS : 0;
-}
-
-/* Kept by the thread, not by the handle: other threads have their own. */
-int64_t zke_limit(zke *z, int64_t deadline_ms) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, limit, z, deadline_ms);
-  int64_t was = z && lock_is_limited(z) ? lock_limit.until : ZKE_FOREVER;
-  lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
-  lock_limit.serial = z ? z->serial : 0;
-  lock_limit.until = deadline_ms;
-  return was;
-}
-
-/* Where the first alarm has become earlier, a thread that sleeps, and a host
- * that knows the descriptor alone, are to know: the next dispatch sets the
- * timer.  A thread that dispatches sees to that at its end. */
-int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, call_at, z, when_ms, fn, context);
-  bool sooner;
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  int rc = api_count_in(z);
-  if (rc != ZKE_OK) return rc;
-  if (z->s->readonly)
-    rc = base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
-  if (rc == ZKE_OK)
-    rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
-  if (rc == ZKE_OK && sooner && !role_is_ours(z->c)) wake_sleeper(z);
-  return api_count_out(z, rc);
-}
-
-/* The poller shows everything that ends a sleep.  Without one (options.os) the
- * FIFO does, and zke_next_deadline() covers the rest. */
-int zke_fd(zke *z, int *fd_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, fd, z, fd_out);
-  if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
-  *fd_out = z->c->poller >= 0 ? z->c->poller : z->c->wake_rfd;
-  return api_leave(z, ZKE_OK);
-}
-
-/* What the timer behind the descriptor is set to, for hosts without one. */
-int zke_next_deadline(zke *z, int64_t *deadline_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, next_deadline, z, deadline_out);
-  if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
-  int64_t at = dispatch_deadline(z->c, false);
-  if (z->c->poller < 0 && z->c->notice_count) {
-    /* the descriptor does not show a death notice here: look for it */
-    at = base_min(at, host_now(z->s) + TICK_DUTY);
-  }
-  /* Rounded up: a caller that comes at that millisecond finds it due. */
-  *deadline_out =
-      at > INT64_MAX - ZKE_MS ? ZKE_FOREVER : (at + ZKE_MS - 1) / ZKE_MS;
-  return api_leave(z, ZKE_OK);
-}
-
-/* Has the session ended, and its end been told? */
-static int api_waitable(const zke *z) {
-  bool over = z->state != SESS_ALIVE && !z->lost_notice;
-  return over ? sess_say_ended(z) : ZKE_OK;
 }
 
 /* Looks at the clock, and polls what a sleep would, but does not look into the
@@ -16356,33 +16420,6 @@ int zke_pending(zke *z, int *pending_out) {
   if (rc != ZKE_OK) return rc;
   *pending_out = wait_has_work(z);
   return api_leave(z, ZKE_OK);
-}
-
-/* One thread of a session dispatches at a time, the leader; another that comes
- * meanwhile returns at once with a count of 0, and does not know what is left.
- */
-static int api_dispatch(zke *z, deliver_progress *p) {
-  role_frame frame;
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
-  if (rc != ZKE_OK) return rc;
-  if (!z->c->due_count) rc = api_waitable(z); /* else others may have events */
-  if (rc == ZKE_OK && role_take(z, &frame)) {
-    bool alone = p->zxid < INT64_MAX && carrier_is_light(z);
-    rc = alone ? dispatch_alone(z, p) : dispatch_carrier(z, false, p);
-    role_release(z, &frame);
-  } else {
-    p->more = true;
-  }
-  return api_leave(z, rc);
-}
-
-/* All that there is, but not without end: see deliver_all(). */
-int zke_dispatch(zke *z, int *count_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, dispatch, z, count_out);
-  deliver_progress progress = {.zxid = INT64_MAX};
-  int rc = api_dispatch(z, &progress);
-  if (rc == ZKE_OK && count_out) *count_out = progress.count;
-  return rc;
 }
 
 /* A light session is dispatched alone: the bound is meant for its events.
@@ -16397,214 +16434,20 @@ int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
   return rc;
 }
 
-/* The innermost batch is of the event whose watcher runs: only the thread with
- * the role makes calls, and it is the one that asks. */
+/* The innermost calls are about the event whose watcher runs: only the thread
+ * with the role makes calls, and it is the one that asks. */
 int64_t zke_event_zxid(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, event_zxid, z);
   if (!z || !role_is_inside(z) || !z->calling || !z->calling->e) return 0;
   return z->calling->e->zxid;
 }
 
-/* Without the lock: a turn that is read too early only ends the wait sooner. */
-int64_t zke_turn(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, turn, z);
-  return z ? (int64_t)atomic_load(&z->turn) : 0;
-}
+/* ---- the program's own data ---- */
 
-/* The lock is waited for until the deadline, even beyond the busy timeout: a
- * wait must not fail because another thread's call takes long. */
-int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, wait_turn, z, turn, deadline_ms);
-  int64_t until = api_deadline(deadline_ms);
-  int rc = api_enter_until(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH,
-                           NULL, until);
-  if (rc != ZKE_OK) return rc;
-  rc = api_waitable(z);
-  if (rc == ZKE_OK) rc = wait_until(z, (uint64_t)turn, until);
-  return api_leave(z, rc);
-}
-
-/* The turn of now, so only a watcher that runs from here on ends the sleep. */
-int zke_wait(zke *z, int64_t deadline_ms) {
-  return zke_wait_turn(z, zke_turn(z), deadline_ms);
-}
-
-/* The turn wakes threads of this process that wait for the leader; the byte
- * wakes the leader, which may sleep in poll().
- *
- * Without the store's lock, which another thread may have while it waits for
- * the gate or the disk: so only what is fixed at open is used, and the carrier,
- * which stays while the call is counted in.  Nothing is missed all the same.  A
- * leader drains the FIFO before it looks at the turn and sleeps, and the byte
- * comes behind the turn; wait_for_leader() looks under the mutex. */
-int zke_wake(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, wake, z);
-  int rc = api_count_in(z);
-  if (rc != ZKE_OK) return rc;
-  const txn_batch *b = txn_batch_here();
-  if (z->s->readonly)
-    return api_count_out(
-        z, base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name));
-  if (b && b->t.s != z->s)
-    return api_count_out(z, api_misuse("zke_wake() on another store"));
-  pthread_mutex_lock(&z->s->m);
-  deliver_count_turn(z);
-  pthread_mutex_unlock(&z->s->m);
-  carrier_ready(z);
-  wake_sleeper(z);
-  return api_count_out(z, ZKE_OK);
-}
-
-/* ---- inspection, tests ---- */
-
-/* A look for dead sessions is not made: `alive` says how each is found. */
-int zke_sessions(zke *z, int64_t session, zke_session_list **list_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sessions, z, session, list_out);
-  zke_session_list *list = NULL;
-  bool all = session == -1;
-  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, API_BATCH, NULL);
-  if (rc != ZKE_OK) return rc;
-  rc = view_sessions(z->s, all ? INT64_MIN : session, all ? INT64_MAX : session,
-                     &list);
-  if (rc == ZKE_OK && !all && list->count == 0) {
-    mem_free(list);
-    rc = base_fail(ZKE_NONODE, "there is no session 0x%llx",
-                   (unsigned long long)session);
-  }
-  if (rc == ZKE_OK) *list_out = list;
-  return api_leave(z, rc);
-}
-
-/* One statement, and so of one moment. */
-int zke_watches(zke *z, zke_watch_list **list_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, watches, z, list_out);
-  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, API_BATCH, NULL);
-  return rc == ZKE_OK ? api_leave(z, view_watches(z->s, list_out)) : rc;
-}
-
-/* ---- history ---- */
-
-typedef struct api_keeping {
-  int64_t rows, ms;
-} api_keeping;
-
-static int api_keep_body(txn *t, void *arg) {
-  const api_keeping *k = arg;
-  return history_keep(t, k->rows, k->ms);
-}
-
-/* Synced to the disk: a history that has begun has begun for good, whatever
- * power does then. */
-int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
-  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
-  if (rows < 0 || ms < 0) {
-    return api_refuse_arguments("a history of %lld rows, %lld ms",
-                                (long long)rows, (long long)ms);
-  }
-  api_keeping k = {rows, ms};
-  int rc = api_enter(z, NULL, API_CHANGE | API_BATCH, NULL);
-  if (rc != ZKE_OK) return rc;
-  return api_leave(z, api_change(z, TXN_FULL, api_keep_body, &k));
-}
-
-/* For a handle that may not sweep: the same look, without the removal. */
-int zke_overdue(zke *z, int *overdue_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, overdue, z, overdue_out);
-  bool found;
-  if (!overdue_out) return base_fail(ZKE_BADARGUMENTS, "overdue_out is NULL");
-  int rc = api_enter(z, NULL, API_BATCH, NULL);
-  if (rc != ZKE_OK) return rc;
-  rc = sweep_overdue(z->s, &found);
-  if (rc == ZKE_OK) *overdue_out = found;
-  return api_leave(z, rc);
-}
-
-/* Under the store's lock throughout, so fn must not come back into the library.
- */
-int zke_check(zke *z, zke_check_fn fn, void *context) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, check, z, fn, context);
-  int rc = api_enter(z, NULL, 0, NULL);
-  return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
-}
-
-/* Not from a callback: it takes long, and its thread has the role of
- * dispatching, so no other watcher could be called meanwhile. */
-int zke_compact(zke *z, int64_t deadline_ms) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, compact, z, deadline_ms);
-  if (z && role_is_inside(z))
-    return base_fail(ZKE_MISUSE, "zke_compact() from a callback of the handle");
-  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
-  if (rc != ZKE_OK) return rc;
-  z->s->deadline = api_deadline(deadline_ms);
-  if (z->s->memory)
-    rc = base_fail(ZKE_UNIMPLEMENTED,
-                   "a database in memory has no file to compact");
-  else
-    rc = txn_compact(z->s, z);
-  return api_leave(z, rc);
-}
-
-SQL_STATEMENT(HISTORY_KEPT,
-              "SELECT history_rows>0 OR history_ms>0 FROM zkembed_meta");
-
-/* Drop the history, where one is kept.  Where none is, a table of that name is
- * the program's: SQLite lets a table be renamed to any name. */
-static int api_drop_history(store *s) {
-  int64_t kept = 0;
-  int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &kept);
-  if (rc != ZKE_OK || !kept) return rc;
-  return sql_exec(s, schema_drop_history, "dropping the history");
-}
-
-/* Drop the tables, with the gate held.  By hand, since a transaction of txn_
- * ends by writing the meta row. */
-static int api_drop_tables(store *s) {
-  REQUIRE(GATE_HELD(s));
-  int rc = wal_make_name(s);
-  if (rc == ZKE_OK) rc = db_begin_write(s);
-  if (rc == ZKE_OK) rc = db_trust_log(s);
-  if (rc == ZKE_OK) rc = store_may_drop(s);
-  if (rc == ZKE_OK) rc = api_drop_history(s);
-  if (rc == ZKE_OK) rc = schema_drop_outbox(s);
-  if (rc == ZKE_OK) rc = sql_exec(s, schema_drop, "dropping the tables");
-  if (rc == ZKE_OK) {
-    txn_expect_death(s);
-    rc = txn_commit_sqlite(s, true);
-    txn_outlive(s);
-  }
-  if (rc == ZKE_OK) {
-    db_checkpoint(s, true);
-    return rc;
-  }
-  char cause[BASE_SENTENCE];
-  base_keep(cause);
-  db_end(s);
-  base_say_again(cause);
-  return rc;
-}
-
-/* The store is as one whose files were replaced from then on: what it has open
- * is the program's.  Not from a callback: the dispatch around it would go on
- * with that store. */
-int zke_remove_tables(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
-  if (z && role_is_inside(z))
-    return base_fail(ZKE_MISUSE, "%s() from a callback of the handle",
-                     __func__);
-  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
-  if (rc != ZKE_OK) return rc;
-  store *s = z->s;
-  rc = store_is_hosted(s);
-  if (rc == ZKE_OK) rc = db_end(s);
-  if (rc == ZKE_OK) rc = gate_enter(s, z, true);
-  if (rc != ZKE_OK) return api_leave(z, rc);
-  rc = api_drop_tables(s);
-  gate_leave(s);
-  if (rc == ZKE_OK) guard_end_store(s);
-  return api_leave(z, rc);
+/* The root stands for the path, as in zke_op_fail(). */
+void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context) {
+  *op =
+      (zke_op){.type = ZKE_OP_SQL, .path = "/", .sql = fn, .context = context};
 }
 
 /* Refuse a connection that is not one of the program's to the store's file.  If
@@ -16742,6 +16585,161 @@ int zke_sql_rollback(zke *z, struct sqlite3 *db) {
   return api_end_guest(z, db, false, __func__);
 }
 
+SQL_STATEMENT(HISTORY_KEPT,
+              "SELECT history_rows>0 OR history_ms>0 FROM zkembed_meta");
+
+/* Drop the history, where one is kept.  Where none is, a table of that name is
+ * the program's: SQLite lets a table be renamed to any name. */
+static int api_drop_history(store *s) {
+  int64_t kept = 0;
+  int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &kept);
+  if (rc != ZKE_OK || !kept) return rc;
+  return sql_exec(s, schema_drop_history, "dropping the history");
+}
+
+/* Drop the tables, with the gate held.  By hand, since a transaction of txn_
+ * ends by writing the meta row. */
+static int api_drop_tables(store *s) {
+  REQUIRE(GATE_HELD(s));
+  int rc = wal_make_name(s);
+  if (rc == ZKE_OK) rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = db_trust_log(s);
+  if (rc == ZKE_OK) rc = store_may_drop(s);
+  if (rc == ZKE_OK) rc = api_drop_history(s);
+  if (rc == ZKE_OK) rc = schema_drop_outbox(s);
+  if (rc == ZKE_OK) rc = sql_exec(s, schema_drop, "dropping the tables");
+  if (rc == ZKE_OK) {
+    txn_expect_death(s);
+    rc = txn_commit_sqlite(s, true);
+    txn_outlive(s);
+  }
+  if (rc == ZKE_OK) {
+    db_checkpoint(s, true);
+    return rc;
+  }
+  char cause[BASE_SENTENCE];
+  base_keep(cause);
+  db_end(s);
+  base_say_again(cause);
+  return rc;
+}
+
+/* The store is as one whose files were replaced from then on: what it has open
+ * is the program's.  Not from a callback: the dispatch around it would go on
+ * with that store. */
+int zke_remove_tables(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  if (z && role_is_inside(z))
+    return base_fail(ZKE_MISUSE, "%s() from a callback of the handle",
+                     __func__);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
+  if (rc != ZKE_OK) return rc;
+  store *s = z->s;
+  rc = store_is_hosted(s);
+  if (rc == ZKE_OK) rc = db_end(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, z, true);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  rc = api_drop_tables(s);
+  gate_leave(s);
+  if (rc == ZKE_OK) guard_end_store(s);
+  return api_leave(z, rc);
+}
+
+/* ---- inspection ---- */
+
+/* A look for dead sessions is not made: `alive` says how each is found. */
+int zke_sessions(zke *z, int64_t session, zke_session_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sessions, z, session, list_out);
+  zke_session_list *list = NULL;
+  bool all = session == -1;
+  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = view_sessions(z->s, all ? INT64_MIN : session, all ? INT64_MAX : session,
+                     &list);
+  if (rc == ZKE_OK && !all && list->count == 0) {
+    mem_free(list);
+    rc = base_fail(ZKE_NONODE, "there is no session 0x%llx",
+                   (unsigned long long)session);
+  }
+  if (rc == ZKE_OK) *list_out = list;
+  return api_leave(z, rc);
+}
+
+/* One statement, and so of one moment. */
+int zke_watches(zke *z, zke_watch_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, watches, z, list_out);
+  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
+  return rc == ZKE_OK ? api_leave(z, view_watches(z->s, list_out)) : rc;
+}
+
+/* ---- history ---- */
+
+typedef struct api_keeping {
+  int64_t rows, ms;
+} api_keeping;
+
+static int api_keep_body(txn *t, void *arg) {
+  const api_keeping *k = arg;
+  return history_keep(t, k->rows, k->ms);
+}
+
+/* Synced to the disk: a history that has begun has begun for good, whatever
+ * power does then. */
+int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  if (rows < 0 || ms < 0) {
+    return api_refuse_arguments("a history of %lld rows, %lld ms",
+                                (long long)rows, (long long)ms);
+  }
+  api_keeping k = {rows, ms};
+  int rc = api_enter(z, NULL, API_CHANGE | API_BATCH, NULL);
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, api_change(z, TXN_FULL, api_keep_body, &k));
+}
+
+/* ---- upkeep ---- */
+
+/* For a handle that may not sweep: the same look, without the removal. */
+int zke_overdue(zke *z, int *overdue_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, overdue, z, overdue_out);
+  bool found;
+  if (!overdue_out) return base_fail(ZKE_BADARGUMENTS, "overdue_out is NULL");
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = sweep_overdue(z->s, &found);
+  if (rc == ZKE_OK) *overdue_out = found;
+  return api_leave(z, rc);
+}
+
+/* Under the store's lock throughout, so fn must not come back into the library.
+ */
+int zke_check(zke *z, zke_check_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, check, z, fn, context);
+  int rc = api_enter(z, NULL, 0, NULL);
+  return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
+}
+
+/* Not from a callback: it takes long, and its thread has the role of
+ * dispatching, so no other watcher could be called meanwhile. */
+int zke_compact(zke *z, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, compact, z, deadline_ms);
+  if (z && role_is_inside(z))
+    return base_fail(ZKE_MISUSE, "zke_compact() from a callback of the handle");
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
+  if (rc != ZKE_OK) return rc;
+  z->s->deadline = api_deadline(deadline_ms);
+  if (z->s->memory)
+    rc = base_fail(ZKE_UNIMPLEMENTED,
+                   "a database in memory has no file to compact");
+  else
+    rc = txn_compact(z->s, z);
+  return api_leave(z, rc);
+}
+
+/* ---- tests, the system, engines ---- */
+
 /* A light call: it sets two numbers, and does no I/O that a test's own table of
  * system calls would count. */
 int zke_test_fail(zke *z, int when, int skip) {
@@ -16754,3 +16752,26 @@ int zke_test_fail(zke *z, int when, int skip) {
   z->fail_skip = skip;
   return api_leave(z, ZKE_OK);
 }
+
+/* A caller of an older header has a shorter struct: nothing is written behind
+ * it. */
+void zke_os_fill(zke_os *os) {
+  os_fill(os, os->size < sizeof *os ? os->size : sizeof *os);
+}
+
+/* Accepts tables compiled with another version's header: base_take() knows the
+ * sizes. */
+int zke_register_engine(const zke_engine *engine) {
+  zke_engine e;
+  if (!engine) return base_fail(ZKE_BADARGUMENTS, "the engine is NULL");
+  int rc = base_take(engine, &e, sizeof e, "zke_engine");
+  if (rc != ZKE_OK) return rc;
+  if (!engine_is_complete(&e)) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "an engine without a prefix or a required function");
+  }
+  return engine_register(&e);
+}
+
+/* For an engine, whose calls see states that this file knows nothing of. */
+void zke_set_zxid(int64_t zxid) { base_zxid = zxid; }

@@ -4,7 +4,8 @@
 # - Its sections are those of the table of contents, in that order.
 # - No static function is declared ahead of its definition.  So the compiler
 #   itself refuses a call from one section into a later one.
-# - A function's name begins with its section's prefix.
+# - A function's name begins with its section's prefix.  In the last section it
+#   begins with zke_, or with api_ if it is static.
 # - What struct store has in a struct by a section's name, that section uses
 #   alone, and store_, which makes and ends it.  The descriptors (fd) are fork_'s
 #   as well, and the program's connection (guest) is app_'s and api_'s.  What is
@@ -106,10 +107,10 @@ misnamed() {
       first = name; sub(/_.*/, "_", first) }
     $3 ~ / static / && $2 ~ /_$/ && first != $2 {
       print $1 ": " name " in section " $2 }
-    $3 ~ / static / && $2 == "api_," && first != "api_" {
-      print $1 ": " name " in section api_" }
+    $3 ~ / static / && $2 == "zke_," && first != "api_" {
+      print $1 ": " name " in section zke_" }
     $3 !~ / static / &&
-      ($2 != "api_," || first != "zke_") {
+      ($2 != "zke_," || first != "zke_") {
       print $1 ": " name " is public" }'
 }
 
@@ -121,7 +122,7 @@ calls() {
       print $1 ": " $3 }' "${3:-$work/code}"
 }
 
-public_calls() { calls api_, 'zke_[a-z_]+'; }
+public_calls() { calls zke_, 'zke_[a-z_]+'; }
 
 # data WHERE: uses of a section's data, "own" or "strange" ones
 data() {
@@ -133,7 +134,7 @@ data() {
         name = substr(text, RSTART + 2); sub(/\..*/, "", name)
         home = name == "guest" ? "app_" : name "_"
         own = $2 == home || $2 == "store_" ||
-          (name == "fd" && $2 == "fork_") || (name == "guest" && $2 == "api_,")
+          (name == "fd" && $2 == "fork_") || (name == "guest" && $2 == "zke_,")
         if (own == (where == "own")) print $1 ": " $3
         text = substr(text, RSTART + RLENGTH)
       }
