@@ -17,9 +17,7 @@
  * Carrier, light.  A carrier is what a session lives by: a lock that the kernel
  *   drops, a FIFO, a poller and a timer.  A light session shares the carrier of
  *   another session.
- * Kept.  A kept session has a timeout, and outlives its handle.  A kept znode
- *   was read before and lies in memory.  A sentence is kept while a call that
- *   cleans up may set another (base_keep()).
+ * Kept.  A kept session has a timeout, and outlives its handle.
  * Duty, sweep, tick.  One process of those that wait has the duty, and sweeps:
  *   it looks for what nobody else ends.  A tick is the time between two looks.
  * Full, normal; durable, lazy.  The COMMIT of a full transaction syncs, that of
@@ -173,8 +171,8 @@
 #define ZKE_CHECKPOINT_WAIT_MS 50
 #endif
 
-/* The nodes that a store keeps of those that it has read may take one part in
- * ZKE_KEPT_PART of the size of SQLite's page cache; 0: it keeps none. */
+/* The nodes that a store caches of those that it has read may take one part in
+ * ZKE_KEPT_PART of the size of SQLite's page cache; 0: it caches none. */
 #ifndef ZKE_KEPT_PART
 #define ZKE_KEPT_PART 4
 #endif
@@ -250,7 +248,7 @@
 #define ZKE_LINE_OVER_MS 30
 #endif
 
-/* Descriptors kept to other sessions' FIFOs. */
+/* Descriptors that stay open to other sessions' FIFOs. */
 #ifndef ZKE_WAKE_CACHE
 #define ZKE_WAKE_CACHE 32
 #endif
@@ -325,17 +323,17 @@ static void base_say(const char *format, ...) {
  * which do not look into variadic functions, know that it is an error. */
 #define base_fail(rc, ...) (base_say(__VA_ARGS__), (rc))
 
-/* Keep the sentence of a failure while calls that may set another one clean up
- * after it. base_say_again() sets it again, so that the caller is told the
+/* Save the sentence of a failure while calls that may set another one clean up
+ * after it. base_restore() sets it again, so that the caller is told the
  * cause and not what the cleaning up met. */
-static void base_keep(char kept[BASE_SENTENCE]) {
-  memcpy(kept, base_sentence, BASE_SENTENCE);
+static void base_save(char saved[BASE_SENTENCE]) {
+  memcpy(saved, base_sentence, BASE_SENTENCE);
 }
 
-/* The other half of base_keep(): what it kept is the thread's sentence again.
+/* The other half of base_save(): what it saved is the thread's sentence again.
  */
-static void base_say_again(const char kept[BASE_SENTENCE]) {
-  memcpy(base_sentence, kept, BASE_SENTENCE);
+static void base_restore(const char saved[BASE_SENTENCE]) {
+  memcpy(base_sentence, saved, BASE_SENTENCE);
 }
 
 /* A condition that holds (never holds) unless another part of this file is
@@ -594,14 +592,14 @@ static int buf_compare_int(const void *a, const void *b) {
 
 /* Sort a buffer of int64_t and keep one of each. */
 static void buf_sort_ints(buf *b) {
-  size_t n, kept = 0;
+  size_t n, unique = 0;
   int64_t *at = buf_ints(b, &n);
   if (n < 2) return;
   qsort(at, n, sizeof *at, buf_compare_int);
   for (size_t i = 0; i < n; i++) {
-    if (!kept || at[kept - 1] != at[i]) at[kept++] = at[i];
+    if (!unique || at[unique - 1] != at[i]) at[unique++] = at[i];
   }
-  b->len = kept * sizeof *at;
+  b->len = unique * sizeof *at;
 }
 
 /* Put a list into one block, so that zke_free() frees all of it: a head, then
@@ -1709,12 +1707,12 @@ static void acl_collect(const zke_acls *acls, buf *out) {
   }
   if (out->failed || acls->count < 2) return;
   const zke_acl **at = (const zke_acl **)(void *)out->data;
-  size_t kept = 1;
+  size_t unique = 1;
   qsort(at, (size_t)acls->count, sizeof(zke_acl *), acl_compare_all);
   for (int i = 1; i < acls->count; i++)
-    if (acl_compare(&at[i], &at[kept - 1]) != 0) at[kept++] = at[i];
-  qsort(at, kept, sizeof(zke_acl *), acl_compare_place);
-  out->len = kept * sizeof(zke_acl *);
+    if (acl_compare(&at[i], &at[unique - 1]) != 0) at[unique++] = at[i];
+  qsort(at, unique, sizeof(zke_acl *), acl_compare_place);
+  out->len = unique * sizeof(zke_acl *);
 }
 
 /* Append the entries that one of scheme auth stands for: the session's
@@ -2021,7 +2019,7 @@ struct carrier {
   struct carrier *next; /* of the store's carriers without a handle */
   zke *own;             /* the session of that id; NULL: its handle is closed */
   size_t users;         /* handles, `own` among them */
-  size_t kept;          /* of these, sessions with a timeout */
+  size_t kept_count;    /* of these, sessions with a timeout */
   size_t watcher_count; /* of all its sessions */
   int64_t looked;       /* zxid of the state that light sessions with events
                            were looked for in */
@@ -2304,7 +2302,8 @@ typedef struct store {
     int64_t recursive, lost;
     bool history, watched;
   } meta;
-  struct node_kept *kept;  /* nodes that were read: see node_place(); or NULL */
+  struct node_cached
+      *cached;             /* nodes that were read: see node_place(); or NULL */
   struct txn_batch *batch; /* that is running, or NULL */
   int64_t batches;         /* how many there have been */
   zke **sessions;          /* of this store, by id */
@@ -2322,7 +2321,7 @@ typedef struct store {
     struct {
       int64_t session;
       int fd;
-    } kept[ZKE_WAKE_CACHE];
+    } fifos[ZKE_WAKE_CACHE];
     int count;
   } wake;
   /* guarded by the fork mutex: every descriptor of ours, for the child */
@@ -2354,12 +2353,12 @@ typedef struct txn {
   bool kin;               /* no session ends, nor is one another carrier's */
   bool saved;             /* a batch's operation has a savepoint */
   bool unheard;           /* nobody watches what it is about to change */
-  int64_t joins;    /* operations of the batch so far, this one included */
-  int64_t kept_by;  /* which of them has filled … */
-  buf kept;         /* … this, for the next: see node_keep_parent() */
-  int64_t ending;   /* the session that ends, whose nodes go; or 0 */
-  size_t acl_bytes; /* encoded by creates; a multi begins at 0 */
-  buf wake;         /* sessions to wake after COMMIT */
+  int64_t joins;     /* operations of the batch so far, this one included */
+  int64_t parent_by; /* which of them has filled … */
+  buf parent;        /* … this, for the next: see node_cache_parent() */
+  int64_t ending;    /* the session that ends, whose nodes go; or 0 */
+  size_t acl_bytes;  /* encoded by creates; a multi begins at 0 */
+  buf wake;          /* sessions to wake after COMMIT */
   buf overflowed; /* parents whose counter stands at its end: key hash, used */
   buf ended;      /* sessions whose FIFO goes after COMMIT */
 } txn;
@@ -4734,9 +4733,9 @@ static int schema_create(store *s, bool hosted) {
   if (rc == ZKE_OK) rc = sql_exec(s, "COMMIT", "creating");
   if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db)) {
     char cause[BASE_SENTENCE];
-    base_keep(cause);
+    base_save(cause);
     sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-    base_say_again(cause);
+    base_restore(cause);
   }
   return rc;
 }
@@ -4968,10 +4967,10 @@ static int schema_accept_host(store *s, enum schema_kind *kind) {
   }
   rc = schema_refuse_names(s);
   if (rc != ZKE_NOTADB) return rc;
-  base_keep(cause);
+  base_save(cause);
   rc = schema_look_inside(s, kind);
   if (rc != ZKE_OK || *kind != SCHEMA_STRANGER) return rc;
-  base_say_again(cause);
+  base_restore(cause);
   return ZKE_NOTADB;
 }
 
@@ -5745,7 +5744,7 @@ static void carrier_ready_due(struct carrier *c, int64_t now) {
 /* A light session comes to its carrier, with room in the heap. */
 static void carrier_enter(zke *z) {
   struct carrier *c = z->c;
-  c->kept += z->timeout > 0;
+  c->kept_count += z->timeout > 0;
   if (!carrier_is_light(z)) return;
   pthread_mutex_lock(&z->s->m);
   z->due_at = carrier_due_at(z);
@@ -5757,7 +5756,7 @@ static void carrier_enter(zke *z) {
 /* … and leaves it.  It may be in the list still, to be told of its end. */
 static void carrier_leave(zke *z) {
   struct carrier *c = z->c;
-  c->kept -= z->timeout > 0;
+  c->kept_count -= z->timeout > 0;
   if (!carrier_is_light(z)) return;
   pthread_mutex_lock(&z->s->m);
   zke *last = c->due[--c->due_count];
@@ -6017,7 +6016,7 @@ static int wake_open(store *s, int64_t session) {
   return fd;
 }
 
-/* Wake the sessions of one carrier by this byte.  Writing ends are kept, the
+/* Wake the sessions of one carrier by this byte.  Writing ends stay open, the
  * one used last first, up to ZKE_WAKE_CACHE; beyond that the one that was not
  * used for the longest time is closed.  A failure means that the session is
  * gone, or that its tick must do (P7). */
@@ -6026,32 +6025,32 @@ static void wake_session(store *s, int64_t session, const char *byte) {
   if (own) wake_write(s, own->wake_wfd, WAKE_EVENT);
   if (own || s->memory) return;
   int i = 0;
-  while (i < s->wake.count && s->wake.kept[i].session != session) i++;
+  while (i < s->wake.count && s->wake.fifos[i].session != session) i++;
   if (i == s->wake.count) {
     int fd = wake_open(s, session);
     if (fd < 0) return;
     if (s->wake.count < ZKE_WAKE_CACHE) {
       s->wake.count++;
     } else {
-      fd_close(s, &s->wake.kept[--i].fd); /* the one least recently used */
+      fd_close(s, &s->wake.fifos[--i].fd); /* the one least recently used */
     }
-    s->wake.kept[i].session = session;
-    s->wake.kept[i].fd = fd;
+    s->wake.fifos[i].session = session;
+    s->wake.fifos[i].fd = fd;
   }
-  int fd = s->wake.kept[i].fd;
-  memmove(s->wake.kept + 1, s->wake.kept, (size_t)i * sizeof *s->wake.kept);
-  s->wake.kept[0].session = session;
-  s->wake.kept[0].fd = fd;
+  int fd = s->wake.fifos[i].fd;
+  memmove(s->wake.fifos + 1, s->wake.fifos, (size_t)i * sizeof *s->wake.fifos);
+  s->wake.fifos[0].session = session;
+  s->wake.fifos[0].fd = fd;
   if (wake_write(s, fd, byte)) return;
-  fd_close(s, &s->wake.kept[0].fd);
+  fd_close(s, &s->wake.fifos[0].fd);
   s->wake.count--;
-  memmove(s->wake.kept, s->wake.kept + 1,
-          (size_t)s->wake.count * sizeof *s->wake.kept);
+  memmove(s->wake.fifos, s->wake.fifos + 1,
+          (size_t)s->wake.count * sizeof *s->wake.fifos);
 }
 
-/* Close all writing ends that were kept. */
+/* Close all writing ends that are open. */
 static void wake_forget(store *s) {
-  while (s->wake.count) fd_close(s, &s->wake.kept[--s->wake.count].fd);
+  while (s->wake.count) fd_close(s, &s->wake.fifos[--s->wake.count].fd);
 }
 
 /* ======================================================================
@@ -6929,7 +6928,7 @@ static void txn_release(txn *t) {
   buf_free(&t->wake);
   buf_free(&t->overflowed);
   buf_free(&t->ended);
-  buf_free(&t->kept);
+  buf_free(&t->parent);
 }
 
 /* End a transaction of which nothing is to stay, and leave the gate.  The
@@ -6937,9 +6936,9 @@ static void txn_release(txn *t) {
 static void txn_abort(txn *t) {
   REQUIRE(GATE_HELD(t->s));
   char cause[BASE_SENTENCE];
-  base_keep(cause);
+  base_save(cause);
   db_end(t->s);
-  base_say_again(cause);
+  base_restore(cause);
   txn_release(t);
   gate_leave(t->s);
 }
@@ -7019,7 +7018,7 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   t->s = s;
   t->z = z;
   t->kin = z != NULL; /* those of no session may end or attach one */
-  t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
+  t->wake.a = t->overflowed.a = t->ended.a = t->parent.a = &s->a;
   rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
@@ -7208,13 +7207,13 @@ static txn_batch *txn_batch_here(void) {
 static int txn_break(txn_batch *b, int rc) {
   if (b->rc != ZKE_OK) return rc;
   b->rc = rc;
-  base_keep(b->why);
+  base_save(b->why);
   return rc;
 }
 
 /* What every call in a broken batch returns, and the batch itself. */
 static int txn_say_broken(const txn_batch *b) {
-  if (b->rc != ZKE_OK) base_say_again(b->why);
+  if (b->rc != ZKE_OK) base_restore(b->why);
   return b->rc;
 }
 
@@ -7283,7 +7282,7 @@ static int txn_undo_rows(txn_batch *b, const txn_mark *to, int rc) {
 static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   txn *t = &b->t;
   char cause[BASE_SENTENCE];
-  base_keep(cause);
+  base_save(cause);
   t->durable = to->durable;
   t->history = to->history;
   t->zxid = to->zxid;
@@ -7292,10 +7291,10 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   t->ended.len = to->ended;
   b->watches.len = to->watches;
   t->wake.failed = t->ended.failed = b->watches.failed = false;
-  t->kept_by = 0;
+  t->parent_by = 0;
   int undone = txn_undo_rows(b, to, rc);
   if (undone != ZKE_OK) return txn_break(b, undone);
-  base_say_again(cause);
+  base_restore(cause);
   return txn_judge(b, rc);
 }
 
@@ -7506,14 +7505,14 @@ static int txn_vacuum(store *s, zke *z) {
   txn_outlive(s);
   if (health_is_broken(s)) return rc;
   char cause[BASE_SENTENCE];
-  base_keep(cause);
+  base_save(cause);
   int after = sql_exec(s, "PRAGMA temp_store=MEMORY", "configuring");
   if (after == ZKE_OK) after = db_prepare_ends(s);
   if (after != ZKE_OK)
     health_worsen(s, HEALTH_BROKEN); /* the next call connects anew */
   else
     after = db_checkpoint(s, true);
-  if (rc != ZKE_OK) base_say_again(cause);
+  if (rc != ZKE_OK) base_restore(cause);
   return rc == ZKE_OK ? after : rc;
 }
 
@@ -7952,10 +7951,10 @@ static int history_keep(txn *t, int64_t rows, int64_t ms) {
  * in the row, a larger one beside it, so that reading rows stays cheap.
  * cversion is not stored: it is 2 * creates - nchild (semantics.md 0).
  *
- * Rows are kept in two places, so as not to be read again.  A store keeps those
- * that were read, for as long as the same state is read (node_place()).  A
- * batch keeps the parent of the node that an operation has created or deleted,
- * for the next operation alone (node_keep_parent()).
+ * Rows are cached in two places, so as not to be read again.  A store caches
+ * those that were read, for as long as the same state is read (node_place()). A
+ * batch caches the parent of the node that an operation has created or deleted,
+ * for the next operation alone (node_cache_parent()).
  * ==================================================================== */
 
 /* A node's row without its path and its data. It is a copy, good for the
@@ -8080,31 +8079,33 @@ static int node_select(store *s, path_key k, node *n, char **data) {
   return rc;
 }
 
-/* Bytes of one node that is kept, all in all, and how many a store keeps at
+/* Bytes of one cached node, all in all, and how many a store caches at
  * most, however large its page cache is: the places are made at once. */
-enum { NODE_KEPT_BYTES = 512, NODE_KEPT_MOST = 4096 };
+enum { NODE_CACHED_BYTES = 512, NODE_CACHED_MOST = 4096 };
 
 /* A node that may be wanted again: the row, and in `text` one behind the other
  * the two parts of its key, its ACL and its data.  One that does not fit is not
- * kept.  It lies in its store's memory, so nothing of it is freed by itself. */
-typedef struct node_kept {
-  int64_t stamp; /* by which it is judged; 0: nothing is kept here */
+ * cached.  It lies in its store's memory, so nothing of it is freed by itself.
+ */
+typedef struct node_cached {
+  int64_t stamp; /* by which it is judged; 0: nothing is here */
   node n;        /* but for the ACL */
   int parent_len, name_len;
   int acl_len;  /* with its NUL; 0: open */
   int data_len; /* -1: the data was not read */
-  char text[NODE_KEPT_BYTES - sizeof(int64_t) - sizeof(node) - 4 * sizeof(int)];
-} node_kept;
-_Static_assert(sizeof(node_kept) == NODE_KEPT_BYTES, "no gap");
+  char text[NODE_CACHED_BYTES - sizeof(int64_t) - sizeof(node) -
+            4 * sizeof(int)];
+} node_cached;
+_Static_assert(sizeof(node_cached) == NODE_CACHED_BYTES, "no gap");
 
-/* How many nodes that were read a store keeps. */
-static size_t node_kept_most(const store *s) {
+/* How many nodes that were read a store caches. */
+static size_t node_cached_most(const store *s) {
   int64_t bytes = ZKE_KEPT_PART ? s->cache_kib * INT64_C(1024) : 0;
-  int64_t places = bytes / base_max(ZKE_KEPT_PART, 1) / NODE_KEPT_BYTES;
-  return (size_t)base_min(places, NODE_KEPT_MOST);
+  int64_t places = bytes / base_max(ZKE_KEPT_PART, 1) / NODE_CACHED_BYTES;
+  return (size_t)base_min(places, NODE_CACHED_MOST);
 }
 
-/* Where a node is kept that is read, or NULL: nothing is.  Each place has the
+/* Where a node that is read is cached, or NULL: nowhere.  Each place has the
  * node of its hash that was read last.
  *
  * A row is good while the state of the database is read that it was read in:
@@ -8114,33 +8115,33 @@ static size_t node_kept_most(const store *s) {
  * that was read just while somebody committed may be wrong, as all that is read
  * without locks: therefore whoever reads while index.open is true asks
  * db_read_stands() before anybody relies on it, and that ends the read. */
-static node_kept *node_place(store *s, path_key k) {
-  size_t most = node_kept_most(s);
+static node_cached *node_place(store *s, path_key k) {
+  size_t most = node_cached_most(s);
   size_t len = (size_t)k.parent_len + (size_t)k.name_len;
-  if (!s->index.open || !most || len > sizeof s->kept->text) return NULL;
-  if (!s->kept) s->kept = mem_zero(&s->a, most * sizeof *s->kept);
-  return s->kept ? &s->kept[path_hash_key(k) % most] : NULL;
+  if (!s->index.open || !most || len > sizeof s->cached->text) return NULL;
+  if (!s->cached) s->cached = mem_zero(&s->a, most * sizeof *s->cached);
+  return s->cached ? &s->cached[path_hash_key(k) % most] : NULL;
 }
 
-/* Where a batch keeps a parent, or NULL: there is no memory. */
-static node_kept *node_place_of_parent(txn *t) {
-  static const node_kept none;
-  if (!t->kept.len) buf_add(&t->kept, &none, sizeof none);
-  bool failed = t->kept.failed;
-  t->kept.failed = false;
-  return failed ? NULL : (node_kept *)(void *)t->kept.data;
+/* Where a batch caches a parent, or NULL: there is no memory. */
+static node_cached *node_place_of_parent(txn *t) {
+  static const node_cached none;
+  if (!t->parent.len) buf_add(&t->parent, &none, sizeof none);
+  bool failed = t->parent.failed;
+  t->parent.failed = false;
+  return failed ? NULL : (node_cached *)(void *)t->parent.data;
 }
 
 /* Put bytes behind those that are there; where they end. */
-static char *node_keep_bytes(char *at, const char *bytes, int len) {
+static char *node_cache_bytes(char *at, const char *bytes, int len) {
   if (len > 0) memcpy(at, bytes, (size_t)len);
   return at + base_max(len, 0);
 }
 
-/* Keep a node, if it fits.  data: as it was read, or NULL; `read` says whether
+/* Cache a node, if it fits.  data: as it was read, or NULL; `read` says whether
  * it was. */
-static bool node_keep(node_kept *at, int64_t stamp, path_key k, const node *n,
-                      const char *data, bool read) {
+static bool node_cache(node_cached *at, int64_t stamp, path_key k,
+                       const node *n, const char *data, bool read) {
   size_t acl = n->acl ? strlen(n->acl) + 1 : 0;
   int64_t len = read && data ? n->len : 0;
   if (k.parent_len + k.name_len + (int64_t)acl + len > (int64_t)sizeof at->text)
@@ -8152,23 +8153,23 @@ static bool node_keep(node_kept *at, int64_t stamp, path_key k, const node *n,
   at->name_len = k.name_len;
   at->acl_len = (int)acl;
   at->data_len = read ? (int)len : -1;
-  char *end = node_keep_bytes(at->text, k.parent, k.parent_len);
-  end = node_keep_bytes(end, k.name, k.name_len);
-  end = node_keep_bytes(end, n->acl, at->acl_len);
-  node_keep_bytes(end, data, at->data_len);
+  char *end = node_cache_bytes(at->text, k.parent, k.parent_len);
+  end = node_cache_bytes(end, k.name, k.name_len);
+  end = node_cache_bytes(end, n->acl, at->acl_len);
+  node_cache_bytes(end, data, at->data_len);
   return true;
 }
 
-/* Is this node kept there, with this stamp? */
-static bool node_is_kept(const node_kept *at, int64_t stamp, path_key k) {
+/* Is this node cached there, with this stamp? */
+static bool node_is_cached(const node_cached *at, int64_t stamp, path_key k) {
   return at->stamp == stamp && at->parent_len == k.parent_len &&
          at->name_len == k.name_len &&
          memcmp(at->text, k.parent, (size_t)k.parent_len) == 0 &&
          memcmp(at->text + k.parent_len, k.name, (size_t)k.name_len) == 0;
 }
 
-/* Give a node that is kept, as node_load() does; with data it has that, too. */
-static int node_recall(store *s, const node_kept *at, node *n, char **data) {
+/* Give a cached node, as node_load() does; with data it has that, too. */
+static int node_recall(store *s, const node_cached *at, node *n, char **data) {
   const char *acl = at->text + at->parent_len + at->name_len;
   *n = at->n;
   if (at->acl_len) n->acl = mem_copy(&s->a, acl, (size_t)at->acl_len - 1);
@@ -8185,27 +8186,27 @@ static int node_recall(store *s, const node_kept *at, node *n, char **data) {
 /* Load a node, and its data where data is not NULL. ZKE_NONODE without a
  * sentence: the caller knows the path. On success node_free() follows. */
 static int node_load(store *s, path_key k, node *n, char **data) {
-  node_kept *at = node_place(s, k);
+  node_cached *at = node_place(s, k);
   int64_t stamp = s->index.number;
-  if (at && node_is_kept(at, stamp, k) && (!data || at->data_len >= 0))
+  if (at && node_is_cached(at, stamp, k) && (!data || at->data_len >= 0))
     return node_recall(s, at, n, data);
   memset(n, 0, sizeof *n);
   int rc = node_select(s, k, n, data);
   if (at && rc == ZKE_OK)
-    node_keep(at, stamp, k, n, data ? *data : NULL, data != NULL);
+    node_cache(at, stamp, k, n, data ? *data : NULL, data != NULL);
   return rc;
 }
 
-/* Keep the parent of a node that this operation has created or deleted, as it
+/* Cache the parent of a node that this operation has created or deleted, as it
  * is now, for the next operation of the batch.  Clients that stand in line, or
  * fill a queue, create node after node in one directory.  An operation with a
- * savepoint keeps nothing: it may be a multi, which goes on.  A parent whose
- * path and ACL are too long to be kept is read again by each operation. */
-static void node_keep_parent(txn *t, path_key k, const node *n) {
+ * savepoint caches nothing: it may be a multi, which goes on.  A parent whose
+ * path and ACL are too long for that is read again by each operation. */
+static void node_cache_parent(txn *t, path_key k, const node *n) {
   if (!t->s->batch || t->saved) return;
-  node_kept *at = node_place_of_parent(t);
-  bool kept = at && node_keep(at, t->joins, k, n, NULL, false);
-  t->kept_by = kept ? t->joins : 0;
+  node_cached *at = node_place_of_parent(t);
+  bool fits = at && node_cache(at, t->joins, k, n, NULL, false);
+  t->parent_by = fits ? t->joins : 0;
 }
 
 /* node_load() for the parent of a node that is to be created or deleted.  Is it
@@ -8213,9 +8214,11 @@ static void node_keep_parent(txn *t, path_key k, const node *n) {
  * delete ask, before they change anything, so nothing has changed it since. */
 static int node_load_parent(txn *t, path_key k, node *n) {
   store *s = t->s;
-  bool kept = s->batch && !t->saved && t->kept_by && t->kept_by == t->joins - 1;
-  const node_kept *at = kept ? node_place_of_parent(t) : NULL;
-  if (at && node_is_kept(at, t->kept_by, k)) return node_recall(s, at, n, NULL);
+  bool known =
+      s->batch && !t->saved && t->parent_by && t->parent_by == t->joins - 1;
+  const node_cached *at = known ? node_place_of_parent(t) : NULL;
+  if (at && node_is_cached(at, t->parent_by, k))
+    return node_recall(s, at, n, NULL);
   return node_load(s, k, n, NULL);
 }
 
@@ -8954,7 +8957,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
                          stat);
   }
   if (rc == ZKE_OK) {
-    node_keep_parent(t, up, &parent);
+    node_cache_parent(t, up, &parent);
   } else {
     mem_free(*made);
     *made = NULL;
@@ -9001,7 +9004,7 @@ static int op_delete(txn *t, const char *path, int version) {
     rc = op_delete_below(t, path, version, &parent);
   else
     rc = op_no_permission("delete below", k.parent, k.parent_len);
-  if (rc == ZKE_OK) node_keep_parent(t, up, &parent);
+  if (rc == ZKE_OK) node_cache_parent(t, up, &parent);
   node_free(&parent);
   return rc;
 }
@@ -9652,15 +9655,15 @@ enum { END_REST = 16, END_REST_MOST_MS = 30000 };
 
 /* Note that the burial of a session has failed after it took so many ns. */
 static void end_put_off(store *s, int64_t session, int64_t now, int64_t took) {
-  size_t n, kept = 0;
+  size_t n, stay = 0;
   int64_t rest = base_min(took, END_REST_MOST_MS * ZKE_MS / END_REST);
   int64_t *at = buf_ints(&s->sess.put_off, &n);
   for (size_t i = 0; i < n; i += 2) { /* drop those whose time is over */
     if (at[i] == session || at[i + 1] <= now) continue;
-    at[kept++] = at[i];
-    at[kept++] = at[i + 1];
+    at[stay++] = at[i];
+    at[stay++] = at[i + 1];
   }
-  s->sess.put_off.len = kept * sizeof *at;
+  s->sess.put_off.len = stay * sizeof *at;
   buf_add_int(&s->sess.put_off, session);
   buf_add_int(&s->sess.put_off, base_later(now, rest * END_REST));
   if (s->sess.put_off.failed) buf_free(&s->sess.put_off);
@@ -12417,7 +12420,7 @@ static int64_t dispatch_deadline(struct carrier *c, bool waiting) {
   at = base_min(at, carrier_first_due(c));
   if (!carrier_lives(c)) return at;
   bool lease = own && own->lease;
-  if (waiting || c->watcher_count || c->kept || lease || sweep_is_ours(s))
+  if (waiting || c->watcher_count || c->kept_count || lease || sweep_is_ours(s))
     at = base_min(at, c->tick_at);
   for (size_t i = 0; i < c->notice_count; i++)
     at = base_min(at, c->notices[i].probe_at);
@@ -12459,13 +12462,13 @@ static void dispatch_arm_all(const store *s) {
 static int dispatch_note(deliver_progress *p, int rc) {
   if (rc == ZKE_OK || p->rc != ZKE_OK) return rc;
   p->rc = rc;
-  base_keep(p->why);
+  base_save(p->why);
   return rc;
 }
 
 /* What a dispatch returns: its first failure, with the sentence of that. */
 static int dispatch_outcome(const deliver_progress *p) {
-  if (p->rc != ZKE_OK) base_say_again(p->why);
+  if (p->rc != ZKE_OK) base_restore(p->why);
   return p->rc;
 }
 
@@ -13131,9 +13134,9 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
   if (rc == ZKE_OK) rc = view_check_texts(s, &r);
   if (rc == ZKE_CORRUPT) view_tell(&r, "I0 SQLite: %s", base_sentence);
   char cause[BASE_SENTENCE];
-  base_keep(cause);
+  base_save(cause);
   db_end(s);
-  base_say_again(cause);
+  base_restore(cause);
   if (rc != ZKE_OK || !r.found) return rc;
   return base_fail(ZKE_DATAINCONSISTENCY, "%s: %d invariants violated", s->name,
                    r.found);
@@ -13246,7 +13249,7 @@ static void store_free(store *s) {
   buf_free(&s->schemes.names);
   mem_free(s->fd.list);
   mem_free(s->sessions);
-  mem_free(s->kept);
+  mem_free(s->cached);
   mem_free(s);
 }
 
@@ -15001,7 +15004,7 @@ static int api_compare_strings(const void *a, const void *b) {
  * first. */
 static int api_filter(const zke *z, const buf *paths, int count,
                       const char *prefix, zke_strings **out) {
-  buf kept = {.a = &z->s->a};
+  buf matches = {.a = &z->s->a};
   int n = 0;
   const char *path = paths->data;
   for (int i = 0; i < count; i++, path += strlen(path) + 1) {
@@ -15010,11 +15013,11 @@ static int api_filter(const zke *z, const buf *paths, int count,
         strncmp(shown, prefix, strlen(prefix)) != 0) {
       continue;
     }
-    buf_add_string(&kept, shown);
+    buf_add_string(&matches, shown);
     n++;
   }
-  *out = kept.failed ? NULL : buf_strings(&kept, n);
-  buf_free(&kept);
+  *out = matches.failed ? NULL : buf_strings(&matches, n);
+  buf_free(&matches);
   if (!*out) return base_nomem();
   qsort((*out)->data, (size_t)n, sizeof(char *), api_compare_strings);
   return ZKE_OK;
@@ -16023,7 +16026,7 @@ int zke_fail(int rc, const char *format, ...) {
   va_start(ap, format);
   vsnprintf(sentence, sizeof sentence, format, ap);
   va_end(ap);
-  base_say_again(sentence);
+  base_restore(sentence);
   return rc;
 }
 
@@ -16488,9 +16491,9 @@ static int api_guest_may_go_on(zke *z, sqlite3 *db) {
   int rc = api_session(z);
   if (rc == ZKE_OK && wal_read_doubt(z->s)) rc = txn_not_usable(z->s);
   if (rc == ZKE_OK) return rc;
-  base_keep(cause);
+  base_save(cause);
   if (!sqlite3_get_autocommit(db)) app_run_end(z->s->guest.rollback);
-  base_say_again(cause);
+  base_restore(cause);
   return rc;
 }
 
@@ -16531,7 +16534,7 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   int rc = app_end_guest(s, db, commit);
   if (commit) txn_outlive(s);
   char cause[BASE_SENTENCE];
-  base_keep(cause);
+  base_save(cause);
   app_forget_ends(s);
   if (app_pages) shm_note_pages(s, app_pages);
   if (rc == ZKE_OK) txn_shorten_log(s);
@@ -16540,7 +16543,7 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   app_here = NULL;
   pthread_key_delete(s->guest.key);
   gate_leave(s);
-  base_say_again(cause);
+  base_restore(cause);
   return api_leave(z, rc);
 }
 
@@ -16591,9 +16594,9 @@ SQL_STATEMENT(HISTORY_KEPT,
 /* Drop the history, where one is kept.  Where none is, a table of that name is
  * the program's: SQLite lets a table be renamed to any name. */
 static int api_drop_history(store *s) {
-  int64_t kept = 0;
-  int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &kept);
-  if (rc != ZKE_OK || !kept) return rc;
+  int64_t has = 0;
+  int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &has);
+  if (rc != ZKE_OK || !has) return rc;
   return sql_exec(s, schema_drop_history, "dropping the history");
 }
 
@@ -16618,9 +16621,9 @@ static int api_drop_tables(store *s) {
     return rc;
   }
   char cause[BASE_SENTENCE];
-  base_keep(cause);
+  base_save(cause);
   db_end(s);
-  base_say_again(cause);
+  base_restore(cause);
   return rc;
 }
 

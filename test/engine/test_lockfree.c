@@ -387,7 +387,7 @@ TEST(a_node_is_read_once_until_a_commit) {
 TEST(nodes_that_share_a_place) {
   char path[40], text[16];
   begin();
-  int most = 2 * (int)node_kept_most(reader->s);
+  int most = 2 * (int)node_cached_most(reader->s);
   for (int i = 0; i < most; i++) {
     snprintf(path, sizeof path, "/c/%d", i);
     int len = snprintf(text, sizeof text, "%d", i);
