@@ -31,10 +31,9 @@
  *   seen in an era need not be looked for again in that one.
  * Left.  What this store's last transaction left in the WAL-index, by which the
  *   next one knows whether anybody has written since (index.left_zxid).
- * Lost.  A row that is gone for its handle (lost_row), which its watchers are
- *   still to be told (lost_notice); the number of light sessions that another
- *   handle ended or took (meta.lost); a reply, where the change may have been
- *   made (ZKE_CONNECTIONLOSS).
+ * Lost.  A light session that another handle has ended or taken; meta.lost
+ *   counts them.  A reply is lost if the change may have been made all the same
+ *   (ZKE_CONNECTIONLOSS).
  * Guest.  The program's own connection while it has the gate.
  * Spot, pair.  The watchers of one path, and those of one function and context.
  * Untold.  Events that are in the file and no watcher has been called for.
@@ -2067,8 +2066,8 @@ struct zke {
   /* guarded by the store's lock */
   bool listed; /* among the store's sessions */
   enum sess_state state;
-  bool lost_notice; /* a session event is due */
-  bool lost_row;    /* the session's row is gone, or another handle's */
+  bool end_untold; /* the watchers are to be told of the session's end */
+  bool row_gone;   /* the session's row is gone, or another handle's */
   zke_watch_fn watcher;
   void *watcher_context;
   acl_identities who;
@@ -4464,8 +4463,8 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
   }
   if (commit) rc = app_run_commit(db, s->guest.commit);
   if (rc != SQLITE_OK) rc = app_guest_error(s, db, rc, "COMMIT");
-  bool lost = commit && app_is_open(db, rc);
-  if (lost) {
+  bool unknown = commit && app_is_open(db, rc);
+  if (unknown) {
     health_worsen(s, HEALTH_BROKEN);
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
@@ -5659,7 +5658,7 @@ static int64_t carrier_left(const zke *z, int64_t now) {
 /* Is this the handle of a kept session that its timeout can end?  A failed
  * authentication ends what the handle can do, but not the session. */
 static bool carrier_is_timed(const zke *z) {
-  if (!z->timeout || z->lost_row) return false;
+  if (!z->timeout || z->row_gone) return false;
   return z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
 }
 
@@ -5711,7 +5710,7 @@ static void carrier_retry(zke *z, int64_t now) {
   bool left = z->due_place == CARRIER_NO_PLACE;
   carrier_sooner_m(z, now + CARRIER_RETRY_MS * ZKE_MS);
   pthread_mutex_unlock(&z->s->m);
-  if (left && z->lost_notice) carrier_ready(z);
+  if (left && z->end_untold) carrier_ready(z);
 }
 
 /* When the first light session is due, monotonic ns; 0: now. */
@@ -5790,8 +5789,8 @@ static bool carrier_lives(const struct carrier *c) {
  * A look at a life has one of five results: see enum life_state.  Only a
  * positive answer of the kernel makes a session dead (P5).  An error says
  * neither that it is dead nor that it lives (LIFE_BLIND).  Then, and if a lock
- * was lost together with its file (LIFE_LOST), the caller does nothing now, or
- * fails.
+ * was lost together with its file (LIFE_REMOVED), the caller does nothing now,
+ * or fails.
  *
  * Sessions of this store are not asked for: they are in its list, ordered by
  * id.
@@ -5924,11 +5923,11 @@ static int life_find(store *s, int64_t session, int64_t life) {
 
 /* What can be told of a session's life. */
 enum life_state {
-  LIFE_HELD,  /* it lives */
-  LIFE_FREE,  /* it is dead */
-  LIFE_LOST,  /* the file with its lock was removed: nobody can tell */
-  LIFE_BLIND, /* the kernel gave no answer: see life_say_blind() */
-  LIFE_NONE   /* it has none: it is detached */
+  LIFE_HELD,    /* it lives */
+  LIFE_FREE,    /* it is dead */
+  LIFE_REMOVED, /* the file with its lock was removed: nobody can tell */
+  LIFE_BLIND,   /* the kernel gave no answer: see life_say_blind() */
+  LIFE_NONE     /* it has none: it is detached */
 };
 
 /* Is a session alive, or what carries it?  life is what the session's row says;
@@ -5940,7 +5939,7 @@ static enum life_state life_look(store *s, int64_t session, int64_t life) {
   int held = life ? 0 : s->os.probe(c, s->live_fd, session);
   if (held == 0) {
     int fd = life_find(s, session, life);
-    if (fd == -ENOENT) return LIFE_LOST;
+    if (fd == -ENOENT) return LIFE_REMOVED;
     held = fd < 0 ? fd : s->os.probe(c, fd, session);
   }
   if (held < 0) s->life.blind = held;
@@ -6226,7 +6225,7 @@ static void guard_end_store(store *s) {
     zke *z = s->sessions[i];
     if (z->state != SESS_ALIVE) continue;
     z->state = SESS_EXPIRED;
-    z->lost_notice = true;
+    z->end_untold = true;
     wake_self(z);
   }
 }
@@ -6892,10 +6891,10 @@ static int txn_recover(store *s) {
 /* The session is over for this handle: tell its watchers at the next
  * dispatch. */
 static void txn_lose_session(zke *z, enum sess_state state) {
-  z->lost_row = true;
+  z->row_gone = true;
   if (z->state != SESS_ALIVE) return;
   z->state = state;
-  z->lost_notice = true;
+  z->end_untold = true;
   wake_self(z);
 }
 
@@ -9971,7 +9970,7 @@ static void judge_unlink_orphan(void *arg, const char *name) {
   if (len != 16 || strspn(name, "0123456789abcdef") != len) return;
   int64_t session = (int64_t)strtoull(name, NULL, 16);
   enum life_state life = life_look(s, session, 0);
-  if (life != LIFE_FREE && life != LIFE_LOST) return;
+  if (life != LIFE_FREE && life != LIFE_REMOVED) return;
   char *path = mem_format(&s->a, "%s/%s", s->dir, name);
   if (path) s->os.unlink(s->os.context, path);
   mem_free(path);
@@ -11725,7 +11724,7 @@ static bool notice_probe_owner(store *s, notice *n, int64_t now) {
   bool busy = false, left;
   enum life_state life = life_look(s, n->owner, 0);
   life_forget(s);
-  bool dead = life == LIFE_FREE || life == LIFE_LOST;
+  bool dead = life == LIFE_FREE || life == LIFE_REMOVED;
   if (dead) {
     int rc = notice_end_carried(s, n->owner, &left);
     if (!left) return true;
@@ -12138,7 +12137,7 @@ static int deliver_end(zke *z, int *count) {
     watcher_remove(z, w);
     watcher_drop_spot(z, spot);
   }
-  z->lost_notice = false;
+  z->end_untold = false;
   int rc = deliver_call(z, &calls, NULL, count);
   buf_free(&calls);
   return rc;
@@ -12189,7 +12188,7 @@ typedef struct deliver_progress {
  * p->more, the rest is for another dispatch.  Without a bound a dispatch reads
  * so many batches and no more, lest a fast writer keep the caller here. */
 static bool deliver_next(zke *z, deliver_progress *p, int *rc) {
-  if (z->lost_notice) {
+  if (z->end_untold) {
     *rc = deliver_end(z, &p->count);
     return true;
   }
@@ -12416,7 +12415,7 @@ static int64_t dispatch_deadline(struct carrier *c, bool waiting) {
   store *s = c->s;
   const zke *own = c->own;
   int64_t at = INT64_MAX;
-  if (own) at = own->lost_notice ? 0 : carrier_due_at(own);
+  if (own) at = own->end_untold ? 0 : carrier_due_at(own);
   at = base_min(at, carrier_first_due(c));
   if (!carrier_lives(c)) return at;
   bool lease = own && own->lease;
@@ -12505,7 +12504,7 @@ static void dispatch_end_overdue(zke *z, int64_t now) {
   if (health_is_broken(z->s) || end_is_put_off(z->s, z->id)) return;
   int rc = end_session(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
   if (rc == ZKE_OK && z->state == SESS_AUTH_FAILED)
-    z->lost_row |= carrier_left(z, now) < 0;
+    z->row_gone |= carrier_left(z, now) < 0;
 }
 
 /* What a session has to do for its own sake. It comes before its events are
@@ -12523,7 +12522,7 @@ static void dispatch_look_after(zke *z, int64_t now, bool waiting) {
  * is noted, and returned. */
 static int dispatch_serve(zke *z, int64_t now, deliver_progress *p) {
   int rc = ZKE_OK;
-  if (z->lost_notice || !health_is_broken(z->s))
+  if (z->end_untold || !health_is_broken(z->s))
     rc = dispatch_note(p, deliver_all(z, p));
   if (rc == ZKE_FORKED) return rc;
   int rung = dispatch_note(p, deliver_alarms(z, now, &p->count));
@@ -12551,7 +12550,7 @@ static int dispatch_serve_other(zke *z, int64_t now, bool waiting,
   carrier_schedule(z);
   if (rc != ZKE_OK || health_is_broken(s))
     carrier_retry(z, now);
-  else if (z->lost_notice || z->queue || z->fired)
+  else if (z->end_untold || z->queue || z->fired)
     carrier_ready(z);
   lock_uncount_call(s, z);
   return rc;
@@ -12767,7 +12766,7 @@ static bool wait_is_over(const zke *z, uint64_t before, bool late, int *rc) {
     *rc = base_fail(ZKE_CLOSING, "the handle is being closed");
   } else if (atomic_load(&z->turn) != before) {
     return true; /* what was waited for */
-  } else if (z->state != SESS_ALIVE && !z->lost_notice) {
+  } else if (z->state != SESS_ALIVE && !z->end_untold) {
     *rc = sess_say_ended(z);
   } else if (late) {
     *rc = base_fail(ZKE_OPERATIONTIMEOUT, "nothing came before the deadline");
@@ -13816,7 +13815,8 @@ static int store_may_drop(store *s) {
   const sess_row *row = sess_rows(&sessions, &n);
   for (size_t i = 0; i < n && rc == ZKE_OK && !used; i++) {
     enum life_state life = sess_life(s, &row[i]);
-    used = !sess_find_own(s, &row[i]) && life != LIFE_FREE && life != LIFE_LOST;
+    used =
+        !sess_find_own(s, &row[i]) && life != LIFE_FREE && life != LIFE_REMOVED;
   }
   life_forget(s);
   buf_free(&sessions);
@@ -14280,7 +14280,7 @@ static int api_count_change(zke *z) {
 }
 
 /* What a call returns whose reply is lost for a test. */
-static int api_lost(void) {
+static int api_lose_reply(void) {
   base_zxid = 0; /* it was in the reply */
   return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
@@ -14292,7 +14292,7 @@ static int api_change_by(txn_runner run, zke *z, enum txn_class hint,
   int fail = api_count_change(z);
   int rc =
       fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : run(z->s, z, hint, body, arg);
-  return fail ? api_lost() : rc;
+  return fail ? api_lose_reply() : rc;
 }
 
 static int api_change(zke *z, enum txn_class hint, txn_body body, void *arg) {
@@ -14310,7 +14310,7 @@ static int api_lose_read(zke *z) {
   if (z->fail_when != ZKE_TEST_FAIL_READ || z->s->batch || z->fail_skip-- > 0)
     return ZKE_OK;
   z->fail_when = 0;
-  return api_lost();
+  return api_lose_reply();
 }
 
 /* Refuse a call of the tree by its arguments, before api_enter(): it has seen
@@ -14496,8 +14496,8 @@ static int api_end_session(zke *z, enum sess_why why) {
 static int api_give_up_session(zke *z, enum sess_why why) {
   bool own = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
   bool replaced = health_is_replaced(z->s);
-  if (z->id && own && !z->lost_row && !replaced) return api_end_session(z, why);
-  z->lost_row = true;
+  if (z->id && own && !z->row_gone && !replaced) return api_end_session(z, why);
+  z->row_gone = true;
   if (why != SESS_DETACH) return ZKE_OK;
   return replaced ? health_say_replaced(z->s) : sess_say_ended(z);
 }
@@ -14517,7 +14517,7 @@ static int api_close(zke *z, enum sess_why why) {
   lease_begin_call(s, NULL, lock_deadline(z, host_now(s)));
   if (health_needs_recovery(s)) txn_recover(s);
   int rc = api_give_up_session(z, why);
-  bool owes = rc != ZKE_OK && !z->lost_row && carrier_is_light(z);
+  bool owes = rc != ZKE_OK && !z->row_gone && carrier_is_light(z);
   if (owes && why == SESS_CLOSE) kept_owe(s, z);
   if (owes) s->sess.owes = true;
   z->state = SESS_CLOSED;
@@ -15283,7 +15283,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
 
 /* Has the session ended, and its end been told? */
 static int api_waitable(const zke *z) {
-  bool over = z->state != SESS_ALIVE && !z->lost_notice;
+  bool over = z->state != SESS_ALIVE && !z->end_untold;
   return over ? sess_say_ended(z) : ZKE_OK;
 }
 
@@ -15888,16 +15888,16 @@ static int api_batch(zke *z, zke_batch_fn fn, void *context) {
   txn_batch b;
   int fail = api_count_change(z);
   int rc = txn_begin_batch(&b, z);
-  if (rc != ZKE_OK) return fail ? api_lost() : rc;
+  if (rc != ZKE_OK) return fail ? api_lose_reply() : rc;
   rc = api_call_batch(&b, fn, context);
   if (fork_is_copy(z->s)) { /* the transaction is the parent's */
     txn_here = NULL;
     return ZKE_FORKED;
   }
-  if (fail == ZKE_TEST_FAIL_BEFORE) txn_break(&b, api_lost());
+  if (fail == ZKE_TEST_FAIL_BEFORE) txn_break(&b, api_lose_reply());
   rc = txn_end_batch(&b, rc);
   api_conclude_batch(&b, rc);
-  return fail ? api_lost() : rc;
+  return fail ? api_lose_reply() : rc;
 }
 
 /* The store's lock and the gate are held while the function runs, so what other
@@ -15945,7 +15945,7 @@ int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   if (rc != ZKE_OK) return rc;
   if (strcmp(scheme, "digest") != 0) {
     z->state = SESS_AUTH_FAILED;
-    z->lost_notice = true;
+    z->end_untold = true;
     if (!z->s->readonly) wake_self(z);
     return api_leave(z, base_fail(ZKE_AUTHFAILED,
                                   "unknown authentication scheme %s", scheme));

@@ -135,7 +135,7 @@ void engine_begin_handle(zke *z, int number) {
  * the frames of whoever compares them. */
 void engine_handle_words(zke *z, const engine_sink *sink) {
   const uint64_t words[] = {(uint64_t)z->state,
-                            (uint64_t)z->lost_notice,
+                            (uint64_t)z->end_untold,
                             (uint64_t)z->c->dispatching,
                             (uint64_t)z->c->due_count,
                             (uint64_t)(uintptr_t)z->c->ready,
