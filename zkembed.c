@@ -27,8 +27,8 @@
  *   process died: a word in the liveness file says so until the log was written
  *   over itself, and then it is trusted.  A store is broken while nobody knows
  *   what has become of a COMMIT of it (health_).
- * Era.  It goes up where a session may have ended since.  A session that was
- *   seen in an era need not be looked for again in that one.
+ * Era.  It goes up where a session may have ended since.  A session whose row
+ *   was found in an era (row_era) need not be looked for again in that one.
  * Left.  What this store's last transaction left in the WAL-index, by which the
  *   next one knows whether anybody has written since (index.left_zxid).
  * Lost.  A light session that another handle has ended or taken; meta.lost
@@ -2077,7 +2077,7 @@ struct zke {
   int64_t lease_at;    /* boottime ns of the last stamp */
   int64_t lease_late;  /* … a later one, perhaps not in its own slot; or 0 */
   int64_t lease_retry; /* … nobody is woken for the next one before */
-  int64_t seen;        /* an era of the index in which its row was found */
+  int64_t row_era;     /* an era of the index in which its row was found */
   int64_t joined;      /* number of the last batch that it was part of */
   int64_t sync_next;   /* monotonic ns: zke_sync() is to look for it again */
   int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
@@ -2193,20 +2193,20 @@ typedef struct shm_index {
   bool alone;       /* it has the writers' lock */
   bool copying;     /* and that of a checkpoint, */
   unsigned missed;  /* and waited in vain for these read locks, a bit each */
-  uint32_t seen[SHM_WORDS]; /* what the open read began with */
-  bool lockless;            /* SQLite's read locks are not taken */
-  bool fence;               /* a barrier is a fence: shm_barrier() */
-  bool open;                /* a read that the next one may go on with */
-  int64_t number;           /* of that read; 0: there was none yet */
-  uint32_t left[SHM_WORDS]; /* of the latest state that is known */
-  int64_t era;              /* goes up where a session may have ended */
-  int64_t left_zxid;        /* of that state; 0: not known */
-  bool left_meta;           /* … and store.meta is of that state */
-  bool kin;                 /* the COMMIT that is being made ends no session */
-  unsigned granted;         /* locks that SQLite only believes to have */
-  bool serving;             /* the store shows what it reads */
-  int refused;              /* marks it was kept from setting */
-  int distrust;             /* reads to be made under locks */
+  uint32_t began[SHM_WORDS]; /* what the open read began with */
+  bool lockless;             /* SQLite's read locks are not taken */
+  bool fence;                /* a barrier is a fence: shm_barrier() */
+  bool open;                 /* a read that the next one may go on with */
+  int64_t number;            /* of that read; 0: there was none yet */
+  uint32_t left[SHM_WORDS];  /* of the latest state that is known */
+  int64_t era;               /* goes up where a session may have ended */
+  int64_t left_zxid;         /* of that state; 0: not known */
+  bool left_meta;            /* … and store.meta is of that state */
+  bool kin;                  /* the COMMIT that is being made ends no session */
+  unsigned granted;          /* locks that SQLite only believes to have */
+  bool serving;              /* the store shows what it reads */
+  int refused;               /* marks it was kept from setting */
+  int distrust;              /* reads to be made under locks */
 } shm_index;
 
 /* How far a store can be relied on, from best to worst; see health_. */
@@ -3670,7 +3670,7 @@ static bool shm_is_current(const store *s) {
   uint32_t now[SHM_WORDS];
   if (s->memory) return true;
   shm_look(&s->index, 0, now);
-  return memcmp(now, s->index.seen, sizeof now) == 0;
+  return memcmp(now, s->index.began, sizeof now) == 0;
 }
 
 /* Both copies of the header; zeros while the -shm is not mapped. */
@@ -3997,8 +3997,8 @@ static void shm_go_lockless(store *s) {
   x->lockless = false;
   x->refused = 0;
   if (s->read_locks || x->trust != SHM_KNOWN || !x->head) return;
-  shm_look(x, 0, x->seen);
-  memcpy(&head, x->seen, sizeof head);
+  shm_look(x, 0, x->began);
+  memcpy(&head, x->began, sizeof head);
   x->lockless = shm_is_ready(&head);
 }
 
@@ -5056,7 +5056,7 @@ static int db_begin_read(store *s) {
   else
     shm_go_lockless(s);
   if (x->lockless)
-    shm_follow(x, x->seen);
+    shm_follow(x, x->began);
   else
     shm_lose_track(x);
   rc = sql_do(s, SQL_BEGIN_READ);
@@ -6944,8 +6944,8 @@ static void txn_abort(txn *t) {
 
 /* Was the session found in the state that this transaction began in, or in one
  * before it, and has nothing ended a session since? */
-static bool txn_has_seen(const zke *z) {
-  return shm_knows_left(z->s) && z->seen == z->s->index.era;
+static bool txn_knows_row(const zke *z) {
+  return shm_knows_left(z->s) && z->row_era == z->s->index.era;
 }
 
 /* Is the state that the transaction began in the one that the transaction of
@@ -6953,7 +6953,7 @@ static bool txn_has_seen(const zke *z) {
 static bool txn_recall_meta(txn *t) {
   const store *s = t->s;
   if (!shm_knows_left(s) || !s->index.left_meta) return false;
-  if (t->z && !txn_has_seen(t->z)) return false;
+  if (t->z && !txn_knows_row(t->z)) return false;
   t->lost = s->meta.lost;
   t->zxid = s->index.left_zxid;
   t->recursive = s->meta.recursive;
@@ -6986,7 +6986,7 @@ static int txn_read_meta(txn *t) {
     t->recursive = meta[1];
     t->history = meta[4] != 0;
     t->watched = meta[5] != 0;
-    if (t->z) t->z->seen = t->s->index.era;
+    if (t->z) t->z->row_era = t->s->index.era;
   }
   t->lost_was = t->lost;
   t->zxid_was = t->zxid;
@@ -7345,11 +7345,11 @@ static int txn_join_session(txn_batch *b, zke *z) {
   int64_t meta[4] = {0};
   int rc = ZKE_OK;
   if (z->joined == s->batches) return ZKE_OK;
-  if (!txn_has_seen(z)) {
+  if (!txn_knows_row(z)) {
     rc = sql_fetch_ints(s, SQL_META, z->id, 4, meta);
     if (rc == ZKE_OK) rc = txn_session_stands(z, meta[3]);
     if (rc != ZKE_OK) return rc;
-    z->seen = s->index.era;
+    z->row_era = s->index.era;
   }
   buf_add(&b->members, &z, sizeof(zke *));
   if (rc == ZKE_OK && b->members.failed) rc = base_nomem();
@@ -11898,7 +11898,7 @@ static int event_fetch(zke *z, bool *full) {
   bool stands = txn_session_stands(z, carrier) == ZKE_OK;
   *full = count >= EVENT_BATCH;
   z->fetched = *full ? 0 : z->s->index.number;
-  if (stands) z->seen = z->s->index.era;
+  if (stands) z->row_era = z->s->index.era;
   return ZKE_OK;
 }
 
@@ -14841,7 +14841,7 @@ static bool api_try_read(zke *z, api_reading *r, int *rc) {
   *rc = db_begin_read(s);
   if (*rc != ZKE_OK) return true;
   int64_t era = s->index.era, zxid = s->index.left_zxid;
-  if (z->seen != era || (base_zxid_wanted && !zxid))
+  if (z->row_era != era || (base_zxid_wanted && !zxid))
     *rc = api_look(z, &zxid, &carrier);
   bool looked = *rc == ZKE_OK;
   if (r && looked && carrier == z->carrier)
@@ -14851,7 +14851,7 @@ static bool api_try_read(zke *z, api_reading *r, int *rc) {
   if (stands != ZKE_OK) {
     *rc = stands;
   } else if (looked) {
-    z->seen = era;
+    z->row_era = era;
     base_zxid = base_zxid_wanted ? zxid : 0;
     s->index.left_zxid = zxid;
   }
