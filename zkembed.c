@@ -29,8 +29,8 @@
  *   what has become of a COMMIT of it (health_).
  * Era.  It goes up where a session may have ended since.  A session whose row
  *   was found in an era (row_era) need not be looked for again in that one.
- * Left.  What this store's last transaction left in the WAL-index, by which the
- *   next one knows whether anybody has written since (index.left_zxid).
+ * Latest.  The latest state that this store knows of (index.latest).  If nobody
+ *   has committed since, the next transaction need not read the meta row.
  * Lost.  A light session that another handle has ended or taken; meta.lost
  *   counts them.  A reply is lost if the change may have been made all the same
  *   (ZKE_CONNECTIONLOSS).
@@ -2105,7 +2105,7 @@ struct zke {
   /* waiting */
   struct deliver_calls *calling; /* calls being made, innermost first */
   atomic_uint_fast64_t turn;     /* watchers called and zke_wake()s, ever */
-  pthread_cond_t left;           /* the last call has left a closing handle */
+  pthread_cond_t no_calls;       /* the last call has left a closing handle */
   /* of a light one, with the lock's mutex held: its places in the carrier's
    * list (ready_at NULL: not in it) and heap */
   zke *ready_next, **ready_at;
@@ -2193,20 +2193,20 @@ typedef struct shm_index {
   bool alone;       /* it has the writers' lock */
   bool copying;     /* and that of a checkpoint, */
   unsigned missed;  /* and waited in vain for these read locks, a bit each */
-  uint32_t began[SHM_WORDS]; /* what the open read began with */
-  bool lockless;             /* SQLite's read locks are not taken */
-  bool fence;                /* a barrier is a fence: shm_barrier() */
-  bool open;                 /* a read that the next one may go on with */
-  int64_t number;            /* of that read; 0: there was none yet */
-  uint32_t left[SHM_WORDS];  /* of the latest state that is known */
-  int64_t era;               /* goes up where a session may have ended */
-  int64_t left_zxid;         /* of that state; 0: not known */
-  bool left_meta;            /* … and store.meta is of that state */
-  bool kin;                  /* the COMMIT that is being made ends no session */
-  unsigned granted;          /* locks that SQLite only believes to have */
-  bool serving;              /* the store shows what it reads */
-  int refused;               /* marks it was kept from setting */
-  int distrust;              /* reads to be made under locks */
+  uint32_t began[SHM_WORDS];  /* what the open read began with */
+  bool lockless;              /* SQLite's read locks are not taken */
+  bool fence;                 /* a barrier is a fence: shm_barrier() */
+  bool open;                  /* a read that the next one may go on with */
+  int64_t number;             /* of that read; 0: there was none yet */
+  uint32_t latest[SHM_WORDS]; /* of the latest state that is known */
+  int64_t era;                /* goes up where a session may have ended */
+  int64_t latest_zxid;        /* of that state; 0: not known */
+  bool latest_meta;           /* … and store.meta is of that state */
+  bool kin;         /* the COMMIT that is being made ends no session */
+  unsigned granted; /* locks that SQLite only believes to have */
+  bool serving;     /* the store shows what it reads */
+  int refused;      /* marks it was kept from setting */
+  int distrust;     /* reads to be made under locks */
 } shm_index;
 
 /* How far a store can be relied on, from best to worst; see health_. */
@@ -2297,7 +2297,7 @@ typedef struct store {
     buf owed;    /* those of them that are kept, and their carriers */
   } sess;
   int64_t lease; /* the shortest one that a session has had, ns, or 0 */
-  struct {       /* what the meta row says, see index.left_meta */
+  struct {       /* what the meta row says, see index.latest_meta */
     int64_t recursive, lost;
     bool history, watched;
   } meta;
@@ -2683,7 +2683,7 @@ static void lock_drop_call(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
   atomic_fetch_sub(&z->calls, 1);
-  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->left);
+  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->no_calls);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -2691,7 +2691,7 @@ static void lock_drop_call(store *s, zke *z) {
 static void lock_uncount_call(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
   atomic_fetch_sub(&z->calls, 1);
-  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->left);
+  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->no_calls);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -2712,7 +2712,7 @@ static void lock_await_calls(store *s, zke *z) {
   REQUIRE(LOCK_HELD(s));
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
-  while (atomic_load(&z->calls)) pthread_cond_wait(&z->left, &s->m);
+  while (atomic_load(&z->calls)) pthread_cond_wait(&z->no_calls, &s->m);
   lock_take_m(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
 }
@@ -3735,9 +3735,9 @@ static int64_t shm_log_end(const store *s) {
 
 /* What will be read is of a state that is not known. */
 static void shm_lose_track(shm_index *x) {
-  memset(x->left, 0, sizeof x->left);
-  x->left_zxid = 0;
-  x->left_meta = false;
+  memset(x->latest, 0, sizeof x->latest);
+  x->latest_zxid = 0;
+  x->latest_meta = false;
   x->era++;
 }
 
@@ -3745,14 +3745,14 @@ static void shm_lose_track(shm_index *x) {
  * has committed, and what was known of sessions counts no more.  Headers do
  * not come back (see the head of this section). */
 static void shm_follow(shm_index *x, const uint32_t *header) {
-  if (memcmp(x->left, header, sizeof x->left) == 0) return;
+  if (memcmp(x->latest, header, sizeof x->latest) == 0) return;
   shm_lose_track(x);
-  memcpy(x->left, header, sizeof x->left);
+  memcpy(x->latest, header, sizeof x->latest);
 }
 
-/* In a transaction that writes: does what was known of `left` hold in it?  The
- * header was looked at under the writers' lock. */
-static bool shm_knows_left(const store *s) {
+/* In a transaction that writes: does what is known of the latest state hold in
+ * it?  The header was looked at under the writers' lock. */
+static bool shm_knows_latest(const store *s) {
   REQUIRE(s->memory || s->index.alone);
   return !s->memory && s->index.trust == SHM_KNOWN;
 }
@@ -5651,7 +5651,7 @@ static void carrier_touch(zke *z) {
 
 /* How long until a kept session is over, unless it is heard from: ns; below 0:
  * it is over. */
-static int64_t carrier_left(const zke *z, int64_t now) {
+static int64_t carrier_time_left(const zke *z, int64_t now) {
   return atomic_load(&z->heard) + z->timeout - carrier_clock(z->c, now);
 }
 
@@ -5668,7 +5668,7 @@ enum { CARRIER_RETRY_MS = 10 }; /* after a failure */
 static int64_t carrier_due_at(const zke *z) {
   int64_t at = INT64_MAX, now = host_now(z->s);
   if (carrier_is_timed(z)) {
-    int64_t left = carrier_left(z, now);
+    int64_t left = carrier_time_left(z, now);
     if (left < 0) left = CARRIER_RETRY_MS * ZKE_MS; /* its end failed */
     at = base_later(now, base_later(left, 1));
   }
@@ -6945,32 +6945,32 @@ static void txn_abort(txn *t) {
 /* Was the session found in the state that this transaction began in, or in one
  * before it, and has nothing ended a session since? */
 static bool txn_knows_row(const zke *z) {
-  return shm_knows_left(z->s) && z->row_era == z->s->index.era;
+  return shm_knows_latest(z->s) && z->row_era == z->s->index.era;
 }
 
 /* Is the state that the transaction began in the one that the transaction of
  * this store before it has left?  Then all that is to be known is known. */
 static bool txn_recall_meta(txn *t) {
   const store *s = t->s;
-  if (!shm_knows_left(s) || !s->index.left_meta) return false;
+  if (!shm_knows_latest(s) || !s->index.latest_meta) return false;
   if (t->z && !txn_knows_row(t->z)) return false;
   t->lost = s->meta.lost;
-  t->zxid = s->index.left_zxid;
+  t->zxid = s->index.latest_zxid;
   t->recursive = s->meta.recursive;
   t->history = s->meta.history;
   t->watched = s->meta.watched;
   return true;
 }
 
-/* Keep for the next transaction what this one has committed. */
-static void txn_keep_meta(const txn *t) {
+/* Note for the next transaction what this one has committed. */
+static void txn_note_meta(const txn *t) {
   store *s = t->s;
   s->meta.lost = t->lost;
   s->meta.recursive = t->recursive;
   s->meta.history = t->history;
   s->meta.watched = t->watched;
-  s->index.left_zxid = t->zxid;
-  s->index.left_meta = true;
+  s->index.latest_zxid = t->zxid;
+  s->index.latest_meta = true;
 }
 
 /* Know what the meta row says, and that the acting session still exists. */
@@ -7177,7 +7177,7 @@ static int txn_commit(txn *t) {
     txn_abort(t);
     return rc;
   }
-  txn_keep_meta(t);
+  txn_note_meta(t);
   if (t->z) t->z->trimmed = t->z->cursor;
   if (t->numbered) txn_note_zxid(t);
   wal_note_name(s);
@@ -9395,7 +9395,8 @@ static int sess_forget_fifo(txn *t, const sess_row *r) {
  * not count. */
 static bool kept_is_over(store *s, const sess_row *r) {
   zke *own = sess_find_own(s, r);
-  if (own) return carrier_is_timed(own) && carrier_left(own, host_now(s)) < 0;
+  if (own)
+    return carrier_is_timed(own) && carrier_time_left(own, host_now(s)) < 0;
   if (!sess_is_detached(r) || s->strange_clock) return false;
   int64_t now = s->sweep_began ? s->sweep_began : host_boottime(s);
   return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
@@ -12500,11 +12501,11 @@ static void dispatch_recover(store *s, int64_t now) {
  * here, since it reads no more. */
 static void dispatch_end_overdue(zke *z, int64_t now) {
   bool ended;
-  if (!carrier_is_timed(z) || carrier_left(z, now) >= 0) return;
+  if (!carrier_is_timed(z) || carrier_time_left(z, now) >= 0) return;
   if (health_is_broken(z->s) || end_is_put_off(z->s, z->id)) return;
   int rc = end_session(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
   if (rc == ZKE_OK && z->state == SESS_AUTH_FAILED)
-    z->row_gone |= carrier_left(z, now) < 0;
+    z->row_gone |= carrier_time_left(z, now) < 0;
 }
 
 /* What a session has to do for its own sake. It comes before its events are
@@ -13684,7 +13685,7 @@ static int store_new_session(store *s, const zke_options *o, struct carrier *c,
   atomic_init(&z->owes, false);
   atomic_init(&z->doomed, false);
   atomic_init(&z->alarm_at, INT64_MAX);
-  os_condition_init(&z->left);
+  os_condition_init(&z->no_calls);
   *out = z;
   return z->chroot ? store_give_carrier(z, c) : base_nomem();
 }
@@ -13700,7 +13701,7 @@ static void store_free_session(zke *z) {
   buf_free(&z->who.texts);
   buf_free(&z->path);
   mem_free(z->chroot);
-  pthread_cond_destroy(&z->left);
+  pthread_cond_destroy(&z->no_calls);
   mem_free(z);
 }
 
@@ -14840,7 +14841,7 @@ static bool api_try_read(zke *z, api_reading *r, int *rc) {
   int64_t carrier = z->carrier;
   *rc = db_begin_read(s);
   if (*rc != ZKE_OK) return true;
-  int64_t era = s->index.era, zxid = s->index.left_zxid;
+  int64_t era = s->index.era, zxid = s->index.latest_zxid;
   if (z->row_era != era || (base_zxid_wanted && !zxid))
     *rc = api_look(z, &zxid, &carrier);
   bool looked = *rc == ZKE_OK;
@@ -14853,7 +14854,7 @@ static bool api_try_read(zke *z, api_reading *r, int *rc) {
   } else if (looked) {
     z->row_era = era;
     base_zxid = base_zxid_wanted ? zxid : 0;
-    s->index.left_zxid = zxid;
+    s->index.latest_zxid = zxid;
   }
   return true;
 }
