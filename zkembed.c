@@ -2280,14 +2280,15 @@ typedef struct store {
   int64_t line_from;        /* the line's first place, as far as it is known */
   int64_t sweep_began; /* boottime ns, of the one that runs; 0: none does */
   struct {
-    bool duty;          /* we hold the duty byte */
-    int64_t next;       /* monotonic ns of the next look by a caller */
-    int64_t at;         /* no session of ours looks after the sweep before */
-    int64_t by;         /* the session that did last */
-    int64_t ended;      /* the last sweep that came to its end, or 0 */
-    int64_t counted_to; /* boottime ns; time until then counts: sweep_idle() */
-    int64_t phase;      /* of its ticks among those of other stores, ns */
-    unsigned count;     /* sweeps that came to their end */
+    bool duty;             /* we hold the duty byte */
+    int64_t next;          /* monotonic ns of the next look by a caller */
+    int64_t at;            /* no session of ours looks after the sweep before */
+    int64_t by;            /* the session that did last */
+    int64_t ended;         /* the last sweep that came to its end, or 0 */
+    int64_t charged_until; /* boottime ns: detached sessions are charged the
+                              time until then; see the head of sweep_ */
+    int64_t phase;         /* of its ticks among those of other stores, ns */
+    unsigned count;        /* sweeps that came to their end */
   } sweep;
   int64_t recover_at;  /* not before: see dispatch_recover() */
   acl_schemes schemes; /* that this process vouches for */
@@ -10381,10 +10382,10 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  *   idle not given back      as it was     as was   as above    as it was
  *   sessions not looked at   one before    0        given away  as it was
  *
- * The stamp of one before is put back, but at most a tick old: what is older is
- * time that this store has counted (counted_to).  Each sweep that has looked at
- * the sessions, and given back the time in which nobody swept, counts the time
- * until it began, whatever comes of the rest.
+ * The stamp of one before is put back, but at most a tick old: older time is
+ * charged to the detached sessions already.  When a sweep has looked at the
+ * sessions, and given back the time in which nobody swept, it charges them the
+ * time until it began (charged_until), whatever comes of the rest.
  *
  * Start reading at sweep_tick(), then sweep_run().
  * ==================================================================== */
@@ -10423,7 +10424,7 @@ typedef struct sweep {
   bool all;  /* it looks at all sessions, not at a part of them */
   bool skipped; /* … but for one whose burial is put off */
   int64_t idle; /* ns before it in which nobody swept who should have */
-  bool counted; /* the time until it began counts for detached sessions */
+  bool charged; /* detached sessions are charged the time until it began */
   bool noted;   /* the liveness file has its note */
 } sweep;
 
@@ -10511,14 +10512,14 @@ static void sweep_sessions(store *s, sweep *w) {
   if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweep.count % parts, &sessions);
   const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
   if (sweep_must_stamp(s, w, row, n)) rc = kept_rearm(s, w->idle);
-  w->counted = rc == ZKE_OK;
-  if (w->counted && w->idle) sweep_note(s, w);
-  if (w->counted && !s->strange_clock) s->sweep.counted_to = s->sweep_began;
+  w->charged = rc == ZKE_OK;
+  if (w->charged && w->idle) sweep_note(s, w);
+  if (w->charged && !s->strange_clock) s->sweep.charged_until = s->sweep_began;
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
     bool rests = end_is_put_off(s, row[i].id);
     w->skipped |= rests;
-    if (!rests) sweep_note_step(s, w, sweep_session(s, &row[i], w->counted));
+    if (!rests) sweep_note_step(s, w, sweep_session(s, &row[i], w->charged));
   }
   life_forget(s);
   buf_free(&sessions);
@@ -10633,10 +10634,10 @@ static void sweep_yield(store *s) {
 /* How long nobody has swept who should have, before a sweep that begins now, in
  * ns: all processes were stopped, or had ended, or the host was suspended.
  * INT64_MAX: it is not known.  That time does not count for the timeouts of
- * detached sessions.  `before` is the stamp in the note; what this store's own
- * sweeps have counted, it knows without. */
+ * detached sessions.  `before` is the stamp in the note; this store knows by
+ * itself what its own sweeps have charged. */
 static int64_t sweep_idle(const store *s, int64_t before) {
-  int64_t at = s->sweep_began, swept = s->sweep.counted_to;
+  int64_t at = s->sweep_began, swept = s->sweep.charged_until;
   if (s->strange_clock) return 0; /* it does not judge them */
   if (before <= at) swept = base_max(swept, before);
   if (swept <= 0) return s->memory ? 0 : INT64_MAX;
@@ -10649,8 +10650,8 @@ static int64_t sweep_idle(const store *s, int64_t before) {
 static void sweep_unnote(store *s, const sweep *w, int64_t before) {
   bool busy = end_is_delayed(w->rc);
   if (!w->noted) return;
-  before = base_max(before, s->sweep.counted_to - TICK_PLAIN);
-  if (busy || !w->counted) side_write_hint(s, SIDE_SWEEP_AT, before);
+  before = base_max(before, s->sweep.charged_until - TICK_PLAIN);
+  if (busy || !w->charged) side_write_hint(s, SIDE_SWEEP_AT, before);
   if (!busy) side_write_hint(s, SIDE_FILES_AT, 0);
 }
 
