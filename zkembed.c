@@ -2049,10 +2049,10 @@ struct zke {
   /* fixed at open */
   struct store *s;
   struct carrier *c;
-  uint64_t serial; /* of this handle among all of the process: lock_limit */
-  int64_t id;      /* 0: read-only */
-  int64_t carrier; /* of its row: 0, or of a light one the carrier's id */
-  char *chroot;    /* "" or "/a/b" */
+  uint64_t serial;    /* of this handle among all of the process: lock_limit */
+  int64_t id;         /* 0: read-only */
+  int64_t carrier_id; /* of its row: 0, or of a light one the carrier's id */
+  char *chroot;       /* "" or "/a/b" */
   size_t chroot_len;
   int64_t lease, slot; /* ns or 0; slot in the liveness file */
   int event_limit;
@@ -5529,7 +5529,7 @@ static int side_note_epoch(store *s, int64_t zxid) {
  * ==================================================================== */
 
 /* Does a session live by another one's lock, and share its descriptors? */
-static bool carrier_is_light(const zke *z) { return z->carrier != 0; }
+static bool carrier_is_light(const zke *z) { return z->carrier_id != 0; }
 
 /* Take a session out of the ready list, if it is in it. */
 static void carrier_unready_m(zke *z) {
@@ -6919,7 +6919,7 @@ enum { TXN_NO_ROW = -1 };
 /* Is the session's row still this handle's, which has this in its column
  * `carrier`?  TXN_NO_ROW: there is none. */
 static int txn_session_stands(zke *z, int64_t carrier) {
-  if (carrier == z->carrier) return ZKE_OK;
+  if (carrier == z->carrier_id) return ZKE_OK;
   return carrier == TXN_NO_ROW ? txn_session_gone(z) : txn_session_moved(z);
 }
 
@@ -9225,7 +9225,7 @@ static int64_t sess_carrier(const sess_row *r) {
  * it is closed, and has no part in the session any more. */
 static zke *sess_find_own(const store *s, const sess_row *r) {
   zke *own = life_find_own(s, r->id);
-  return own && own->carrier == r->carrier ? own : NULL;
+  return own && own->carrier_id == r->carrier ? own : NULL;
 }
 
 /* Is the session of a row alive?  A light one is not, whose carrier is this
@@ -9435,7 +9435,7 @@ static int kept_detach(txn *t, const sess_row *r, enum sess_why why) {
 static void kept_owe(store *s, const zke *z) {
   if (!z->timeout) return;
   buf_add_int(&s->sess.owed, z->id);
-  buf_add_int(&s->sess.owed, z->carrier);
+  buf_add_int(&s->sess.owed, z->carrier_id);
   if (s->sess.owed.failed) buf_free(&s->sess.owed);
 }
 
@@ -9537,7 +9537,7 @@ static int kept_attach_body(txn *t, void *arg) {
   sql_bind_text(st, 1, ":identity", a->identity, -1);
   sql_bind_int(st, 2, ":pid", t->s->os.pid(t->s->os.context));
   sql_bind_int(st, 3, ":life", z->c->life);
-  sql_bind_int(st, 4, ":carrier", z->carrier);
+  sql_bind_int(st, 4, ":carrier", z->carrier_id);
   sql_bind_int(st, 5, ":event_limit", z->event_limit);
   sql_bind_int(st, 6, ":seen", z->cursor);
   sql_bind_int(st, 7, ":timeout", z->timeout);
@@ -9691,7 +9691,7 @@ static bool end_host_lives(const store *s, const sess_row *r) {
  * whether the session's process has died.  (A batch ends no session for one of
  * these reasons.) */
 static bool end_reason_holds(store *s, const sess_row *r, end_arg *end) {
-  if (end->z && end->z->carrier != r->carrier) return false;
+  if (end->z && end->z->carrier_id != r->carrier) return false;
   switch (end->why) {
     case SESS_DEAD:
       if (sess_life(s, r) != LIFE_FREE) return false;
@@ -9752,7 +9752,7 @@ static int end_as(store *s, end_arg *end, bool trying) {
    * handle had the session. */
   zke *own = life_find_own(s, end->session);
   bool closed = end->why == SESS_DEAD && !end->died;
-  if (own && own->carrier == end->carrier) txn_session_gone(own);
+  if (own && own->carrier_id == end->carrier) txn_session_gone(own);
   host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
            (unsigned long long)end->session,
            reason[closed ? SESS_CLOSE : end->why]);
@@ -10126,7 +10126,7 @@ static int begin_insert(txn *t, zke *z, const char *identity) {
   sql_bind_int(st, 5, ":lease", z->lease);
   sql_bind_int(st, 6, ":slot", z->slot);
   sql_bind_int(st, 7, ":life", z->c->life);
-  sql_bind_int(st, 8, ":carrier", z->carrier);
+  sql_bind_int(st, 8, ":carrier", z->carrier_id);
   sql_bind_int(st, 9, ":event_limit", z->event_limit);
   sql_bind_int(st, 10, ":timeout", z->timeout);
   sql_bind_int(st, 11, ":heard", z->timeout ? z->lease_at : 0);
@@ -13645,7 +13645,7 @@ static int store_check_sqlite(void) {
  * begins. */
 static int store_give_carrier(zke *z, struct carrier *c) {
   if (c) {
-    z->carrier = c->id;
+    z->carrier_id = c->id;
     if (!carrier_room(c)) return base_nomem();
   } else {
     c = equip_new(z->s);
@@ -14034,7 +14034,7 @@ static int api_state(const zke *z) {
  * it, *zxid becomes the state's. */
 static int api_look(const zke *z, int64_t *zxid, int64_t *carrier) {
   bool unowned = z->s->readonly || (z->s->memory && !z->timeout);
-  int64_t meta[4] = {0}, found = z->carrier;
+  int64_t meta[4] = {0}, found = z->carrier_id;
   int rc = ZKE_OK;
   if (base_zxid_wanted) {
     rc = sql_fetch_ints(z->s, SQL_META, z->id, 4, meta);
@@ -14044,7 +14044,7 @@ static int api_look(const zke *z, int64_t *zxid, int64_t *carrier) {
     rc = sess_read_carrier(z->s, z->id, &found);
   }
   /* a look that fails shows no end */
-  *carrier = rc == ZKE_OK && !unowned ? found : z->carrier;
+  *carrier = rc == ZKE_OK && !unowned ? found : z->carrier_id;
   return rc;
 }
 
@@ -14052,7 +14052,7 @@ static int api_look(const zke *z, int64_t *zxid, int64_t *carrier) {
  * begins after the session's end is refused.  Not under db_begin_read(), where
  * what is read need not stand. */
 static int api_session(zke *z) {
-  int64_t zxid = 0, carrier = z->carrier;
+  int64_t zxid = 0, carrier = z->carrier_id;
   int rc = api_state(z);
   if (rc == ZKE_OK) rc = api_look(z, &zxid, &carrier);
   base_zxid = zxid;
@@ -14839,14 +14839,14 @@ static int api_watch_by(zke *z, txn_body body, api_reading *r) {
  * stand, and r->answer is to be thrown away. */
 static bool api_try_read(zke *z, api_reading *r, int *rc) {
   store *s = z->s;
-  int64_t carrier = z->carrier;
+  int64_t carrier = z->carrier_id;
   *rc = db_begin_read(s);
   if (*rc != ZKE_OK) return true;
   int64_t era = s->index.era, zxid = s->index.latest_zxid;
   if (z->row_era != era || (base_zxid_wanted && !zxid))
     *rc = api_look(z, &zxid, &carrier);
   bool looked = *rc == ZKE_OK;
-  if (r && looked && carrier == z->carrier)
+  if (r && looked && carrier == z->carrier_id)
     *rc = op_read(z, r->wish, r->path, &node_range_all, &r->answer);
   if (!db_read_stands(s)) return false;
   int stands = txn_session_stands(z, carrier);
