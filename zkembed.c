@@ -72,7 +72,9 @@
  *   lease_         stamps of sessions with a lease
  *   line_          the order in which writers come to the gate
  *   gate_          the one writer
+ *   recover_       making a broken store fit again
  *   txn_           one transaction: gate, class, zxid, commit, wake
+ *   compact_       writing the file anew
  *   watch_         registering, firing, queueing events
  *   history_       what has become of the nodes, where that is kept
  *   node_          rows of the tree: load, add, remove, change
@@ -2390,11 +2392,11 @@ typedef struct txn_batch {
  * One state of the store, guarded by its lock:
  *
  *            failed COMMIT, compaction or sync of a found log
- *            (txn_outcome, app_end_guest, txn_vacuum, shm_recover)
+ *            (txn_outcome, app_end_guest, compact_vacuum, shm_recover)
  *     GOOD ------------------------------------------------> BROKEN
  *      ^ |                                                   |    ^
  *      | | checkpoint is synced     log is written anew      |    | the same
- *      | | (txn_settle_log)         (txn_recover)            v    | failures
+ *      | | (recover_log)         (recover_store)            v    | failures
  *      +-|------------------------------------------------ IN_DOUBT
  *        |                                                   ^
  *        +---------------------------------------------------+
@@ -6764,6 +6766,103 @@ static void gate_leave(store *s) {
 }
 
 /* ======================================================================
+ * recover_: making a broken store fit again (private)
+ *
+ * A failed COMMIT leaves a store broken, and a failed sync leaves its log in
+ * doubt (health_).  With the gate held, the database is connected again if it
+ * is broken, and the log is written and synced once more, moved into the
+ * database and synced there.  Only then does the store acknowledge anything
+ * again (P2).
+ *
+ * A store whose file was removed or replaced meanwhile is given up (guard_).
+ *
+ * Start reading at recover_store().
+ * ==================================================================== */
+
+/* Is the database still the file that was opened? */
+static int recover_verify_file(store *s) {
+  zke_file now;
+  int rc = host_stat(s, s->file, &now);
+  if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->file_id))) {
+    guard_give_up(s, s->file);
+    return base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
+  }
+  return rc < 0 ? host_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
+}
+
+SQL_STATEMENT(
+    META,
+    "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM zkembed_session "
+    "WHERE id=?1),-1),history_rows>0 OR history_ms>0,EXISTS(SELECT 1 FROM "
+    "zkembed_watch)FROM zkembed_meta");
+
+/* While the store was not connected another program may have been the last to
+ * close the file, and SQLite has taken the log away then: so there may be
+ * another log now.  But if a change that was acknowledged is missing, somebody
+ * else has removed it. */
+static int recover_note_files(store *s) {
+  int64_t zxid = 0, known = side_read_hint(s, SIDE_ZXID_AT);
+  int rc = sql_fetch_ints(s, SQL_META, 0, 1, &zxid);
+  if (rc != ZKE_OK) return rc;
+  if (zxid < known) {
+    guard_give_up(s, s->wal);
+    return health_say_replaced(s);
+  }
+  guard_note_files(s);
+  return ZKE_OK;
+}
+
+/* Open the database anew, by the path and into the file that it was. */
+static int recover_connect(store *s) {
+  db_disconnect(s);
+  guard_forget_files(s);
+  int rc = recover_verify_file(s);
+  if (rc == ZKE_OK) rc = db_connect(s, false);
+  if (rc == ZKE_OK) rc = recover_verify_file(s);
+  if (rc == ZKE_OK) rc = db_configure(s);
+  if (rc == ZKE_OK) rc = db_enter_wal(s);
+  if (rc == ZKE_OK) rc = db_prepare_ends(s);
+  return rc == ZKE_OK ? recover_note_files(s) : rc;
+}
+
+/* What a call is told while the store cannot be recovered; see health_. */
+static int recover_not_usable(const store *s) {
+  return base_fail(ZKE_CONNECTIONLOSS,
+                   "%s: not usable since a COMMIT, a sync or a recovery failed",
+                   s->name);
+}
+
+/* With the gate held: before anything else is acknowledged, write and sync the
+ * log once more, move it into the database file and sync that, since a log
+ * whose sync failed once cannot be trusted again (P2).  Without the first step
+ * a power cut in the second could find some pages of the database new, and of
+ * the log only the part before what was lost. */
+static int recover_log(store *s) {
+  REQUIRE(GATE_HELD(s));
+  int rc = db_renew_log_apart(s);
+  if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
+  if (rc == ZKE_OK) rc = db_checkpoint(s, true);
+  if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
+  return rc;
+}
+
+/* A COMMIT failed and its outcome is unknown: open the database anew, which
+ * finds out, and make the log good.  A read-only store can do neither: another
+ * has to be opened. */
+static int recover_store(store *s) {
+  REQUIRE(LOCK_HELD(s));
+  if (s->readonly) return recover_not_usable(s);
+  int rc = health_is_broken(s) ? ZKE_OK : db_end(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, NULL, true);
+  if (rc != ZKE_OK) return rc;
+  if (health_is_replaced(s)) rc = health_say_replaced(s); /* at the gate */
+  if (health_is_broken(s)) rc = recover_connect(s);
+  if (rc == ZKE_OK) rc = recover_log(s);
+  gate_leave(s);
+  return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : recover_not_usable(s);
+}
+
+/* ======================================================================
  * txn_: one transaction (private)
  *
  * Every change of the file is one call of txn_run(): gate, BEGIN IMMEDIATE, the
@@ -6793,7 +6892,7 @@ static void gate_leave(store *s) {
  * create, so a body can see to it by itself (txn_run_guarded()): one that can
  * be refused only before its first write takes none.
  *
- * Start reading at txn_run(), then txn_commit().  Compaction, at the end, is
+ * Start reading at txn_run(), then txn_commit().  A compaction (compact_) is
  * the one change that is no transaction of a body.
  * ==================================================================== */
 
@@ -6805,89 +6904,6 @@ typedef int (*txn_body)(txn *t, void *arg);
 /* txn_run() and txn_run_guarded(). */
 typedef int (*txn_runner)(store *s, zke *z, enum txn_class hint, txn_body body,
                           void *arg);
-
-/* Is the database still the file that was opened? */
-static int txn_verify_file(store *s) {
-  zke_file now;
-  int rc = host_stat(s, s->file, &now);
-  if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->file_id))) {
-    guard_give_up(s, s->file);
-    return base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
-  }
-  return rc < 0 ? host_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
-}
-
-SQL_STATEMENT(
-    META,
-    "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM zkembed_session "
-    "WHERE id=?1),-1),history_rows>0 OR history_ms>0,EXISTS(SELECT 1 FROM "
-    "zkembed_watch)FROM zkembed_meta");
-
-/* While the store was not connected another program may have been the last to
- * close the file, and SQLite has taken the log away then: so there may be
- * another log now.  But if a change that was acknowledged is missing, somebody
- * else has removed it. */
-static int txn_note_files(store *s) {
-  int64_t zxid = 0, known = side_read_hint(s, SIDE_ZXID_AT);
-  int rc = sql_fetch_ints(s, SQL_META, 0, 1, &zxid);
-  if (rc != ZKE_OK) return rc;
-  if (zxid < known) {
-    guard_give_up(s, s->wal);
-    return health_say_replaced(s);
-  }
-  guard_note_files(s);
-  return ZKE_OK;
-}
-
-/* Open the database anew, by the path and into the file that it was. */
-static int txn_reconnect(store *s) {
-  db_disconnect(s);
-  guard_forget_files(s);
-  int rc = txn_verify_file(s);
-  if (rc == ZKE_OK) rc = db_connect(s, false);
-  if (rc == ZKE_OK) rc = txn_verify_file(s);
-  if (rc == ZKE_OK) rc = db_configure(s);
-  if (rc == ZKE_OK) rc = db_enter_wal(s);
-  if (rc == ZKE_OK) rc = db_prepare_ends(s);
-  return rc == ZKE_OK ? txn_note_files(s) : rc;
-}
-
-/* What a call is told while the store cannot be recovered; see health_. */
-static int txn_not_usable(const store *s) {
-  return base_fail(ZKE_CONNECTIONLOSS,
-                   "%s: not usable since a COMMIT, a sync or a recovery failed",
-                   s->name);
-}
-
-/* With the gate held: before anything else is acknowledged, write and sync the
- * log once more, move it into the database file and sync that, since a log
- * whose sync failed once cannot be trusted again (P2).  Without the first step
- * a power cut in the second could find some pages of the database new, and of
- * the log only the part before what was lost. */
-static int txn_settle_log(store *s) {
-  REQUIRE(GATE_HELD(s));
-  int rc = db_renew_log_apart(s);
-  if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
-  if (rc == ZKE_OK) rc = db_checkpoint(s, true);
-  if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
-  return rc;
-}
-
-/* A COMMIT failed and its outcome is unknown: open the database anew, which
- * finds out, and settle the log.  A read-only store can do neither: another has
- * to be opened. */
-static int txn_recover(store *s) {
-  REQUIRE(LOCK_HELD(s));
-  if (s->readonly) return txn_not_usable(s);
-  int rc = health_is_broken(s) ? ZKE_OK : db_end(s);
-  if (rc == ZKE_OK) rc = gate_enter(s, NULL, true);
-  if (rc != ZKE_OK) return rc;
-  if (health_is_replaced(s)) rc = health_say_replaced(s); /* at the gate */
-  if (health_is_broken(s)) rc = txn_reconnect(s);
-  if (rc == ZKE_OK) rc = txn_settle_log(s);
-  gate_leave(s);
-  return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : txn_not_usable(s);
-}
 
 /* The session is over for this handle: tell its watchers at the next
  * dispatch. */
@@ -7147,7 +7163,7 @@ static void txn_shorten_log(store *s) {
   int rc = db_checkpoint(s, false);
   if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
-  if (s->health == HEALTH_IN_DOUBT && txn_settle_log(s) != ZKE_OK)
+  if (s->health == HEALTH_IN_DOUBT && recover_log(s) != ZKE_OK)
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
@@ -7463,25 +7479,31 @@ static void txn_outlive(store *s) {
   if (s->health == HEALTH_GOOD) wal_note_doubt(s, false);
 }
 
-/* ---- compaction ----
+/* ======================================================================
+ * compact_: writing the file anew (private)
  *
  * The file is written anew in one transaction of SQLite's, like any other but
  * for its length: first into the log, then, by a checkpoint, into the database,
  * which that cuts to its new length.  The gate is held throughout, so nobody
  * writes or checkpoints beside it (P12).  Whoever reads without locks finds
  * that the header of the WAL-index has changed before a page of the database is
- * written over or cut off. */
+ * written over or cut off.
+ *
+ * Start reading at compact_file().
+ * ==================================================================== */
 
-enum { TXN_STEPS = 10000 }; /* of SQLite's, between two looks at the clock */
+enum {
+  COMPACT_STEPS = 10000
+}; /* of SQLite's, between two looks at the clock */
 
 /* Is a compaction to be given up?  SQLite asks while it copies the content. */
-static int txn_is_late(void *arg) {
+static int compact_is_late(void *arg) {
   const zke *z = arg;
   return atomic_load(&z->closing) || host_now(z->s) >= z->s->deadline;
 }
 
 /* What a compaction that was given up returns: why. */
-static int txn_give_up(const zke *z) {
+static int compact_give_up(const zke *z) {
   if (atomic_load(&z->closing))
     return base_fail(ZKE_CLOSING, "the handle is being closed");
   return base_fail(ZKE_OPERATIONTIMEOUT,
@@ -7493,14 +7515,14 @@ static int txn_give_up(const zke *z) {
 /* Write the database anew, with the gate held and the log empty, and empty the
  * log into it, also of what a failure has left there.  A reader that is in the
  * way by then has it done later. */
-static int txn_vacuum(store *s, zke *z) {
+static int compact_vacuum(store *s, zke *z) {
   REQUIRE(GATE_HELD(s));
   txn_expect_death(s);
-  sqlite3_progress_handler(s->db, TXN_STEPS, txn_is_late, z);
+  sqlite3_progress_handler(s->db, COMPACT_STEPS, compact_is_late, z);
   int sqlite_rc = db_vacuum(s);
   sqlite3_progress_handler(s->db, 0, NULL, NULL);
   int rc = sqlite_rc == SQLITE_INTERRUPT
-               ? txn_give_up(z)
+               ? compact_give_up(z)
                : txn_outcome(s, sqlite_rc, false, "compacting");
   txn_outlive(s);
   if (health_is_broken(s)) return rc;
@@ -7521,16 +7543,16 @@ static int txn_vacuum(store *s, zke *z) {
  * had, since waiting for it may have taken all the time.  A death at any point
  * leaves the old database: the new one becomes valid by the one COMMIT that
  * SQLite makes at the end of its VACUUM. */
-static int txn_compact(store *s, zke *z) {
+static int compact_file(store *s, zke *z) {
   REQUIRE(LOCK_HELD(s));
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
-  if (txn_is_late(z)) rc = txn_give_up(z);
+  if (compact_is_late(z)) rc = compact_give_up(z);
   if (rc == ZKE_OK) rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
-  if (rc == ZKE_OK) rc = txn_vacuum(s, z);
-  if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
+  if (rc == ZKE_OK) rc = compact_vacuum(s, z);
+  if (s->health == HEALTH_IN_DOUBT) recover_log(s);
   gate_leave(s);
   return rc;
 }
@@ -12492,7 +12514,7 @@ static void dispatch_recover(store *s, int64_t now) {
   if (!health_needs_recovery(s) || now < s->recover_at) return;
   s->recover_at = now + TICK_DUTY;
   s->deadline = 0;
-  txn_recover(s);
+  recover_store(s);
   s->deadline = deadline;
 }
 
@@ -12583,7 +12605,8 @@ static int dispatch_alone(zke *z, deliver_progress *p) {
   if (dispatch_serve(z, now, p) == ZKE_FORKED) return ZKE_FORKED;
   carrier_schedule(z);
   dispatch_arm(z);
-  return health_is_broken(z->s) ? txn_not_usable(z->s) : dispatch_outcome(p);
+  return health_is_broken(z->s) ? recover_not_usable(z->s)
+                                : dispatch_outcome(p);
 }
 
 /* One dispatch by the thread that has the role: of all sessions of the carrier
@@ -12597,7 +12620,7 @@ static int dispatch_carrier(zke *z, bool waiting, deliver_progress *p) {
   int64_t now = host_now(s);
   int rc = ZKE_OK;
   dispatch_recover(s, now);
-  if (health_is_broken(s)) dispatch_note(p, txn_not_usable(s));
+  if (health_is_broken(s)) dispatch_note(p, recover_not_usable(s));
   dispatch_drain(c);
   carrier_advance(c, now);
   if (c->own == z) dispatch_look_after(z, now, waiting);
@@ -12794,7 +12817,7 @@ static int wait_round(zke *z, uint64_t before, int64_t now, int64_t deadline) {
   deliver_progress progress = {.zxid = INT64_MAX};
   lease_begin_call(s, z, base_min(deadline, base_later(now, s->busy)));
   int rc = s->index.open ? ZKE_OK : db_end(s); /* one that failed before */
-  if (rc == ZKE_OK && health_is_broken(s)) rc = txn_recover(s);
+  if (rc == ZKE_OK && health_is_broken(s)) rc = recover_store(s);
   if (health_is_replaced(s)) rc = ZKE_OK; /* the session's end is to be told */
   if (rc == ZKE_OK) rc = dispatch_carrier(z, true, &progress);
   if (rc == ZKE_OK && wait_may_sleep(z, before)) wait_sleep(z, deadline);
@@ -13847,7 +13870,7 @@ static void store_finish(store *s) {
       sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
       gate_enter(s, NULL, true) == ZKE_OK) {
     if (s->health == HEALTH_GOOD) db_checkpoint(s, true);
-    if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
+    if (s->health == HEALTH_IN_DOUBT) recover_log(s);
     gate_leave(s);
   }
 }
@@ -14086,7 +14109,7 @@ static int api_recover(store *s, unsigned flags) {
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
   if (rc != ZKE_OK) return rc;
   bool first = change ? health_needs_recovery(s) : health_is_broken(s);
-  return first ? txn_recover(s) : ZKE_OK;
+  return first ? recover_store(s) : ZKE_OK;
 }
 
 /* Make the database fit for the call, do what is due in it, and look whether
@@ -14452,7 +14475,7 @@ static int api_add_session(zke *z, store_adding a, zke **z_out) {
   if (rc != ZKE_OK) return rc;
   a.o = &o;
   if (a.session || o.timeout_ms || o.flags & ZKE_OPEN_LIGHT) a.c = z->c;
-  if (health_needs_recovery(z->s)) rc = txn_recover(z->s);
+  if (health_needs_recovery(z->s)) rc = recover_store(z->s);
   if (health_is_replaced(z->s))
     rc = health_say_replaced(z->s);
   else if (rc != ZKE_OK)
@@ -14517,7 +14540,7 @@ static int api_close(zke *z, enum sess_why why) {
   lock_signal(s, &z->c->done);
   lock_await_calls(s, z);
   lease_begin_call(s, NULL, lock_deadline(z, host_now(s)));
-  if (health_needs_recovery(s)) txn_recover(s);
+  if (health_needs_recovery(s)) recover_store(s);
   int rc = api_give_up_session(z, why);
   bool owes = rc != ZKE_OK && !z->row_gone && carrier_is_light(z);
   if (owes && why == SESS_CLOSE) kept_owe(s, z);
@@ -15210,7 +15233,7 @@ static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
   while (at && !watcher_unneeded_rows(at)) at = at->older;
   if (at) {
     rc = db_end(z->s);
-    if (rc == ZKE_OK && health_needs_recovery(z->s)) rc = txn_recover(z->s);
+    if (rc == ZKE_OK && health_needs_recovery(z->s)) rc = recover_store(z->s);
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
   }
   watcher_take_pair(z, pair);
@@ -16491,7 +16514,7 @@ int zke_sql_adopt(zke *z, struct sqlite3 *db) {
 static int api_guest_may_go_on(zke *z, sqlite3 *db) {
   char cause[BASE_SENTENCE];
   int rc = api_session(z);
-  if (rc == ZKE_OK && wal_read_doubt(z->s)) rc = txn_not_usable(z->s);
+  if (rc == ZKE_OK && wal_read_doubt(z->s)) rc = recover_not_usable(z->s);
   if (rc == ZKE_OK) return rc;
   base_save(cause);
   if (!sqlite3_get_autocommit(db)) app_run_end(z->s->guest.rollback);
@@ -16739,7 +16762,7 @@ int zke_compact(zke *z, int64_t deadline_ms) {
     rc = base_fail(ZKE_UNIMPLEMENTED,
                    "a database in memory has no file to compact");
   else
-    rc = txn_compact(z->s, z);
+    rc = compact_file(z->s, z);
   return api_leave(z, rc);
 }
 
