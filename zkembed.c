@@ -8,7 +8,7 @@
  * liveness file (locks that the kernel drops when a process dies) and one FIFO
  * a session (how a committer wakes a sleeper).  There is no thread.
  *
- * WORDS that are not ZooKeeper's, and those that mean several things:
+ * WORDS that are not ZooKeeper's:
  *
  * Store, gate, line.  A store is one connection of one process; a thread works
  *   on it alone, by the store's lock.  The gate is a lock of the kernel: who
@@ -17,7 +17,8 @@
  * Carrier, light.  A carrier is what a session lives by: a lock that the kernel
  *   drops, a FIFO, a poller and a timer.  A light session shares the carrier of
  *   another session.
- * Kept.  A kept session has a timeout, and outlives its handle.
+ * Kept, cached.  A kept session has a timeout, and outlives its process.  A
+ *   znode that was read is cached (ZKE_KEPT_PART says how many may be).
  * Duty, sweep, tick.  One process of those that wait has the duty, and sweeps:
  *   it looks for what nobody else ends.  A tick is the time between two looks.
  * Full, normal; durable, lazy.  The COMMIT of a full transaction syncs, that of
@@ -36,7 +37,9 @@
  *   (ZKE_CONNECTIONLOSS).
  * Guest.  The program's own connection while it has the gate.
  * Spot, pair.  The watchers of one path, and those of one function and context.
- * Untold.  Events that are in the file and no watcher has been called for.
+ * Untold.  An event that no watcher has been called for yet, in the file or in
+ *   memory; a session's end, likewise (end_untold).
+ * Charged.  Time that runs for the timeouts of detached sessions.
  *
  * CONTENTS.  A function may call its own section and those above it in this
  * list, never one below; no static function is declared ahead.
