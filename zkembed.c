@@ -3273,15 +3273,34 @@ static bool wal_is_commit(const wal_log *l) {
          base_big_endian(l->last + 4) != 0;
 }
 
+/* Do these bytes stand in the file?  Where that cannot be read they may. */
+static bool wal_is_there(const wal_log *l, const unsigned char *data, int len,
+                         int64_t at) {
+  unsigned char there[512];
+  int n = 0;
+  for (int i = 0; i < len; i += n) {
+    n = len - i < (int)sizeof there ? len - i : (int)sizeof there;
+    int rc = l->file.real->xRead(l->file.f, there, n, at + i);
+    if (rc == SQLITE_IOERR_SHORT_READ) return false;
+    if (rc != SQLITE_OK) return true;
+    if (memcmp(there, data + i, (size_t)n) != 0) return false;
+  }
+  return true;
+}
+
 /* Write to the file.  A full disk is SQLITE_FULL, by which a transaction is
  * undone.  A user's quota that is used up is an I/O error to SQLite: it is made
- * the same here, or a COMMIT's outcome would seem open. */
+ * the same here, or a COMMIT's outcome would seem open.  It is open if all of
+ * the commit's frame is there although the write has failed, as it can be over
+ * an older frame with the same end: a power cut may leave that one alone. */
 static int wal_put(wal_log *l, const void *data, int len, int64_t at) {
   const sqlite3_io_methods *real = l->file.real;
   int error = 0;
   int rc = real->xWrite(l->file.f, data, len, at);
-  bool ends = wal_is_commit(l) || (l->commit && at + len >= l->commit);
-  if (rc == SQLITE_OK) l->written |= l->strange || ends;
+  bool ends =
+      l->strange || wal_is_commit(l) || (l->commit && at + len >= l->commit);
+  if (ends && (rc == SQLITE_OK || wal_is_there(l, data, len, at)))
+    l->written = true;
   if (rc != SQLITE_IOERR_WRITE) return rc;
   real->xFileControl(l->file.f, SQLITE_FCNTL_LAST_ERRNO, &error);
   return error == EDQUOT ? SQLITE_FULL : rc;
