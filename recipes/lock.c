@@ -13,9 +13,8 @@
  *     4. Nobody before it: it holds (line_take_office).  Unless it was first
  *        already when it was made, or the holder before has marked it, it
  *        writes "held" into its znode.
- *     5. Else watch the entry just before it and the own znode, and sleep until
- *        one of them changes (line_wait_on, zke_recipe_await).  If the own data
- *        is "held" then, it holds (line_take_grant); else go back to 2.
+ *     5. Else watch the entry just before it, sleep until that one has gone,
+ *        and go back to 2 (line_wait_on, zke_recipe_await).
  *
  *   release
  *     Read the names of the line.  Delete the own znode and write "held" into

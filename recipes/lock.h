@@ -27,18 +27,18 @@
  * IF THE PROCESS DIES after making its znode, holding or waiting, the znode
  * goes with its session.  The kernel tells the process that waits for it, and
  * that goes on.  A death before the znode was made, or after the release,
- * leaves nothing.  A release is one step: the znode goes and, if the holder saw
- * the next in line when it took the lock, that one is marked as the holder.  If
- * the next one dies before it looks, its znode goes like any holder's.  If it
- * is stopped, it holds from the release on.  If it gives up at its deadline, it
- * releases.
+ * leaves nothing.  A release is one step: the znode goes and, if somebody
+ * waits, the next in line is marked as the holder.  If the next one dies before
+ * it looks, its znode goes like any holder's.  If it is stopped, it holds from
+ * the release on.  If it gives up at its deadline, it releases.
  *
  * WHO IS WOKEN: a release wakes only the next in line.
  *
  * COSTS, in transactions of the database: a free lock takes one write and one
  * read (the znode is made, the line is read); the first use of an object takes
  * one more read, and the first use of a path makes the directory.  A release is
- * one write, and a small one more if the object watches its own znode.  A call
+ * one read and one write, two more reads if others are in the line, and a small
+ * write more if the object watches its own znode.  A call
  * that has to wait also sets two watches, which are small writes, looks for
  * deadlocks (one read, more if the session has other entries in lines), and
  * writes its mark if the release has not done so.  Only making the directory is

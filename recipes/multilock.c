@@ -164,7 +164,8 @@ static int multilock_give_up(zke_multilock *ml, int rc) {
 /* ---- the entries ----
  *
  * What is written is written into all of them in one step, so that nobody ever
- * sees a part of the locks held. */
+ * sees a part of the locks held.  But the holder of one of the lines may have
+ * granted that one when it left (line.c); it counts for nothing here. */
 
 /* A state that is written into all entries, for zke_retry(). */
 typedef struct multilock_write {

@@ -383,29 +383,23 @@ static int line_make_one(zke_line *l, const char *text, int len,
   return rc;
 }
 
-/* Does the own znode say "held"?  Then the holder before has granted the
- * office, and the zxid of that write is the token: nobody else writes this word
- * into a znode that waits. */
-static int line_read_grant(const zke_line *l, zke_stat *stat, bool *granted) {
-  char *data = NULL;
-  int len;
-  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
-  *granted = rc == ZKE_OK && zke_entry_read(data, len).held;
-  zke_free(data);
-  return rc == ZKE_NOAUTH ? ZKE_OK : rc;
-}
-
-/* Mark the own znode as one that holds, unless a grant has done so.
- * stat->mzxid becomes the token.
+/* Mark the own znode as one that holds.  stat->mzxid becomes the token.
  *
  * No mark is needed if the directory's pzxid is the znode's czxid: then no
  * entry has come or gone since it was made, so it was first already when it was
- * made, and its czxid is the token. */
+ * made, and its czxid is the token.
+ *
+ * A grant by the previous holder has written the mark already; its zxid is the
+ * token then.  Nobody else writes "held" into a znode that waits. */
 static int line_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
-  bool granted;
+  char *data = NULL;
+  int len;
   if (directory->pzxid == l->czxid) return ZKE_OK;
-  int rc = line_read_grant(l, stat, &granted);
-  return rc == ZKE_OK && !granted ? line_set(l, "held", -1, stat) : rc;
+  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
+  bool granted = rc == ZKE_OK && zke_entry_read(data, len).held;
+  zke_free(data);
+  if (granted || (rc != ZKE_OK && rc != ZKE_NOAUTH)) return rc;
+  return line_set(l, "held", -1, stat);
 }
 
 static const line_hooks line_of_locks = {.read = line_read,
@@ -526,16 +520,6 @@ static const line_hooks *line_does(const zke_line *l) {
  * the own entry has gone (line_lose), nobody keeps it out (line_take_office),
  * somebody does (line_wait_on). */
 
-/* Hold, by this token. */
-static void line_hold(zke_line *l, int64_t token) {
-  /* other kinds: the entry that was watched has gone, and the watch with it */
-  if (line_does(l)->unwatch_on_hold) line_unwatch(l);
-  zke_free(l->watched);
-  l->watched = NULL;
-  line_change(l, ZKE_LINE_HELD, token);
-  if (line_does(l)->tidy) line_does(l)->tidy(l);
-}
-
 /* Nobody keeps out the own entry: take office.
  *
  * The order: mark the znode, which fixes the token; then change the state,
@@ -551,21 +535,14 @@ static int line_take_office(zke_line *l, const zke_stat *directory) {
     return ZKE_OK;
   }
   if (rc == ZKE_BADVERSION) return ZKE_LOOK_AGAIN;
-  if (rc == ZKE_OK) line_hold(l, stat.mzxid);
-  return rc;
-}
-
-/* The watch of the own znode has fired: if that was a grant, the object holds,
- * and the line need not be read.  For a grant is written in the step in which
- * the only entry that kept this one out goes; and whoever takes the place of a
- * holder deletes its znode. */
-static int line_take_grant(zke_line *l) {
-  zke_stat stat;
-  bool granted;
-  int rc = line_read_grant(l, &stat, &granted);
-  if (rc == ZKE_NONODE) line_lose(l);
-  if (rc == ZKE_OK && granted) line_hold(l, stat.mzxid);
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
+  if (rc != ZKE_OK) return rc;
+  /* other kinds: the entry that was watched has gone, and the watch with it */
+  if (line_does(l)->unwatch_on_hold) line_unwatch(l);
+  zke_free(l->watched);
+  l->watched = NULL;
+  line_change(l, ZKE_LINE_HELD, stat.mzxid);
+  if (line_does(l)->tidy) line_does(l)->tidy(l);
+  return ZKE_OK;
 }
 
 /* The entry is kept out: watch for the end of that.  ZKE_LIMIT: there is no end
@@ -597,12 +574,13 @@ static int line_check_place(zke_line *l, int64_t czxid) {
   return l->seen == czxid ? ZKE_OK : ZKE_LOOK_AGAIN;
 }
 
-/* Read the line.  The own entry has to be there with its whole group: of a
- * lease whose first znode was deleted the last one would stand too far ahead.
- * A missing directory means a missing entry.
+/* One look while waiting.  The own entry has to be there with its whole group:
+ * of a lease whose first znode was deleted the last one would stand too far
+ * ahead.  A missing directory means a missing entry.
  *
- * Where something has gone between two reads it is ZKE_LOOK_AGAIN. */
-static int line_look_around(zke_line *l) {
+ * Where something has gone between two reads it is ZKE_LOOK_AGAIN.  At the end
+ * the own znode is watched, so that its loss is heard. */
+static int line_look(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat directory;
   int rc = line_does(l)->read(l, &e, &directory);
@@ -622,15 +600,6 @@ static int line_look_around(zke_line *l) {
     if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   }
   zke_free(e);
-  return rc;
-}
-
-/* One look while waiting.  At the end the own znode is watched, so that its
- * loss is heard. */
-static int line_look(zke_line *l) {
-  bool told = line_does(l)->grants && l->watched && !l->own_watched;
-  int rc = told ? line_take_grant(l) : ZKE_OK;
-  if (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) rc = line_look_around(l);
   if (rc == ZKE_OK && (l->state == ZKE_LINE_WAITING ||
                        (l->state == ZKE_LINE_HELD && l->watch_own))) {
     rc = line_watch_own(l);
@@ -694,9 +663,7 @@ static const zke_entry *line_heir_of(const zke_entries *e, int i) {
  * is.  An own entry that has gone keeps out nobody.
  *
  * While the own znode exists nobody comes between it and the heir: those that
- * join stand behind, and a thief deletes the holder's.  Beside another
- * library's entries nobody is granted anything: the next in line has to refuse
- * them (zke_entry_refuse()).
+ * join stand behind, and a thief deletes the holder's.
  *
  * Leases and elections have none: how many leases may hold is for the next one
  * to find out, and in an election the heir may be named (zke_line_yield()). */
@@ -709,7 +676,7 @@ static int line_find_heir(const zke_line *l, char **heir) {
   if (stat.numChildren < 2) return ZKE_NONODE; /* the own one is alone */
   rc = zke_entry_list(l->r.z, l->r.path, &e, &stat);
   if (rc != ZKE_OK) return rc;
-  int i = e->others ? -1 : zke_recipe_find(e, zke_recipe_name(l->znode));
+  int i = zke_recipe_find(e, zke_recipe_name(l->znode));
   const zke_entry *next = i < 0 ? NULL : line_heir_of(e, i);
   rc = next ? ZKE_OK : ZKE_NONODE;
   if (next) *heir = zke_recipe_path(l->r.z, l->r.path, next->name);
