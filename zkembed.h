@@ -55,9 +55,10 @@
  * Blocks.  "On the disk": on SQLite's I/O and on other processes' transactions,
  *   for at most options.busy_timeout_ms.  Then the call returns
  *   ZKE_OPERATIONTIMEOUT and has changed nothing.  Such a call also does the
- *   sweep, which removes dead sessions and expired nodes, if it is due and
- *   nobody is in zke_wait().  "No": no longer than another thread's call on the
- *   same store, and the function never fails because that call takes long.
+ *   sweep, which removes dead sessions and expired nodes, if it is due and no
+ *   process waits, by zke_wait() or by polling.  "No": no longer than another
+ *   thread's call on the same store, and the function never fails because that
+ *   call takes long.
  * Callbacks.  They run only inside zke_dispatch() and zke_wait() and their
  *   variants, on the thread that called, with no lock held.  "In a callback:
  *   yes" holds for the handle that is dispatching, too; "no" means not on this
@@ -78,13 +79,15 @@
  *   ZKE_SESSIONEXPIRED this call was the first to find that it has expired
  *   ZKE_SESSIONMOVED   another handle has attached the session
  *   ZKE_CLOSING        another thread is closing the handle
- *   ZKE_MISUSE         not allowed in this callback, or in the function of
- *                      zke_batch() or zke_op_sql(); nothing is done
+ *   ZKE_MISUSE         not allowed in this callback, in the function of
+ *                      zke_batch() or zke_op_sql(), or between zke_sql_begin()
+ *                      and its end; nothing is done (but see zke_discard())
  *   ZKE_FORKED         the handle was opened before a fork(), by the parent
- *   ZKE_READONLY       a change on a read-only handle, or no permission for it
+ *   ZKE_READONLY       a change, a watch or a wait on a read-only handle, or no
+ *                      permission for what the call needs
  *   ZKE_REPLACED       the database, or a file beside it, was removed or
  *                      replaced while the handle was open
- *   ZKE_CONNECTIONLOSS an I/O error at COMMIT, or no memory for its last step:
+ *   ZKE_CONNECTIONLOSS an I/O error at COMMIT, or no memory or room for its end:
  *                      whether the change was made is unknown until the next
  *                      call (P2)
  *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL
@@ -378,7 +381,8 @@ enum {
   ZKE_WATCH_CHILD = 1,
   ZKE_WATCH_DATA = 2,
   ZKE_WATCH_ANY = 3,
-  ZKE_WATCH_EXIST = 4 /* zke_set_watch() only: of a node that did not exist */
+  ZKE_WATCH_EXIST = 4 /* zke_set_watch() only: a data watch of a node that did
+                         not exist */
 };
 enum { ZKE_WATCH_PERSISTENT = 0, ZKE_WATCH_PERSISTENT_RECURSIVE = 1 };
 
@@ -456,8 +460,9 @@ typedef struct zke_options {
   int64_t busy_timeout_ms; /* longest wait of a call for others; 5000.
                               ZKE_AT_ONCE: it does not wait */
   int64_t lease_ms;        /* lose the session after so long without a call; 0:
-                              never.  While another session's call on the same
-                              store waits for other processes it does not run */
+                              never.  Time in which another session's call on
+                              the same store waits for other processes does
+                              not count */
   int64_t container_ms;    /* how long a container stays empty; 60000.
                               ZKE_AT_ONCE: until the next sweep */
   const char *identity;    /* shown to others; the process's name */
@@ -777,8 +782,9 @@ ZKE_API int zke_sync(zke *z, const char *path);
  * has returned the context is not used any more.
  *     static void tell(zke *z, int type, int state, const char *path,
  *                      void *context) {
+ *       if (type == ZKE_EVENT_SESSION || type == ZKE_EVENT_OVERFLOW) return;
  *       printf("change %d: %s\n", ++*(int *)context, path);
- *       (void)z, (void)type, (void)state;
+ *       (void)z, (void)state;
  *     }
  *
  *     static void follow(zke *z) {
@@ -824,8 +830,8 @@ ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
  * goes on.  The caller must not hold a lock that the watcher takes.
  *   fn,context  the pair, as registered
  * Returns ZKE_OK, also if the pair was not registered.  Another code, except
- * for ZKE_FORKED and ZKE_CLOSING, means that the pair is forgotten but its rows
- * could not be removed: they fire into the void.
+ * for ZKE_FORKED, ZKE_CLOSING and ZKE_MISUSE, means that the pair is forgotten
+ * but its rows could not be removed: they fire into the void.
  * Blocks: also until the watcher has returned. */
 ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
 
@@ -982,7 +988,8 @@ typedef struct zke_op_result {
 /* zke_op_create and the like - fill an operation as a call of that name
  *
  * Errors are found by zke_multi(), for creates, delete, set and check, or by
- * zke_multi_read(), for get and children.  A check only has others refused. */
+ * zke_multi_read(), for get and children.  A check changes nothing; it has
+ * the others refused. */
 ZKE_API void zke_op_create(zke_op *op, const char *path, const void *data,
                            int len, const zke_acls *acls, int mode);
 ZKE_API void zke_op_create_ttl(zke_op *op, const char *path, const void *data,
@@ -1014,7 +1021,8 @@ ZKE_API void zke_op_get(zke_op *op, const char *path);
  *     zke_results_clear(&page, 1);
  *
  *   after  begin after this text, compared by bytes; NULL: at the beginning
- *   most   so many names; 0: all; below 0 the read is ZKE_BADARGUMENTS */
+ *   most   so many names; 0: all that follow; below 0 the read is
+ *          ZKE_BADARGUMENTS */
 ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
                              int most);
 
@@ -1063,7 +1071,7 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *
  * Example: a node that all may read, and only sessions with this password may
  * change.  The scheme auth stands for the identities of the session that makes
- * the node; zke_digest() makes the id of another user.
+ * the node; zke_digest() makes the hash in the id of another user.
  *     const zke_acl entries[] = {{ZKE_PERM_ALL, "auth", ""},
  *                                {ZKE_PERM_READ, "world", "anyone"}};
  *     const zke_acls acls = {2, entries};
@@ -1120,9 +1128,9 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  * (ZKE_NONODE, ZKE_BADVERSION, …) has changed nothing, and the others stand.  A
  * zke_multi() is all or nothing by itself.  Nobody else sees any of it until fn
  * has returned ZKE_OK and all was committed at once.  If fn returns anything
- * else, the process dies or the power fails, nothing of it is left.  The batch
- * costs one transaction, with one sync if any change in it needs one; alone,
- * durable changes cost about a sync each.
+ * else, or if the process dies or the power fails before that, nothing of it is
+ * left.  The batch costs one transaction, with one sync if any change in it
+ * needs one; alone, durable changes cost about a sync each.
  *
  * Example: for `zke_batch(z, put_jobs, NULL)`: the missing ones of five jobs.
  *     static int put_jobs(zke *z, void *context) {
@@ -1144,9 +1152,10 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  *   call that would take the lock of another store.  So is each call on a
  *   recipe's object, but for state and token: what it told could be undone.
  * fn must be short, and must not wait for anything, least of all for a thread
- *   that uses the store.  While it runs, other threads' calls on this store and
- *   all changes by other processes wait, each at most its own busy timeout;
- *   their reads go on.  Leases of the store's other sessions do not run.
+ *   that uses the store.  While it runs, other threads' calls on this store
+ *   wait, and so do all changes by other processes, each at most its own busy
+ *   timeout; other processes' reads go on.  Leases of the store's other
+ *   sessions do not run.
  * fn must return.  If it ends its thread (pthread_exit()) nothing of the batch
  *   is left, and the handle stays usable.  A child that fn forks may return
  *   from it and gets ZKE_FORKED; it cannot open a store until it execs.
@@ -1177,8 +1186,8 @@ ZKE_API int zke_batch(zke *z, zke_batch_fn fn, void *context);
  * Of a change: its own, which no other change has (the operations of a multi
  * share one).  Of a read, a refused change, and a call that registers or
  * removes a watch: that of the last change in the state that it saw.  0: it saw
- * none.  It was refused before (an argument, the handle's state, a lock not had
- * in time), or its reply was lost; zke_sync() mostly looks at none.
+ * none.  It was refused before that (an argument, the handle's state, a lock
+ * not had in time), or its reply was lost; zke_sync() mostly looks at none.
  *
  * Reads record it only after the thread's first call of this function, and
  * leave 0 before, since after another process's commit they look at one more
@@ -1238,14 +1247,15 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  *          goes at once uses one.  Needs no permission, like a session's end
  *   mode   ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all that
  *          were made with this path before their numbers, also by a create
- *          whose reply was lost.  (So is a node of the session that was made
- *          without a number, but whose name ends like that.)
+ *          whose reply was lost.  (Among them is a node of the session that was
+ *          made without a number, but whose name ends like that.)
  *   czxid  the one incarnation that is meant, or 0 for whichever is there
  * Returns ZKE_OK when it is gone, or
  *   ZKE_BADARGUMENTS  another mode, or a malformed path
  *   other codes       the obstacle.  This session's next calls, or its end,
- *                     will remove the node all the same.  If there is no memory
- *                     to remember it, the session expires at its next call
+ *                     will remove the node all the same.  If there is neither
+ *                     memory to remember it nor a way to remove it now, the
+ *                     session expires at its next call
  * Blocks: on the disk. */
 ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
 
@@ -1314,7 +1324,8 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *   ZKE_BADARGUMENTS  fn is NULL
  *   ZKE_READONLY      a read-only handle, which dispatches nothing
  *   ZKE_NOMEM         at the pair's first call
- * Blocks: no, neither for the file nor for another thread's call. */
+ * In a callback: yes, in its own too.  Blocks: no, neither for the file nor for
+ * another thread's call. */
 ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
                         void *context);
 
@@ -1330,8 +1341,8 @@ ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
  * From here on none of them waits for other processes or threads beyond the
  * deadline, nor longer than the busy timeout: it returns ZKE_OPERATIONTIMEOUT
  * then, and has changed nothing.  After the deadline, calls still do what needs
- * no waiting.  Not limited are zke_wait() and its like, which have their own
- * deadlines, callbacks, and calls of which "Blocks: no" is said.
+ * no waiting.  Not limited are callbacks, calls of which "Blocks: no" is
+ * said, and zke_wait() and its like, which have their own deadlines.
  *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
  * Returns the one before, to give back afterwards; ZKE_FOREVER if there was
  * none.  Each thread has its own, on one handle at a time. */
@@ -1437,7 +1448,7 @@ ZKE_API int zke_rearm(zke *z);
  * after its parent's death, until the child too is gone: for a program that
  * works under the session's lock.  zke_close() ends the session all the same.
  *   fd_out  out, not NULL: a duplicate, close-on-exec, for the caller to close
- * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:". */
+ * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:" or a light session. */
 ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
 
 /* zke_vouch - give this session an identity that the host has verified
@@ -1663,7 +1674,8 @@ ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
  * Write by zke_sql_begin() and zke_sql_commit().  Any other write on the
  * connection, which commits by itself or by the program's own COMMIT, does not
  * stand in the writers' line.  And zkembed does not learn that its sync failed,
- * so it does not recover: then a power cut can take others' later commits, too.
+ * so it does not recover: then a power cut can take others' later commits,
+ * acknowledged ones too.
  *
  * It gets the handle's busy timeout, and an SQL function: zke_claim(path,
  * token) is 1 if the token is in office at the path, as in the view zke_tokens,
@@ -1717,6 +1729,7 @@ ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
  *   ZKE_CONNECTIONLOSS  an I/O error, or no memory, at COMMIT; also a full
  *                       disk, if the VFS has no powersafe overwriting.  It was
  *                       made or not; the store recovers before the next change
+ *                       is acknowledged
  *   ZKE_FORKED          in a child of the thread; nothing is done
  *   ZKE_FULL, …         all is undone
  * Threads: that of zke_sql_begin().  Blocks: on the disk. */
@@ -1873,9 +1886,9 @@ enum {
  * that would have been refused loses its reply as well.  A batch counts as one
  * change; the calls inside count neither as changes nor as reads.  If a batch
  * is lost before it took effect, its function is called and all is undone.
- * Of reads, ZooKeeper's count (exists, get, children, with a watch and without,
- * count, ephemerals, get_acl, multi_read): the one that loses its reply
- * registers no watch.  doc/start.md has an example.
+ * The reads that count are ZooKeeper's (exists, get, children, with a watch and
+ * without, count, usage, ephemerals, get_acl, multi_read): the one that loses
+ * its reply registers no watch.  doc/start.md has an example.
  *   when  ZKE_TEST_FAIL_BEFORE, _AFTER or _READ; 0 takes a pending one back
  *   skip  changes, or reads, that go through first
  * Threads: any.  In a callback: yes.  Blocks: no. */
@@ -1897,7 +1910,7 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  * zke_next_deadline(): the timer of zke_fd() is the system's.  Threads that
  * wait for one another on one handle sleep by the system's clock, too.
  *
- * Threads: any.  In a callback: yes.  Blocks: no.
+ * The two functions.  Threads: any.  In a callback: yes.  Blocks: no.
  * --------------------------------------------------------------------- */
 
 enum {
@@ -2028,7 +2041,7 @@ static inline void zke_os_default(zke_os *out) {
  * it holds no lock, does not hold off cancellation, and does not look whether
  * the process has forked: the engine must keep the RULES of this header.
  *
- * Threads: any.  In a callback: yes.  Blocks: no.
+ * The two functions.  Threads: any.  In a callback: yes.  Blocks: no.
  * --------------------------------------------------------------------- */
 
 /* The beginning of a handle; the engine fills it in before it gives it out. */
@@ -2133,7 +2146,8 @@ typedef struct zke_engine {
  *   engine  copied, except for prefix.  If its prefix is registered already,
  *           nothing changes; of two prefixes that fit a name the longer counts
  * Returns ZKE_OK, or
- *   ZKE_BADARGUMENTS  engine is NULL, of no version's size, or lacks a member
+ *   ZKE_BADARGUMENTS  engine is NULL, of no version's size, or lacks a
+ *                     required member
  *   ZKE_MISUSE        there are eight engines already */
 ZKE_API int zke_register_engine(const zke_engine *engine);
 

@@ -37,8 +37,8 @@
  * COSTS, in transactions of the database: a free lock takes one write and one
  * read (the znode is made, the line is read); the first use of an object takes
  * one more read, and the first use of a path makes the directory.  A release is
- * one read and one write, two more reads if others are in the line, and a small
- * write more if the object watches its own znode.  A call
+ * one read and one write; two more reads if somebody has joined an empty line
+ * since, and a small write more if the object watches its own znode.  A call
  * that has to wait also sets two watches, which are small writes, looks for
  * deadlocks (one read, more if the session has other entries in lines), and
  * writes its mark if the release has not done so.  Only making the directory is

@@ -29,6 +29,7 @@
  *     own znode; or `changed` is set, and a look is due.
  *  3. token is the zxid of the write, or of the creation, by which it holds: it
  *     is greater than that of any holder before it.
+ *  4. heir is set only while state is HELD.
  *
  * Sections, each using those above it: an entry's text; states; watching; what
  * kinds do differently (the hooks); going on (a look); in and out; another
@@ -125,6 +126,8 @@ static void line_keep_path(zke_line *l) {
 
 /* The own znode is not the object's any more. */
 static void line_forget_own(zke_line *l) {
+  zke_free(l->heir);
+  l->heir = NULL;
   line_keep_path(l);
   zke_free(l->own);
   l->znode = NULL;
@@ -520,14 +523,33 @@ static const line_hooks *line_does(const zke_line *l) {
  * the own entry has gone (line_lose), nobody keeps it out (line_take_office),
  * somebody does (line_wait_on). */
 
-/* Nobody keeps out the own entry: take office.
+/* The first entry that the one at index i keeps out, or NULL if there is none
+ * or if another one keeps it out too.  Of several readers behind a writer it is
+ * the first; the others mark themselves. */
+static const zke_entry *line_heir_of(const zke_entries *e, int i) {
+  int j = i + 1;
+  while (j < e->count && !zke_entry_keeps_out(&e->data[i], &e->data[j])) j++;
+  bool next = j < e->count && zke_entry_keepers(e, j) == 1;
+  return next ? &e->data[j] : NULL;
+}
+
+/* Note who is next in line behind the one at index i, which takes office.  If
+ * there is nobody yet, or no memory, line_grant() looks again. */
+static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
+  const zke_entry *next = line_does(l)->grants ? line_heir_of(e, i) : NULL;
+  zke_free(l->heir);
+  l->heir = next ? zke_recipe_path(l->r.z, l->r.path, next->name) : NULL;
+}
+
+/* Nobody keeps out the entry at index i, which is the own one: take office.
  *
- * The order: mark the znode, which fixes the token; then change the state,
- * which is told.  If the process dies after the mark the znode goes with the
- * session, mark and all.
+ * The order: mark the znode, which fixes the token; note the heir; then change
+ * the state, which is told.  If the process dies after the mark the znode goes
+ * with the session, mark and all.
  *
  * ZKE_LOOK_AGAIN: the limit has changed meanwhile. */
-static int line_take_office(zke_line *l, const zke_stat *directory) {
+static int line_take_office(zke_line *l, const zke_entries *e, int i,
+                            const zke_stat *directory) {
   zke_stat stat = {.mzxid = l->czxid};
   int rc = line_does(l)->mark(l, directory, &stat);
   if (rc == ZKE_NONODE) {
@@ -540,6 +562,7 @@ static int line_take_office(zke_line *l, const zke_stat *directory) {
   if (line_does(l)->unwatch_on_hold) line_unwatch(l);
   zke_free(l->watched);
   l->watched = NULL;
+  line_note_heir(l, e, i);
   line_change(l, ZKE_LINE_HELD, stat.mzxid);
   if (line_does(l)->tidy) line_does(l)->tidy(l);
   return ZKE_OK;
@@ -594,7 +617,7 @@ static int line_look(zke_line *l) {
     rc = ZKE_OK;
   } else if (rc == ZKE_OK) {
     if (zke_entry_keepers(e, i) < l->limit)
-      rc = line_take_office(l, &directory);
+      rc = line_take_office(l, e, i, &directory);
     else
       rc = line_wait_on(l, e, i, &directory);
     if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
@@ -649,28 +672,14 @@ int zke_line_step(zke_line *l) {
  * grant the office to the next in line.  Neither waits for others in the line.
  */
 
-/* The first entry that the one at index i keeps out, or NULL if there is none
- * or if another one keeps it out too.  Of several readers behind a writer it is
- * the first; the others mark themselves. */
-static const zke_entry *line_heir_of(const zke_entries *e, int i) {
-  int j = i + 1;
-  while (j < e->count && !zke_entry_keeps_out(&e->data[i], &e->data[j])) j++;
-  bool next = j < e->count && zke_entry_keepers(e, j) == 1;
-  return next ? &e->data[j] : NULL;
-}
-
 /* The path of the entry that is next in line, in one block; ZKE_NONODE: nobody
  * is.  An own entry that has gone keeps out nobody.
  *
  * While the own znode exists nobody comes between it and the heir: those that
- * join stand behind, and a thief deletes the holder's.
- *
- * Leases and elections have none: how many leases may hold is for the next one
- * to find out, and in an election the heir may be named (zke_line_yield()). */
+ * join stand behind, and a thief deletes the holder's. */
 static int line_find_heir(const zke_line *l, char **heir) {
   zke_entries *e = NULL;
   zke_stat stat;
-  if (l->state != ZKE_LINE_HELD || !line_does(l)->grants) return ZKE_NONODE;
   int rc = zke_exists(l->r.z, l->r.path, NULL, NULL, &stat);
   if (rc != ZKE_OK) return rc;
   if (stat.numChildren < 2) return ZKE_NONODE; /* the own one is alone */
@@ -708,11 +717,19 @@ static int line_bestow(const zke_line *l, const char *heir) {
   return rc;
 }
 
-/* Leave, and grant the office to the next in line.  On failure nothing has
- * changed, or the reply was lost: the znode is to be deleted then. */
+/* Leave, and grant the office to the next in line: to whom it was noted at the
+ * beginning, else to who is next now.  On failure nothing has changed, or the
+ * reply was lost: the znode is to be deleted then.
+ *
+ * Leases and elections grant nothing: how many leases may hold is for the next
+ * one to find out, and in an election the heir may be named (zke_line_yield()).
+ */
 static int line_grant(const zke_line *l) {
   char *heir = NULL;
-  int rc = line_find_heir(l, &heir);
+  if (l->state != ZKE_LINE_HELD || !line_does(l)->grants) return ZKE_NONODE;
+  int rc = l->heir ? line_bestow(l, l->heir) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
+  rc = line_find_heir(l, &heir);
   if (rc == ZKE_OK) rc = line_bestow(l, heir);
   zke_free(heir);
   return rc;
