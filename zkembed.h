@@ -87,7 +87,7 @@
  *                      permission for what the call needs
  *   ZKE_REPLACED       the database, or a file beside it, was removed or
  *                      replaced while the handle was open
- *   ZKE_CONNECTIONLOSS an I/O error at COMMIT, or no memory or room for its end:
+ *   ZKE_CONNECTIONLOSS an I/O error at COMMIT, or no memory or room at its end:
  *                      whether the change was made is unknown until the next
  *                      call (P2)
  *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL
