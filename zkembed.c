@@ -15891,7 +15891,93 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
   return api_leave(z, rc);
 }
 
-/* ---- a batch ---- */
+/* Also leaves every result zeroed, so that clearing twice does no harm. */
+void zke_results_clear(zke_op_result *results, int count) {
+  for (int i = 0; results && i < count; i++) {
+    mem_free(results[i].path);
+    mem_free(results[i].data);
+    mem_free(results[i].children);
+    memset(&results[i], 0, sizeof results[i]);
+  }
+}
+
+/* ---- access control lists ---- */
+
+/* Add the digest identity of "user:password", once.  A name with a NUL could
+ * not be told from a shorter one later. */
+static int api_add_digest(zke *z, const char *cert, size_t len) {
+  const char *colon = memchr(cert, ':', len);
+  if (memchr(cert, '\0', colon ? (size_t)(colon - cert) : len))
+    return base_fail(ZKE_BADARGUMENTS, "a NUL in the user's name");
+  char *id = auth_identity(&z->s->a, cert, len);
+  if (!id) return base_nomem();
+  int rc = acl_add_identity(&z->who, "digest", id);
+  mem_free(id);
+  return rc;
+}
+
+/* Identities live in the handle alone, as ZooKeeper's do in a connection.  An
+ * unknown scheme fails the session for good, as it does in ZooKeeper. */
+int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, add_auth, z, scheme, cert, len);
+  if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
+  if (len < 0 || (len && !cert))
+    return base_fail(ZKE_BADARGUMENTS, "cert of length %d", len);
+  int rc = api_enter(z, NULL, API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (strcmp(scheme, "digest") != 0) {
+    z->state = SESS_AUTH_FAILED;
+    z->end_untold = true;
+    if (!z->s->readonly) wake_self(z);
+    return api_leave(z, base_fail(ZKE_AUTHFAILED,
+                                  "unknown authentication scheme %s", scheme));
+  }
+  return api_leave(z, api_add_digest(z, cert ? cert : "", (size_t)len));
+}
+
+/* A read like any other: list and Stat are of one moment. */
+int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
+                zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, get_acl, z, path, acls_out, stat_out);
+  api_reading r = {.wish = OP_ACL};
+  int rc = api_read(z, path, &r);
+  if (rc != ZKE_OK) return rc;
+  if (acls_out)
+    *acls_out = r.answer.acls;
+  else
+    mem_free(r.answer.acls);
+  if (stat_out) *stat_out = r.answer.stat;
+  return api_leave(z, ZKE_OK);
+}
+
+typedef struct api_set_acl {
+  const char *path;
+  int version;
+  const zke_acls *acls;
+  zke_stat stat;
+} api_set_acl;
+
+/* The body of zke_set_acl()'s transaction. */
+static int api_set_acl_body(txn *t, void *arg) {
+  api_set_acl *c = arg;
+  return op_set_acl(t, c->path, c->version, c->acls, &c->stat);
+}
+
+/* Guessed as zke_set() is: an ephemeral node's ACL need not be synced. */
+int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
+                zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, set_acl, z, path, version, acls, stat_out);
+  api_set_acl c = {NULL, version, acls, {0}};
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_change(z, z->last, api_set_acl_body, &c);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return api_leave(z, rc);
+}
+
+/* ---- for layers between a program and the library ---- */
 
 /* A batch has ended, with rc: do what waited for that, and free it.
  * Registrations are concluded in the order of their calls, so that a later mode
@@ -15955,109 +16041,6 @@ int zke_batch(zke *z, zke_batch_fn fn, void *context) {
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
   return rc == ZKE_OK ? api_leave(z, api_batch(z, fn, context)) : rc;
 }
-
-/* Also leaves every result zeroed, so that clearing twice does no harm. */
-void zke_results_clear(zke_op_result *results, int count) {
-  for (int i = 0; results && i < count; i++) {
-    mem_free(results[i].path);
-    mem_free(results[i].data);
-    mem_free(results[i].children);
-    memset(&results[i], 0, sizeof results[i]);
-  }
-}
-
-/* ---- access control lists ---- */
-
-/* Add the digest identity of "user:password", once.  A name with a NUL could
- * not be told from a shorter one later. */
-static int api_add_digest(zke *z, const char *cert, size_t len) {
-  const char *colon = memchr(cert, ':', len);
-  if (memchr(cert, '\0', colon ? (size_t)(colon - cert) : len))
-    return base_fail(ZKE_BADARGUMENTS, "a NUL in the user's name");
-  char *id = auth_identity(&z->s->a, cert, len);
-  if (!id) return base_nomem();
-  int rc = acl_add_identity(&z->who, "digest", id);
-  mem_free(id);
-  return rc;
-}
-
-/* Identities live in the handle alone, as ZooKeeper's do in a connection.  An
- * unknown scheme fails the session for good, as it does in ZooKeeper. */
-int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, add_auth, z, scheme, cert, len);
-  if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
-  if (len < 0 || (len && !cert))
-    return base_fail(ZKE_BADARGUMENTS, "cert of length %d", len);
-  int rc = api_enter(z, NULL, API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
-  if (strcmp(scheme, "digest") != 0) {
-    z->state = SESS_AUTH_FAILED;
-    z->end_untold = true;
-    if (!z->s->readonly) wake_self(z);
-    return api_leave(z, base_fail(ZKE_AUTHFAILED,
-                                  "unknown authentication scheme %s", scheme));
-  }
-  return api_leave(z, api_add_digest(z, cert ? cert : "", (size_t)len));
-}
-
-void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]) {
-  auth_digest(cert && len > 0 ? cert : "", cert && len > 0 ? (size_t)len : 0,
-              out);
-}
-
-/* Each check goes by what the handle has at that moment, so nothing else has to
- * be forgotten. */
-int zke_clear_auth(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, clear_auth, z);
-  int rc = api_enter(z, NULL, API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
-  acl_clear(&z->who);
-  return api_leave(z, ZKE_OK);
-}
-
-/* A read like any other: list and Stat are of one moment. */
-int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
-                zke_stat *stat_out) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, get_acl, z, path, acls_out, stat_out);
-  api_reading r = {.wish = OP_ACL};
-  int rc = api_read(z, path, &r);
-  if (rc != ZKE_OK) return rc;
-  if (acls_out)
-    *acls_out = r.answer.acls;
-  else
-    mem_free(r.answer.acls);
-  if (stat_out) *stat_out = r.answer.stat;
-  return api_leave(z, ZKE_OK);
-}
-
-typedef struct api_set_acl {
-  const char *path;
-  int version;
-  const zke_acls *acls;
-  zke_stat stat;
-} api_set_acl;
-
-/* The body of zke_set_acl()'s transaction. */
-static int api_set_acl_body(txn *t, void *arg) {
-  api_set_acl *c = arg;
-  return op_set_acl(t, c->path, c->version, c->acls, &c->stat);
-}
-
-/* Guessed as zke_set() is: an ephemeral node's ACL need not be synced. */
-int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
-                zke_stat *stat_out) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, set_acl, z, path, version, acls, stat_out);
-  api_set_acl c = {NULL, version, acls, {0}};
-  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
-  if (rc != ZKE_OK) return rc;
-  rc = api_change(z, z->last, api_set_acl_body, &c);
-  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
-  return api_leave(z, rc);
-}
-
-/* ---- for layers between a program and the library ---- */
 
 /* Whoever asks once will ask again: from here on reads look for it. */
 int64_t zke_zxid(void) {
@@ -16359,6 +16342,21 @@ int zke_vouch(zke *z, const char *scheme, const char *id) {
   rc = acl_add_scheme(&z->s->schemes, scheme);
   if (rc == ZKE_OK && id) rc = acl_add_identity(&z->who, scheme, id);
   return api_leave(z, rc);
+}
+
+void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]) {
+  auth_digest(cert && len > 0 ? cert : "", cert && len > 0 ? (size_t)len : 0,
+              out);
+}
+
+/* Each check goes by what the handle has at that moment, so nothing else has to
+ * be forgotten. */
+int zke_clear_auth(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, clear_auth, z);
+  int rc = api_enter(z, NULL, API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  acl_clear(&z->who);
+  return api_leave(z, ZKE_OK);
 }
 
 /* Under SQLite's read lock, as zke_count(). Both count what is below the node;
