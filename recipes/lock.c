@@ -17,9 +17,10 @@
  *        and go back to 2 (line_wait_on, zke_recipe_await).
  *
  *   release
- *     Read the names of the line.  Delete the own znode and write "held" into
- *     the next one's, in one transaction (line_grant).  If there is none, or
- *     that fails, only delete.
+ *     Delete the own znode and write "held" into the next one's, in one
+ *     transaction (line_grant).  If none was there at 4, or it has gone, the
+ *     names are read once more to find it.  If nobody is next, or the step
+ *     fails, only delete.
  *
  *   token
  *     The zxid at which the entry began to hold: of its creation if it was

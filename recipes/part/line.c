@@ -533,8 +533,8 @@ static const zke_entry *line_heir_of(const zke_entries *e, int i) {
   return next ? &e->data[j] : NULL;
 }
 
-/* Note who is next in line behind the one at index i, which takes office.  If
- * there is nobody yet, or no memory, line_grant() looks again. */
+/* Note who is next in line after the one at index i, which is the own one.
+ * Without memory nobody is. */
 static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
   const zke_entry *next = line_does(l)->grants ? line_heir_of(e, i) : NULL;
   zke_free(l->heir);
@@ -672,12 +672,12 @@ int zke_line_step(zke_line *l) {
  * grant the office to the next in line.  Neither waits for others in the line.
  */
 
-/* The path of the entry that is next in line, in one block; ZKE_NONODE: nobody
- * is.  An own entry that has gone keeps out nobody.
+/* Note who is next in line now; ZKE_NONODE: nobody is.  An own entry that has
+ * gone keeps out nobody.
  *
  * While the own znode exists nobody comes between it and the heir: those that
  * join stand behind, and a thief deletes the holder's. */
-static int line_find_heir(const zke_line *l, char **heir) {
+static int line_find_heir(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat stat;
   int rc = zke_exists(l->r.z, l->r.path, NULL, NULL, &stat);
@@ -686,22 +686,20 @@ static int line_find_heir(const zke_line *l, char **heir) {
   rc = zke_entry_list(l->r.z, l->r.path, &e, &stat);
   if (rc != ZKE_OK) return rc;
   int i = zke_recipe_find(e, zke_recipe_name(l->znode));
-  const zke_entry *next = i < 0 ? NULL : line_heir_of(e, i);
-  rc = next ? ZKE_OK : ZKE_NONODE;
-  if (next) *heir = zke_recipe_path(l->r.z, l->r.path, next->name);
+  if (i >= 0) line_note_heir(l, e, i);
   zke_free(e);
-  return next && !*heir ? ZKE_NOMEM : rc;
+  return i >= 0 && l->heir ? ZKE_OK : ZKE_NONODE;
 }
 
 /* Leave, and mark the heir, which waits, as the holder, in one step.  Its data
  * stays what it is but for the state; the step asks for the version that was
  * read, so it cannot write over anything else that the heir has written since.
  */
-static int line_bestow(const zke_line *l, const char *heir) {
+static int line_bestow(const zke_line *l) {
   zke_op ops[2];
   zke_stat stat;
   char *data = NULL, *mark = NULL;
-  int len, rc = zke_get(l->r.z, heir, NULL, NULL, &data, &len, &stat);
+  int len, rc = zke_get(l->r.z, l->heir, NULL, NULL, &data, &len, &stat);
   if (rc != ZKE_OK) return rc;
   zke_entry_words w = zke_entry_read(data, len);
   bool waits = w.waiting || w.queued;
@@ -710,28 +708,27 @@ static int line_bestow(const zke_line *l, const char *heir) {
                          &len);
   zke_free(data);
   if (!mark) return waits ? ZKE_NOMEM : ZKE_NONODE;
-  zke_op_set(&ops[0], heir, mark, len, stat.version);
+  zke_op_set(&ops[0], l->heir, mark, len, stat.version);
   zke_op_delete(&ops[1], l->znode, -1);
   rc = zke_recipe_multi(l->r.z, ops, 2, NULL);
   zke_free(mark);
   return rc;
 }
 
-/* Leave, and grant the office to the next in line: to whom it was noted at the
- * beginning, else to who is next now.  On failure nothing has changed, or the
- * reply was lost: the znode is to be deleted then.
+/* Leave, and grant the office to the next in line.  Whoever was noted at the
+ * beginning may have gone, or nobody stood there then: so look again.  On
+ * failure nothing has changed, or the reply was lost: then delete the znode.
  *
  * Leases and elections grant nothing: how many leases may hold is for the next
  * one to find out, and in an election the heir may be named (zke_line_yield()).
  */
-static int line_grant(const zke_line *l) {
-  char *heir = NULL;
+static int line_grant(zke_line *l) {
   if (l->state != ZKE_LINE_HELD || !line_does(l)->grants) return ZKE_NONODE;
-  int rc = l->heir ? line_bestow(l, l->heir) : ZKE_NONODE;
-  if (rc != ZKE_NONODE) return rc;
-  rc = line_find_heir(l, &heir);
-  if (rc == ZKE_OK) rc = line_bestow(l, heir);
-  zke_free(heir);
+  int rc = l->heir ? line_bestow(l) : ZKE_NONODE;
+  if (rc == ZKE_NONODE) {
+    rc = line_find_heir(l);
+    if (rc == ZKE_OK) rc = line_bestow(l);
+  }
   return rc;
 }
 

@@ -104,8 +104,8 @@ typedef struct zke_line {
                            or NULL; borrowed from the recipe (the election's
                            znode "leader") */
   zke_strings *watched; /* paths of the entries that are watched, or NULL */
-  char *heir;           /* path of the entry that was next in line when this one
-                           took office, or NULL */
+  char *heir;           /* path of the entry that is next in line, as far as
+                           it was seen while this one held, or NULL */
 } zke_line;
 
 /* ------------------------------------------------------------------------
