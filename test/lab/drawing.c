@@ -218,12 +218,12 @@ static void svg_line(const drawing *d, int number, FILE *out) {
   } else if (line->kind == '.') {
     svg_label(out, "less", svg_left(d) + 8, y + 4, cell);
   } else if (line->lane < 0) {
+    bool bound = line->kind == '-';
     fprintf(out,
             "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"100%%\" "
             "y2=\"%d\"/>\n",
-            line->kind == '-' ? "bound" : "time", svg_left(d) - 10, y, y);
-    svg_label(out, line->kind == '-' ? "wrong" : "event", svg_left(d) + 8,
-              y + 4, cell);
+            bound ? "bound" : "time", svg_left(d) - 10, y, y);
+    svg_label(out, bound ? "wrong" : "event", svg_left(d) + 8, y + 4, cell);
   } else if (is_event(line)) {
     fprintf(out, "<path class=\"fault\" d=\"M%d %dl8 8m0 -8l-8 8\"/>\n", x - 4,
             y - 4);

@@ -923,24 +923,36 @@ TEST(schedules_are_the_same_in_each_laboratory) {
   zke_lab_free(lab);
 }
 
-/* What is drawn names the processes, the calls and what was wrong. */
-TEST_LOOP(a_picture_has_all, 0, 2) {
-  static const char *const names[] = {"picture.txt", "picture.svg"};
-  static const char *const words[] = {"anna", "ben", "exists /", "counter =="};
-  enum { MOST = 65536 };
-  char *text = calloc(1, MOST);
-  ck_assert_ptr_nonnull(text);
+/* Anna and ben, of whose additions one can be lost. */
+static zke_lab *two_who_count(void) {
   zke_lab_options o = no_faults();
   zke_lab *lab = made(&o);
   add(lab, "anna", add_one);
   add(lab, "ben", add_one);
   zke_lab_finally(lab, counted_both, NULL);
-  ck_assert_int_eq(zke_lab_picture(lab, "ab", names[_i]), ZKE_OK);
-  FILE *f = fopen(names[_i], "r");
+  return lab;
+}
+
+/* The picture of the schedule in which that happens, for free(). */
+static char *picture_of(zke_lab *lab, const char *file) {
+  enum { MOST = 65536 };
+  char *text = calloc(1, MOST);
+  ck_assert_ptr_nonnull(text);
+  ck_assert_int_eq(zke_lab_picture(lab, "ab", file), ZKE_OK);
+  FILE *f = fopen(file, "r");
   ck_assert_ptr_nonnull(f);
   fread(text, 1, MOST - 1, f);
   fclose(f);
-  unlink(names[_i]);
+  unlink(file);
+  return text;
+}
+
+/* What is drawn names the processes, the calls and what was wrong. */
+TEST_LOOP(a_picture_has_all, 0, 2) {
+  static const char *const names[] = {"picture.txt", "picture.svg"};
+  static const char *const words[] = {"anna", "ben", "exists /", "counter =="};
+  zke_lab *lab = two_who_count();
+  char *text = picture_of(lab, names[_i]);
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     ck_assert_msg(strstr(text, words[i]), "%s is not in %s", words[i], text);
   ck_assert_int_eq(strncmp(text, "<svg ", 5) == 0, _i == 1);
@@ -953,20 +965,8 @@ TEST_LOOP(a_picture_has_all, 0, 2) {
 /* After two steps anna and ben have read the counter, and neither has written
  * it: that is where one of the two additions is lost, whoever writes first. */
 TEST(a_picture_tells_where_it_became_inevitable) {
-  enum { MOST = 65536 };
-  char *text = calloc(1, MOST);
-  ck_assert_ptr_nonnull(text);
-  zke_lab_options o = no_faults();
-  zke_lab *lab = made(&o);
-  add(lab, "anna", add_one);
-  add(lab, "ben", add_one);
-  zke_lab_finally(lab, counted_both, NULL);
-  ck_assert_int_eq(zke_lab_picture(lab, "ab", "picture.txt"), ZKE_OK);
-  FILE *f = fopen("picture.txt", "r");
-  ck_assert_ptr_nonnull(f);
-  fread(text, 1, MOST - 1, f);
-  fclose(f);
-  unlink("picture.txt");
+  zke_lab *lab = two_who_count();
+  char *text = picture_of(lab, "picture.txt");
   const char *bound = strstr(text, "from here on it fails");
   ck_assert_msg(bound != NULL, "%s", text);
   const char *write = strstr(text, "\n3 ");
