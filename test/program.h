@@ -31,7 +31,8 @@ void program_directory(char *out, size_t size, const char *name,
 /* Remove a directory with all that is in it; 0, or -1 if something stays. */
 int program_remove(const char *directory);
 
-/* The end of a run: what has failed is kept, and where it is is printed. */
+/* At the end of a run: remove its directory; if it has failed, print where that
+ * is and leave it. */
 void program_clean_up(const char *directory, bool good);
 
 /* As fork(); the child dies with its parent. */

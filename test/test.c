@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <poll.h>
 #include <sched.h>
@@ -27,6 +26,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "test/program.h"
 
 extern char **environ;
 
@@ -272,12 +273,6 @@ zke_os test_driven_os(void) {
   return os;
 }
 
-int64_t test_stood(int which, int64_t now) {
-  static int64_t stood[3];
-  if (!stood[which]) stood[which] = now;
-  return stood[which];
-}
-
 unsigned test_seed(void) {
   const char *given = getenv("SEED");
   unsigned seed = given
@@ -332,15 +327,7 @@ int test_child_end(pid_t pid) {
 static char test_directory[4096];
 static pid_t test_owner;
 
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw) {
-  (void)st, (void)type, (void)ftw;
-  return remove(path);
-}
-
-void test_remove(const char *path) {
-  nftw(path, remove_entry, 32, FTW_DEPTH | FTW_PHYS);
-}
+void test_remove(const char *path) { program_remove(path); }
 
 static void remove_directory(void) {
   if (getpid() == test_owner) test_remove(test_directory);

@@ -176,8 +176,6 @@ extern int64_t test_clock_ns[3];
 int64_t test_driven_clock(void *context, int which);
 void test_pass_ns(void *context, int64_t ns);
 zke_os test_driven_os(void);
-/* For a clock that stands: what the first look at this one was. */
-int64_t test_stood(int which, int64_t now);
 /* The seed of a random test: SEED of the environment, or a new one.  It is
  * printed as SEED=n, so that a run's choices can be repeated. */
 unsigned test_seed(void);

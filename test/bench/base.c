@@ -5,7 +5,6 @@
 #include "bench.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "test/program.h"
 #include "zkembed.h"
 
 settings run;
@@ -113,16 +113,8 @@ const char *proc_value(const char *path, const char *name) {
 
 /* ---- files ---- */
 
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw) {
-  (void)st, (void)type, (void)ftw;
-  return remove(path);
-}
-
 static void remove_directory(void) {
-  if (getpid() == owner) {
-    nftw(run.directory, remove_entry, 32, FTW_DEPTH | FTW_PHYS);
-  }
+  if (getpid() == owner) program_remove(run.directory);
 }
 
 /* Databases and bench.json lie beside the program, on a real disk as a rule;

@@ -9,8 +9,8 @@
  * it runs.
  */
 #include "conformance.h"
+#include "test/program.h"
 
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -302,16 +302,10 @@ void cf_resolve(cf_tree *t, cf_op *op) {
 
 /* ---- a run's beginning and end ---- */
 
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw) {
-  (void)st, (void)type, (void)ftw;
-  return remove(path);
-}
-
 /* A database in an empty directory. */
 static const char *fresh_file(void) {
   const char *directory = cf_text("%s/run", cf_directory);
-  nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+  program_remove(directory);
   if (mkdir(directory, 0700) != 0) cf_die("cannot make %s", directory);
   return cf_text("%s/zke.db", directory);
 }

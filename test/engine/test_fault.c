@@ -43,6 +43,7 @@
  * step only; all is tried by FAULT_ALIKE=0.  Without FULL a case tries each
  * fifth of its steps, at least one; neighbours try others.
  */
+#include "test/program.h"
 #include "test/seam.h"
 #include "test/test.h"
 
@@ -116,14 +117,9 @@ enum { MOST_STEPS = 1 << 16 };
 enum { SAMPLED = 10 }; /* each so-manieth step of a case: test_stride() */
 static bool dull[MOST_STEPS]; /* of the case's steps: enough alike were tried */
 
-static long setting(const char *name, long otherwise) {
-  const char *text = getenv(name);
-  return text ? atol(text) : otherwise;
-}
-
 /* All are tried where a case's steps are thinned out by the environment. */
 static long most_alike(void) {
-  long most = setting("FAULT_ALIKE", getenv("FAULT_MOST") ? 0 : 1);
+  long most = program_setting("FAULT_ALIKE", getenv("FAULT_MOST") ? 0 : 1);
   return most > 0 ? most : LONG_MAX;
 }
 
