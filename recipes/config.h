@@ -32,7 +32,7 @@
  * again.
  *
  * COST.  A change costs the reading of what has changed, however many nodes are
- * watched.  If several have come, the first one's reading serves all.
+ * watched.  Changes that have come together are read together.
  * Everything is read at the start, 5 to 25 us a node, and again if it is not
  * known what has changed: events were dropped (event_limit), a look failed, a
  * thousand changes have come together, or one of a node that may not be read.

@@ -234,7 +234,7 @@ ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
  *
  *   members      0 or more; this object counts if it is a member
  *
- * Returns ZKE_OK, or ZKE_OPERATIONTIMEOUT, when the sentence says who is there,
+ * Returns ZKE_OK, or ZKE_OPERATIONTIMEOUT (the sentence says who is there),
  * ZKE_CANCELLED, ZKE_OTHERKIND, ZKE_MISUSE, ZKE_INVALIDSTATE. */
 ZKE_API int zke_group_wait(zke_group *group, int members, int64_t deadline_ms);
 
