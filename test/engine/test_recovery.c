@@ -1247,6 +1247,35 @@ TEST_LOOP(watcher_without_notice_takes_none_along, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+static int prepared(const zke *z) {
+  int count = 0;
+  for (int i = 0; i < SQL_COUNT; i++) count += z->s->statement[i] != NULL;
+  return count;
+}
+
+/* Whoever waits for a death has prepared all that it needs before it sleeps:
+ * nothing is prepared between the death and the event.  The clock stands from
+ * then on, so no sweep can tell of the death. */
+TEST(nothing_is_prepared_at_a_death) {
+  char db[PATH_MAX], ready;
+  test_events events = {0};
+  snprintf(db, sizeof db, "%s", test_path("a.db"));
+  ck_assert_int_eq(pipe(say_owner), 0);
+  pid_t owner = test_child(own_two, db);
+  ck_assert_int_eq(read(say_owner[0], &ready, 1), 1);
+  zke *z = sys_open(db);
+  ck_ok(zke_exists(z, "/e1", test_record, &events, NULL));
+  ck_assert_int_eq(zke_wait(z, zke_now(z) + 5), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(sys.polls, 0);
+  int before = prepared(z);
+  seam_stand();
+  ck_assert_int_eq(kill(owner, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(owner), 128 + SIGKILL);
+  test_expect(z, &events, "DELETED /e1");
+  ck_assert_int_eq(prepared(z), before);
+  ck_ok(zke_close(z));
+}
+
 /* ---- side files ---- */
 
 /* A symbolic link in the place of the liveness file is refused, and what it
