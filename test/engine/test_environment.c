@@ -669,7 +669,7 @@ static void expect_near(int64_t got, int64_t expected) {
 static const int64_t jumps[] = {YEARS(10), -YEARS(20), -YEARS(90), 0};
 enum { JUMPS = sizeof jumps / sizeof jumps[0] };
 
-/* doc/testing.md: ctime and mtime are what the wall clock says, also when it
+/* doc/proofs.md: ctime and mtime are what the wall clock says, also when it
  * goes back; versions, zxids and the order of events are not. */
 TEST_LOOP(times_follow_the_wall_clock, 0, 2) {
   test_events events = {0};
@@ -694,7 +694,7 @@ TEST_LOOP(times_follow_the_wall_clock, 0, 2) {
   ck_ok(zke_close(z));
 }
 
-/* doc/testing.md: a node's TTL is counted by the wall clock, as in ZooKeeper:
+/* doc/proofs.md: a node's TTL is counted by the wall clock, as in ZooKeeper:
  * set back it lives on, set forward it goes. */
 TEST_LOOP(ttl_follows_the_wall_clock, 0, 2) {
   zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);

@@ -13,7 +13,7 @@
  *             acknowledged step is lost, and nobody gets through whose token is
  *             older than one that was seen there.  An ensemble's version is
  *             told, and not judged: a leader of ZooKeeper 3.8.0 that begins
- *             after a crash may give one a second time (doc/testing.md)
+ *             after a crash may give one a second time (doc/proofs.md)
  *   queue     no item is taken twice; an item is lost only where a take ended
  *             without an answer (recipe_history.h)
  *   two-phase each transaction has one outcome, the one that its votes ask for
