@@ -3,7 +3,7 @@
  * A table has a row for each recipe: how it is used so that one holds and the
  * others wait.  A test of what all of them promise runs once for each row.
  *
- * A test writes its steps as a text:
+ * A test writes its steps as a text, as steps.h says:
  *
  *     play("ann acquire;"
  *          "bob try -> HELD;"
@@ -12,41 +12,24 @@
  *          "bob returns;"
  *          "told ann HELD, bob HELD");
  *
- * The participants are ann, bob, cid, dan and eve.  Each has a session and an
- * object, and counts as a thread when deadlocks are looked for.  "ann'" is a
- * second object of ann's session and thread.  P is one of these names:
+ * These verbs are those of the lines:
  *
  *     P acquire [HOW]      The calls of the recipe.  HOW is "read", "write" or
  *     P try [HOW]          a number of permits; without it the row says how.
- *     P start [HOW]        Only a call that hangs reaches the deadline of
- *     P release            acquire.
- *     P check, P op, P cancel
- *     P acquire_now        acquire with a deadline that has come
- *     P waits [HOW]        acquire on a thread of its own, which waits from now
- *     P cancels            cancel that call, as soon as it waits
- *     P returns            the end of that call
+ *     P start [HOW]
+ *     P release, P cancel, P check, P op
+ *     P waits [HOW]        acquire on a thread, which waits from now on
  *     P locks, P unlocks   a lock beside the line, the same for all
- *     P locks_now          the same with a deadline that has come
- *     P waits_for_lock     the same on a thread of its own
+ *     P waits_for_lock     locks on a thread, which waits from now on
  *     P steal, P upgrade   what only this recipe has
- *     P begins ask         the same on a thread of its own
- *     P free               P has no object from now on
- *     P expires            another session ends P's session
  *     P loses [N]          another session deletes P's znode, the N-th of it
- *     P dispatches; all dispatch
- *     P hears ASKED        dispatch until P's listener has heard that
- *
- * The code that a call must return stands after "->", without ZKE_.  A step
- * without an arrow must return ZKE_OK.  REFUSED is the code for one who tries
- * while others hold, AGAIN the code for a holder that acquires.
- *
  *     P is HELD            its state: OUT, WAITING, HELD or LOST; "out" is OUT
  *                          or LOST
- *     P watches N          its session has N watches
  *     line ann (bob)       who holds and (who waits), as the tree says it
  *     modes RW             the modes of these; of a rwlock only
- *     told ann HELD, ...   what listeners have heard since the last "told"
- *     said TEXT            a part of the sentence of the last call that failed
+ *
+ * REFUSED is the code for one who tries while others hold, AGAIN the code for a
+ * holder that acquires.
  *
  * If only one holds at a time, each HELD that a listener hears must come with a
  * greater token than all before. */
@@ -54,7 +37,7 @@
 #define ZKE_TEST_LINES_H
 
 #include "recipes/support.h"
-#include "sessions.h"
+#include "steps.h"
 
 #define PATH "/line/a"
 #define OTHER "/line/b" /* of the multi-lock */
@@ -76,12 +59,6 @@ enum {
   LINE_HAS_DATA = 2,  /* it has options.data */
   LINE_KEEPS_REST = 4 /* a holder that lost a part keeps the others */
 };
-
-/* What only one recipe has: a step of its own. */
-typedef struct line_verb {
-  const char *name;
-  int (*call)(void *x, zke *session, const char *word);
-} line_verb;
 
 /* A recipe, used so that only one can hold.  how: a mode, or a number. */
 typedef struct line_kind {
@@ -106,7 +83,6 @@ typedef struct line_kind {
   int (*ops)(void *x, zke_op *ops); /* what guards a multi; NULL is refused */
   int ops_count;                    /* so many */
   int (*parties)(zke *session, const char *path, zke_party_list **list);
-  const line_verb *verbs; /* the last one has no name */
 } line_kind;
 
 enum {
@@ -129,9 +105,7 @@ extern const line_kind line_kinds[LINE_KINDS];
 
 /* ---- a line ---- */
 
-enum { PARTIES = 2 * SESSIONS };
-extern const line_kind *line; /* the row that is tested */
-extern void *party[PARTIES];  /* ann, bob ... ann', bob' ...; each listens */
+extern const line_kind *line; /* the row that is tested; each party listens */
 extern int line_limit;        /* of a semaphore; 0: as the row has it; below 0:
                                  it states none */
 extern bool line_reentrant;   /* of a lock */
@@ -155,20 +129,10 @@ int party_does(int i, const char *verb, const char *word);
 int in_line(void);
 /* Delete what the session has in line: of several znodes the part-th. */
 void delete_place(zke *session, int part);
-/* What listeners were told, in order: "ann HELD, bob OUT"; and the last token
- * that came with it. */
-extern char told[600];
-extern int64_t told_token;
-#define ck_told(expected)             \
-  do {                                \
-    ck_assert_str_eq(told, expected); \
-    told[0] = '\0';                   \
-  } while (0)
+extern int64_t told_token; /* the last that came with what was told */
 /* Is called after each event was told; may free the object.  NULL: none. */
 extern void (*line_hook)(void *object, int event);
 
-/* Take the steps of a text, as above. */
-void play(const char *script);
 /* The whole of a test: open a line, take the steps, close it. */
 void play_line(int kind, const char *script);
 

@@ -1,0 +1,364 @@
+/* steps.c - see steps.h */
+#include "steps.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipes/support.h"
+
+static const step_recipe *recipe;
+void *party[PARTIES];
+char told[600];
+static char said[512]; /* by the last call that failed */
+
+/* ------------------------------------------------------------------------
+ * A step
+ * --------------------------------------------------------------------- */
+
+const char *party_name(int i) {
+  static const char *const seconds[] = {"ann'", "bob'", "cid'", "dan'", "eve'"};
+  return i < SESSIONS ? identities[i] : seconds[i - SESSIONS];
+}
+
+static int party_named(const char *name) {
+  int i = PARTIES - 1;
+  while (i >= 0 && strcmp(name, party_name(i)) != 0) i--;
+  return i;
+}
+
+/* Cut the first word off a text; "" if there is none. */
+static char *cut_word(char **text) {
+  char *word = *text + strspn(*text, " ");
+  char *end = word + strcspn(word, " ");
+  *text = *end ? end + 1 : end;
+  *end = '\0';
+  return word;
+}
+
+/* Cut what stands after the arrow off a text; NULL if there is no arrow. */
+static char *cut_wanted(char *text) {
+  char *arrow = strstr(text, " ->");
+  if (!arrow) return NULL;
+  *arrow = '\0';
+  arrow += strlen(" ->");
+  return arrow + strspn(arrow, " ");
+}
+
+/* Take a text apart.  A step points into itself: it cannot be copied. */
+static void parse(step *s, const char *text, size_t len) {
+  enum { WORDS = sizeof s->word / sizeof *s->word };
+  memset(s, 0, sizeof *s);
+  ck_assert_uint_lt(len, sizeof s->text);
+  memcpy(s->text, text, len);
+  strcpy(s->parts, s->text);
+  char *rest = s->parts;
+  s->wanted = cut_wanted(rest);
+  s->verb = cut_word(&rest);
+  s->who = party_named(s->verb);
+  if (s->who >= 0) s->verb = cut_word(&rest);
+  s->rest = rest;
+  strcpy(s->words, rest);
+  rest = s->words;
+  for (int i = 0; i + 1 < WORDS && *rest; i++) s->word[i] = cut_word(&rest);
+  s->session = z[s->who < 0 ? SESSIONS - 1 : s->who % SESSIONS];
+}
+
+/* Is the step of this verb, or of the same with a deadline that has come? */
+static bool is_verb(step *s, const char *name) {
+  size_t len = strlen(name);
+  if (strncmp(s->verb, name, len) != 0) return false;
+  s->deadline = s->verb[len] ? zke_now(s->session) : soon(s->session);
+  return s->verb[len] == '\0' || strcmp(s->verb + len, "_now") == 0;
+}
+
+/* The row of the step's verb. */
+static const step_verb *verb_of(step *s);
+
+static void make_party(int i) {
+  if (recipe->create)
+    ck_ok(recipe->create(z[i % SESSIONS], party_name(i), &party[i]));
+}
+
+/* The object of the step; a second one is made here. */
+static void find_object(step *s) {
+  if (s->who < 0) return;
+  if (s->who >= SESSIONS && !party[s->who]) make_party(s->who);
+  s->object = party[s->who];
+}
+
+const char *after_word(const step *s) {
+  const char *space = strchr(s->rest, ' ');
+  return space ? space + 1 : "";
+}
+
+int take_by(int i, const char *verb, const char *rest) {
+  step s;
+  char text[sizeof s.text];
+  int len = snprintf(text, sizeof text, "%s %s %s", party_name(i), verb, rest);
+  parse(&s, text, (size_t)len);
+  find_object(&s);
+  return verb_of(&s)->take(&s);
+}
+
+void answer(step *s, const char *format, ...) {
+  size_t used = strlen(s->answer);
+  va_list list;
+  va_start(list, format);
+  vsnprintf(s->answer + used, sizeof s->answer - used, format, list);
+  va_end(list);
+}
+
+int sees(step *s, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(s->answer, sizeof s->answer, format, list);
+  va_end(list);
+  ck_step(s, strcmp(s->answer, s->rest) == 0, "it is %s", s->answer);
+  return ZKE_OK;
+}
+
+void tell(const char *format, ...) {
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+  va_list list;
+  pthread_mutex_lock(&one_at_a_time);
+  if (*told) strncat(told, ", ", sizeof told - strlen(told) - 1);
+  size_t used = strlen(told);
+  va_start(list, format);
+  vsnprintf(told + used, sizeof told - used, format, list);
+  va_end(list);
+  pthread_mutex_unlock(&one_at_a_time);
+}
+
+/* ------------------------------------------------------------------------
+ * Calls on threads
+ * --------------------------------------------------------------------- */
+
+static struct begun {
+  call call; /* first: run_begun() is given its address */
+  const step_verb *verb;
+  step step;
+} begun[PARTIES];
+
+static void act_as(const step *s) {
+  zke_line_act_as(s->who < 0 ? 0 : 1000 + (uint64_t)(s->who % SESSIONS));
+}
+
+static int run_begun(call *c) {
+  struct begun *b = (struct begun *)c;
+  act_as(&b->step);
+  return b->verb->take(&b->step);
+}
+
+int begin_by(step *s, const char *verb, const char *rest,
+             bool (*waits)(const step *s)) {
+  struct begun *b = &begun[s->who];
+  char text[sizeof s->text];
+  int len =
+      snprintf(text, sizeof text, "%s %s %s", party_name(s->who), verb, rest);
+  parse(&b->step, text, (size_t)len);
+  b->step.object = s->object;
+  b->verb = verb_of(&b->step);
+  b->step.deadline = ZKE_FOREVER;
+  call_begin(&b->call, run_begun, NULL, 0, 0);
+  if (!waits) return ZKE_OK;
+  ck_until(waits(&b->step) || call_is_done(&b->call), 5000);
+  ck_step(s, !call_is_done(&b->call), "it returns: %s", b->call.sentence);
+  return ZKE_OK;
+}
+
+/* Begin the verb that is the first word. */
+static int begin_word(step *s, bool (*waits)(const step *s)) {
+  return begin_by(s, s->word[0], after_word(s), waits);
+}
+
+STEP(begins, begin_word(s, NULL))
+STEP(waits, begin_word(s, recipe->waits))
+
+static int step_returns(step *s) {
+  struct begun *b = &begun[s->who];
+  call_end(&b->call);
+  answer(s, "%s", b->step.answer);
+  int rc = b->call.rc;
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", b->call.sentence);
+}
+
+static int step_cancels(step *s) {
+  ck_until(recipe->cancel(s->object) == ZKE_OK, 10000);
+  return ZKE_OK;
+}
+
+/* ------------------------------------------------------------------------
+ * The verbs of all
+ * --------------------------------------------------------------------- */
+
+static int step_free(step *s) {
+  recipe->free(s->object);
+  party[s->who] = NULL;
+  return ZKE_OK;
+}
+
+static int step_expires(step *s) {
+  zke *another = z[(s->who + 1) % SESSIONS];
+  return zke_expire(another, zke_session_id(s->session));
+}
+
+STEP(dispatches, (dispatch_on(s->session), ZKE_OK))
+
+static int step_all(step *s) {
+  ck_step(s, strcmp(s->rest, "dispatch") == 0, "no such step");
+  dispatch_all();
+  return ZKE_OK;
+}
+
+static int step_hears(step *s) {
+  char what[100];
+  snprintf(what, sizeof what, "%s %s", party_name(s->who), s->rest);
+  while (!strstr(told, what)) ck_ok(zke_wait(s->session, s->deadline));
+  return ZKE_OK;
+}
+
+STEP(watches, sees(s, "%d", watches(s->session)))
+
+static int step_told(step *s) {
+  sees(s, "%s", told);
+  told[0] = '\0';
+  return ZKE_OK;
+}
+
+static int step_said(step *s) {
+  ck_step(s, strstr(said, s->rest), "it said: %s", said);
+  return ZKE_OK;
+}
+
+static int create(step *s, int mode) {
+  const char *data = after_word(s);
+  return zke_create(s->session, s->word[0], data, (int)strlen(data),
+                    ZKE_OPEN_ACL, mode, NULL, NULL);
+}
+
+STEP(create, create(s, ZKE_PERSISTENT))
+STEP(ephemeral, create(s, ZKE_EPHEMERAL))
+STEP(delete, zke_delete(s->session, s->word[0], -1))
+
+STEP(set, zke_set(s->session, s->word[0], after_word(s),
+                  (int)strlen(after_word(s)), -1, NULL))
+
+static int compare(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int step_children(step *s) {
+  zke_strings *names = NULL;
+  int rc = zke_children(s->session, s->word[0], NULL, NULL, &names, NULL);
+  if (rc != ZKE_OK) return rc;
+  qsort(names->data, (size_t)names->count, sizeof *names->data, compare);
+  for (int i = 0; i < names->count; i++)
+    answer(s, "%s%s", i ? " " : "", names->data[i]);
+  if (names->count == 0) answer(s, "none");
+  zke_free(names);
+  return rc;
+}
+
+static int step_data(step *s) {
+  char *data = NULL;
+  int rc = zke_get(s->session, s->word[0], NULL, NULL, &data, NULL, NULL);
+  if (rc == ZKE_OK) answer(s, "%s", data ? data : "(null)");
+  zke_free(data);
+  return rc;
+}
+
+static const step_verb usual[] = {
+    VERB(begins),   VERB(waits),     VERB(returns),    VERB(cancels),
+    VERB(free),     VERB(expires),   VERB(dispatches), VERB(all),
+    VERB(hears),    VERB(watches),   VERB(told),       VERB(said),
+    VERB(create),   VERB(ephemeral), VERB(set),        VERB(delete),
+    VERB(children), VERB(data),      {NULL, NULL}};
+
+static const step_verb *verb_of(step *s) {
+  const step_verb *v = recipe->verbs;
+  while (v->name && !is_verb(s, v->name)) v++;
+  if (!v->name)
+    for (v = usual; v->name && !is_verb(s, v->name);) v++;
+  ck_step(s, v->name, "no such step");
+  return v;
+}
+
+/* ------------------------------------------------------------------------
+ * A text
+ * --------------------------------------------------------------------- */
+
+/* Has this code that name? */
+static bool is_code(int rc, const char *name) {
+  for (int i = 0; i < 4 && recipe->codes[i].name; i++)
+    if (strcmp(recipe->codes[i].name, name) == 0)
+      return rc == recipe->codes[i].code;
+  return strcmp(zke_error_name(rc) + strlen("ZKE_"), name) == 0;
+}
+
+/* The code that stands first in a text, which then begins after it. */
+static void cut_code(const char **text, char code[40]) {
+  size_t len = strspn(*text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  strcpy(code, "OK");
+  if (len < 2 || ((*text)[len] != ' ' && (*text)[len] != '\0')) return;
+  snprintf(code, 40, "%.*s", (int)len, *text);
+  *text += len + ((*text)[len] == ' ');
+}
+
+/* Is this what the step must give? */
+static void compare_wanted(const step *s, int rc) {
+  const char *wanted = s->wanted ? s->wanted : "";
+  char code[40];
+  cut_code(&wanted, code);
+  ck_step(s, is_code(rc, code), "%s: %s", zke_error_name(rc),
+          rc == ZKE_OK ? "" : said);
+  if (*wanted)
+    ck_step(s, strcmp(s->answer, wanted) == 0, "it is %s", s->answer);
+}
+
+static void play_step(const char *text, size_t len) {
+  step s;
+  parse(&s, text, len);
+  const step_verb *v = verb_of(&s);
+  find_object(&s);
+  act_as(&s);
+  int rc = v->take(&s);
+  zke_line_act_as(0);
+  if (rc != ZKE_OK) snprintf(said, sizeof said, "%s", zke_errmsg());
+  compare_wanted(&s, rc);
+}
+
+void play(const char *script) {
+  while (*script) {
+    script += strspn(script, " ");
+    size_t len = strcspn(script, ";");
+    if (len) play_step(script, len);
+    script += len + (script[len] == ';');
+  }
+}
+
+void open_steps(const step_recipe *of) {
+  recipe = of;
+  told[0] = '\0';
+  open_sessions();
+  for (int i = 0; i < SESSIONS; i++) make_party(i);
+}
+
+void free_parties(void) {
+  for (int i = 0; i < PARTIES; i++) {
+    if (party[i]) recipe->free(party[i]);
+  }
+  memset(party, 0, sizeof party);
+}
+
+void close_steps(void) {
+  free_parties();
+  close_sessions();
+}
+
+void play_steps(const step_recipe *of, const char *script) {
+  open_steps(of);
+  play(script);
+  close_steps();
+}
