@@ -65,12 +65,14 @@ static void parse(step *s, const char *text, size_t len) {
   s->session = z[s->who < 0 ? SESSIONS - 1 : s->who % SESSIONS];
 }
 
-/* Is the step of this verb, or of the same with a deadline that has come? */
+/* Is the step of this verb, perhaps with another deadline? */
 static bool is_verb(step *s, const char *name) {
   size_t len = strlen(name);
   if (strncmp(s->verb, name, len) != 0) return false;
-  s->deadline = s->verb[len] ? zke_now(s->session) : soon(s->session);
-  return s->verb[len] == '\0' || strcmp(s->verb + len, "_now") == 0;
+  const char *when = s->verb + len;
+  s->patience = *when == '_' ? atoi(when + 1) : 0;
+  s->deadline = *when ? zke_now(s->session) + s->patience : soon(s->session);
+  return *when == '\0' || strcmp(when, "_now") == 0 || s->patience > 0;
 }
 
 /* The row of the step's verb. */
@@ -219,13 +221,34 @@ static int step_hears(step *s) {
   return ZKE_OK;
 }
 
-STEP(watches, sees(s, "%d", watches(s->session)))
+static int step_still(step *s) {
+  ck_step(s, !call_is_done(&begun[s->who].call), "it has returned");
+  return ZKE_OK;
+}
+
+STEP(watches,
+     sees(s, "%d", s->who < 0 ? all_watches(s->session) : watches(s->session)))
+STEP(wakes, zke_wake(s->session))
+
+static int step_fails(step *s) {
+  static const char *const kinds[] = {
+      [0] = "none",
+      [ZKE_TEST_FAIL_BEFORE] = "before",
+      [ZKE_TEST_FAIL_AFTER] = "after",
+      [ZKE_TEST_FAIL_READ] = "read",
+  };
+  int kind = 0;
+  while (strcmp(kinds[kind], s->word[0]) != 0) kind++;
+  return zke_test_fail(s->session, kind, s->word[1] ? atoi(s->word[1]) : 0);
+}
 
 static int step_told(step *s) {
   sees(s, "%s", told);
   told[0] = '\0';
   return ZKE_OK;
 }
+
+STEP(news, (dispatch_all(), step_told(s)))
 
 static int step_said(step *s) {
   ck_step(s, strstr(said, s->rest), "it said: %s", said);
@@ -261,6 +284,20 @@ static int step_children(step *s) {
   return rc;
 }
 
+STEP(entries, (answer(s, "%d", entries(s->session, s->word[0])), ZKE_OK))
+
+static int step_empty(step *s) {
+  zke_strings *names = NULL;
+  int rc = zke_children(s->session, s->word[0], NULL, NULL, &names, NULL);
+  for (int i = 0; rc == ZKE_OK && i < names->count; i++) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", s->word[0], names->data[i]);
+    rc = zke_delete(s->session, path, -1);
+  }
+  zke_free(names);
+  return rc;
+}
+
 static int step_data(step *s) {
   char *data = NULL;
   int rc = zke_get(s->session, s->word[0], NULL, NULL, &data, NULL, NULL);
@@ -270,11 +307,13 @@ static int step_data(step *s) {
 }
 
 static const step_verb usual[] = {
-    VERB(begins),   VERB(waits),     VERB(returns),    VERB(cancels),
-    VERB(free),     VERB(expires),   VERB(dispatches), VERB(all),
-    VERB(hears),    VERB(watches),   VERB(told),       VERB(said),
-    VERB(create),   VERB(ephemeral), VERB(set),        VERB(delete),
-    VERB(children), VERB(data),      {NULL, NULL}};
+    VERB(begins),  VERB(waits),   VERB(still),      VERB(returns),
+    VERB(cancels), VERB(free),    VERB(expires),    VERB(fails),
+    VERB(wakes),   VERB(hears),   VERB(dispatches), VERB(all),
+    VERB(watches), VERB(told),    VERB(news),       VERB(said),
+    VERB(create),  VERB(set),     VERB(ephemeral),  VERB(delete),
+    VERB(empty),   VERB(entries), VERB(children),   VERB(data),
+    {NULL, NULL}};
 
 static const step_verb *verb_of(step *s) {
   const step_verb *v = recipe->verbs;
@@ -327,6 +366,8 @@ static void play_step(const char *text, size_t len) {
   zke_line_act_as(0);
   if (rc != ZKE_OK) snprintf(said, sizeof said, "%s", zke_errmsg());
   compare_wanted(&s, rc);
+  if (rc == ZKE_OPERATIONTIMEOUT && s.patience)
+    ck_step(&s, zke_now(s.session) >= s.deadline, "it returns too early");
 }
 
 void play(const char *script) {

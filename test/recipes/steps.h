@@ -24,16 +24,25 @@
  *     P VERB ...           a call.  It waits until a deadline that only a call
  *                          that hangs reaches
  *     P VERB_now ...       the same with a deadline that has come
+ *     P VERB_30 ...        the same with a deadline in 30 ms.  It may not time
+ *                          out earlier
  *     P begins VERB ...    the same on a thread, without a deadline
  *     P waits VERB ...     the same, and from now on it waits
+ *     P still              that call has not returned
  *     P returns            the end of that call: its code and its answer
  *     P cancels            cancel it, as soon as it can be
  *     P free               P has no object from now on
  *     P expires            another session ends P's session
+ *     P fails WHEN [N]     its session loses the reply of its next call, or of
+ *                          the one after N others: "before" or "after" that
+ *                          has changed something, or of a "read"; "none": of
+ *                          no call any more
+ *     P wakes              zke_wake() of its session
  *     P dispatches; all dispatch
  *     P hears EVENT        dispatch until P's listener has heard it
- *     P watches N          its session has N watches
+ *     P watches N          its session has N watches; without P: all have
  *     told ann HELD, ...   what listeners have heard since the last "told"
+ *     news ann HELD, ...   the same after "all dispatch"
  *     said TEXT            a part of the sentence of the last call that failed
  *
  * And these, which eve's session does:
@@ -42,6 +51,8 @@
  *     ephemeral PATH DATA  the same, for as long as eve's session lives
  *     set PATH DATA
  *     delete PATH
+ *     empty PATH               delete its children
+ *     entries PATH -> 2        how many children it has; 0 without a znode
  *     children PATH -> a b     sorted; "none" if there are none
  *     data PATH -> DATA        "(null)" for NULL
  *
@@ -92,6 +103,7 @@ typedef struct step {
   const char *rest;
   const char *wanted; /* after the arrow; NULL: there is none */
   int64_t deadline;   /* of its call */
+  int patience;       /* ms until then, if the verb says it */
   char answer[600];
   char text[400], parts[400], words[400]; /* as it stands, and in pieces */
 } step;
