@@ -186,6 +186,8 @@ static int step_returns(step *s) {
   return rc == ZKE_OK ? rc : zke_fail(rc, "%s", b->call.sentence);
 }
 
+STEP(cancel, recipe->cancel(s->object))
+
 static int step_cancels(step *s) {
   ck_until(recipe->cancel(s->object) == ZKE_OK, 10000);
   return ZKE_OK;
@@ -198,6 +200,17 @@ static int step_cancels(step *s) {
 static int step_free(step *s) {
   recipe->free(s->object);
   party[s->who] = NULL;
+  return ZKE_OK;
+}
+
+static int step_renewed(step *s) {
+  zke_options o = {.size = sizeof o,
+                   .identity = party_name(s->who),
+                   .event_limit = s->word[0] ? atoi(s->word[0]) : 0};
+  recipe->free(s->object);
+  ck_ok(zke_close(s->session));
+  ck_ok(zke_open_session(z[SESSIONS - 1], &o, &z[s->who]));
+  make_party(s->who);
   return ZKE_OK;
 }
 
@@ -307,13 +320,13 @@ static int step_data(step *s) {
 }
 
 static const step_verb usual[] = {
-    VERB(begins),  VERB(waits),   VERB(still),      VERB(returns),
-    VERB(cancels), VERB(free),    VERB(expires),    VERB(fails),
-    VERB(wakes),   VERB(hears),   VERB(dispatches), VERB(all),
-    VERB(watches), VERB(told),    VERB(news),       VERB(said),
-    VERB(create),  VERB(set),     VERB(ephemeral),  VERB(delete),
-    VERB(empty),   VERB(entries), VERB(children),   VERB(data),
-    {NULL, NULL}};
+    VERB(begins),     VERB(waits),   VERB(still),   VERB(returns),
+    VERB(cancels),    VERB(cancel),  VERB(free),    VERB(expires),
+    VERB(fails),      VERB(renewed), VERB(wakes),   VERB(hears),
+    VERB(dispatches), VERB(all),     VERB(watches), VERB(told),
+    VERB(news),       VERB(said),    VERB(create),  VERB(set),
+    VERB(ephemeral),  VERB(delete),  VERB(empty),   VERB(entries),
+    VERB(children),   VERB(data),    {NULL, NULL}};
 
 static const step_verb *verb_of(step *s) {
   const step_verb *v = recipe->verbs;

@@ -31,12 +31,15 @@
  *     P still              that call has not returned
  *     P returns            the end of that call: its code and its answer
  *     P cancels            cancel it, as soon as it can be
+ *     P cancel             cancel once
  *     P free               P has no object from now on
  *     P expires            another session ends P's session
  *     P fails WHEN [N]     its session loses the reply of its next call, or of
  *                          the one after N others: "before" or "after" that
  *                          has changed something, or of a "read"; "none": of
  *                          no call any more
+ *     P renewed [N]        another session and object for P; the session keeps
+ *                          no more than N events
  *     P wakes              zke_wake() of its session
  *     P dispatches; all dispatch
  *     P hears EVENT        dispatch until P's listener has heard it
