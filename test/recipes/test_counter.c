@@ -17,12 +17,13 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "steps.h"
 
 #define PATH "/counters/c"
 
-static zke_counter *make(zke *z) {
+static zke_counter *make(zke *own) {
   zke_counter *c = NULL;
-  ck_ok(zke_counter_new(z, PATH, NULL, &c));
+  ck_ok(zke_counter_new(own, PATH, NULL, &c));
   return c;
 }
 
@@ -57,14 +58,14 @@ TEST(a_loss_is_heard_when_memory_was_short) {
   int losses = 0, failed = 0;
   zke_counter_options co = {
       .size = sizeof co, .listener = count_losses, .context = &losses};
-  zke *z, *y;
-  ck_ok(zke_open(":memory:", &o, &z));
+  zke *own, *y;
+  ck_ok(zke_open(":memory:", &o, &own));
   for (bool more = true; more;) {
     zke_counter *c;
-    ck_ok(zke_open_session(z, &o, &y));
+    ck_ok(zke_open_session(own, &o, &y));
     ck_ok(zke_counter_new(y, PATH, &co, &c));
     ck_ok(zke_counter_start(c));
-    ck_ok(zke_expire(z, zke_session_id(y)));
+    ck_ok(zke_expire(own, zke_session_id(y)));
     losses = 0;
     heap.fail_at = heap.calls + ++failed;
     zke_dispatch(y, NULL);
@@ -75,75 +76,138 @@ TEST(a_loss_is_heard_when_memory_was_short) {
     zke_counter_free(c);
     zke_close(y);
   }
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
+
+/* ---- steps as text ---- */
+
+static int64_t initial;         /* of the objects' options */
+static bool frees;              /* the listener frees its object */
+static int64_t newest;          /* token of a change that a step has made */
+static int64_t heard[SESSIONS]; /* the last token that each listener was told */
+static int64_t known[PARTIES];  /* the last token that each has read */
+
+/* The listener tells "ann =5", REMOVED and LOST with the value.  Tokens rise. */
+static void hear(zke_counter *c, int event, int64_t v, int64_t token,
+                 void *context) {
+  static const char *const names[] = {"", "=", "REMOVED ", "LOST "};
+  const char *who = context;
+  int64_t *before = &heard[who[0] - 'a'];
+  tell("%s %s%" PRId64, who, names[event], v);
+  ck_assert(event == ZKE_COUNTER_CHANGED ? token > *before : token == 0);
+  *before = token;
+  if (frees) zke_counter_free(c);
+}
+
+static int make_listening(zke *session, const char *who, void **object) {
+  zke_counter_options o = {.size = sizeof o,
+                           .initial = initial,
+                           .listener = hear,
+                           .context = (void *)(uintptr_t)who};
+  heard[who[0] - 'a'] = 0;
+  return zke_counter_new(session, PATH, &o, (zke_counter **)object);
+}
+
+/* A change gives the value, and a greater token than all before.  A refusal
+ * gives no token. */
+static int changed(step *s, int rc, int64_t value, int64_t token) {
+  ck_step(s, rc == ZKE_OK ? token > newest : token == -77, "it has a token");
+  if (rc != ZKE_OK) return rc;
+  newest = token;
+  answer(s, "%" PRId64, value);
+  return rc;
+}
+
+static int step_add(step *s) {
+  int64_t now = -77, token = -77;
+  int rc = zke_counter_add_and_get(s->object, atoll(s->word[0]), s->deadline,
+                                   &now, &token);
+  ck_step(s, rc == ZKE_OK || now == -77, "it gives a value");
+  return changed(s, rc, now, token);
+}
+
+static int step_put(step *s) {
+  int64_t to = atoll(s->word[0]), token = -77;
+  int rc = zke_counter_set(s->object, to, s->deadline, &token);
+  return changed(s, rc, to, token);
+}
+
+/* "change 5 7": from 5 to 7. */
+static int step_change(step *s) {
+  int64_t to = atoll(s->word[1]), token = -77;
+  int rc = zke_counter_compare_and_set(s->object, atoll(s->word[0]), to,
+                                       s->deadline, &token);
+  return changed(s, rc, to, token);
+}
+
+/* The value is that of the last change that was acknowledged, or has come
+ * later; or there is none. */
+static int reads(step *s, int rc, int64_t value, int64_t token) {
+  if (rc != ZKE_OK) return rc;
+  ck_step(s, !token || token == newest || token > known[s->who],
+          "an old token");
+  known[s->who] = token;
+  answer(s, "%" PRId64 "%s", value, token > newest ? " later" : "");
+  return rc;
+}
+
+static int step_get(step *s) {
+  int64_t value = -77, token = -77;
+  int rc = zke_counter_get(s->object, &value, &token);
+  return reads(s, rc, value, token);
+}
+
+static int step_wait(step *s) {
+  int64_t value = -77, token = -77;
+  int rc =
+      zke_counter_wait(s->object, known[s->who], s->deadline, &value, &token);
+  return reads(s, rc, value, token);
+}
+
+STEP(start, zke_counter_start(s->object))
+
+static const step_verb verbs[] = {VERB(add),   VERB(put),   VERB(change),
+                                  VERB(get),   VERB(start), VERB(wait),
+                                  {NULL, NULL}};
+
+static void release(void *object) { zke_counter_free(object); }
+static int cancel(void *object) { return zke_counter_cancel(object); }
+static bool waits(const step *s) { return watches(s->session) > 0; }
+
+static const step_recipe of_counter = {.verbs = verbs,
+                                       .create = make_listening,
+                                       .free = release,
+                                       .cancel = cancel,
+                                       .waits = waits};
 
 /* ---- counting ---- */
 
 /* All ways to change a counter give the value and a token that rises; a
- * refused compare-and-set names the value, and its token. */
+ * refused compare-and-set names the value.  An overflow is
+ * refused, and nothing has changed. */
 TEST(every_change_gives_the_value_and_a_token) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  zke_counter *a = make(z), *b = make(y);
-  int64_t v, token, first, second;
-  ck_ok(zke_counter_get(a, &v, &token));
-  ck_assert_int_eq(v, 0);
-  ck_assert_int_eq(token, 0);
-  ck_rc(zke_exists(z, PATH, NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_counter_add_and_get(a, 5, ZKE_FOREVER, &v, &first));
-  ck_assert_int_eq(v, 5);
-  ck_ok(zke_counter_add_and_get(b, -7, ZKE_FOREVER, &v, &second));
-  ck_assert_int_eq(v, -2);
-  ck_assert_int_gt(second, first);
-  ck_ok(zke_counter_get(a, &v, &token));
-  ck_assert_int_eq(v, -2);
-  ck_assert_int_eq(token, second);
-  ck_ok(zke_counter_compare_and_set(a, -2, 100, ZKE_FOREVER, &first));
-  ck_assert_int_gt(first, second);
-  ck_rc(zke_counter_compare_and_set(b, -2, 7, ZKE_FOREVER, &token),
-        ZKE_BADVERSION);
-  ck_says("is 100, not -2");
-  ck_assert_int_eq(token, second);
-  ck_ok(zke_counter_set(b, 3, ZKE_FOREVER, NULL));
-  ck_assert_int_eq(value(a), 3);
-  ck_assert_int_eq(entries(z, PATH), 2);
-  zke_counter_free(a);
-  zke_counter_free(b);
-  ck_assert_int_eq(entries(z, PATH), 0);
-  ck_assert_int_eq(all_watches(z), 0);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
-}
-
-/* Overflow is refused, and nothing has changed. */
-TEST(an_overflow_changes_nothing) {
-  zke *z = test_open(":memory:");
-  zke_counter *c = make(z);
-  int64_t v = 7;
-  ck_ok(zke_counter_set(c, INT64_MAX - 1, ZKE_FOREVER, NULL));
-  ck_assert_int_eq(add(c, 1), INT64_MAX);
-  ck_rc(zke_counter_add_and_get(c, 1, ZKE_FOREVER, &v, NULL), ZKE_LIMIT);
-  ck_says("9223372036854775807");
-  ck_assert_int_eq(v, 7);
-  ck_assert_int_eq(value(c), INT64_MAX);
-  ck_ok(zke_counter_set(c, INT64_MIN, ZKE_FOREVER, NULL));
-  ck_rc(zke_counter_add_and_get(c, -1, ZKE_FOREVER, NULL, NULL), ZKE_LIMIT);
-  ck_assert_int_eq(value(c), INT64_MIN);
-  zke_counter_free(c);
-  ck_ok(zke_close(z));
+  play_steps(&of_counter,
+             "ann get -> 0; data " PATH
+             " -> NONODE;"
+             "ann add 5 -> 5; bob add -7 -> -2; ann get -> -2;"
+             "ann change -2 100; ann get -> 100;"
+             "bob change -2 7 -> BADVERSION; said is 100, not -2;"
+             "bob put 3; ann get -> 3;"
+             "entries " PATH
+             " -> 2;"
+             "ann put 9223372036854775806; ann add 1 -> 9223372036854775807;"
+             "ann add 1 -> LIMIT; said 9223372036854775807;"
+             "ann get -> 9223372036854775807;"
+             "ann put -9223372036854775808; ann add -1 -> LIMIT;"
+             "ann get -> -9223372036854775808;"
+             "ann free; bob free; entries " PATH " -> 0; watches 0");
 }
 
 /* The first change of a counter starts from its initial value. */
 TEST(the_first_change_starts_from_the_initial_value) {
-  zke *z = test_open(":memory:");
-  zke_counter_options o = {.size = sizeof o, .initial = -40};
-  zke_counter *c;
-  ck_ok(zke_counter_new(z, PATH, &o, &c));
-  ck_assert_int_eq(value(c), -40);
-  ck_ok(zke_counter_compare_and_set(c, -40, -39, ZKE_FOREVER, NULL));
-  ck_assert_int_eq(add(c, 1), -38);
-  zke_counter_free(c);
-  ck_ok(zke_close(z));
+  initial = -40;
+  play_steps(&of_counter,
+             "ann get -> -40; ann change -40 -39 -> -39; ann add 1 -> -38");
 }
 
 /* ---- exactly once ---- */
@@ -158,83 +222,56 @@ static void *count_on(void *arg) {
 /* An addition whose reply was lost, before or after its change, is made once,
  * while another process counts as well. */
 TEST(lost_reply_counts_once) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_counter *a = make(z), *b = make(y);
-  int64_t sum = 0, now, token, newest;
+  zke *own = test_open(test_path("db")), *y = test_open(test_path("db"));
+  zke_counter *a = make(own), *b = make(y);
+  int64_t sum = 0, now, token, last;
   add(a, 0);
   for (int i = 0; i < 20; i++) {
     pthread_t thread;
     ck_assert_int_eq(pthread_create(&thread, NULL, count_on, b), 0);
-    ck_ok(zke_test_fail(z, i % 2 ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE,
+    ck_ok(zke_test_fail(own, i % 2 ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE,
                         0));
-    ck_ok(zke_counter_add_and_get(a, 1000, soon(z), &now, &token));
+    ck_ok(zke_counter_add_and_get(a, 1000, soon(own), &now, &token));
     ck_assert_int_eq(now / 1000, i + 1);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     sum += 1020;
-    ck_ok(zke_counter_get(a, &now, &newest));
+    ck_ok(zke_counter_get(a, &now, &last));
     ck_assert_int_eq(now, sum);
-    ck_assert_int_ge(newest, token);
+    ck_assert_int_ge(last, token);
   }
   zke_counter_free(a);
   zke_counter_free(b);
   ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* A compare-and-set whose reply was lost is not taken for a refusal. */
 TEST(lost_reply_of_compare) {
-  zke *z = test_open(":memory:");
-  zke_counter *c = make(z);
-  int64_t token, newest;
-  add(c, 0);
-  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
-  ck_ok(zke_counter_compare_and_set(c, 0, 1, soon(z), &token));
-  ck_ok(zke_counter_get(c, NULL, &newest));
-  ck_assert_int_eq(token, newest);
-  ck_rc(zke_counter_compare_and_set(c, 0, 2, soon(z), NULL), ZKE_BADVERSION);
-  zke_counter_free(c);
-  ck_ok(zke_close(z));
+  play_steps(&of_counter,
+             "ann add 0; ann fails after; ann change 0 1 -> 1; ann get -> 1;"
+             "ann change 0 2 -> BADVERSION");
 }
 
 /* No time to repeat: the caller is told that it is unknown, and the object
  * counts on correctly. */
 TEST(unknown_at_the_deadline) {
-  zke *z = test_open(":memory:");
-  zke_counter *c = make(z);
-  add(c, 1);
-  for (int when = ZKE_TEST_FAIL_BEFORE; when <= ZKE_TEST_FAIL_AFTER; when++) {
-    int64_t was = value(c);
-    ck_ok(zke_test_fail(z, when, 0));
-    ck_rc(zke_counter_add_and_get(c, 1, zke_now(z), NULL, NULL),
-          ZKE_CONNECTIONLOSS);
-    ck_assert_int_eq(value(c), was + (when == ZKE_TEST_FAIL_AFTER));
-    ck_assert_int_eq(add(c, 1), was + 1 + (when == ZKE_TEST_FAIL_AFTER));
-  }
-  zke_counter_free(c);
-  ck_ok(zke_close(z));
+  play_steps(
+      &of_counter,
+      "ann add 1 -> 1; ann fails before; ann add_now 1 -> CONNECTIONLOSS;"
+      "ann get -> 1; ann add 1 -> 2;"
+      "ann fails after; ann add_now 1 -> CONNECTIONLOSS;"
+      "ann get -> 3 later; ann add 1 -> 4");
 }
 
 /* Deleted and made anew, with the same version: nobody mistakes it. */
 TEST(deleted_under_way) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  zke_counter *a = make(z), *b = make(y);
-  add(a, 5);
-  zke_strings *names;
-  char path[200];
-  ck_ok(zke_children(z, PATH, NULL, NULL, &names, NULL));
-  snprintf(path, sizeof path, PATH "/%s", names->data[0]);
-  zke_free(names);
-  ck_rc(zke_delete(z, PATH, -1), ZKE_NOTEMPTY);
-  ck_ok(zke_delete(z, path, -1));
-  ck_assert_int_eq(add(a, 1), 6); /* its writer's znode is made again */
-  ck_ok(zke_delete(z, path, -1));
-  ck_ok(zke_delete(z, PATH, -1));
-  ck_assert_int_eq(add(b, 1), 1);
-  ck_assert_int_eq(add(a, 1), 2);
-  zke_counter_free(a);
-  zke_counter_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_counter,
+             "ann add 5 -> 5; delete " PATH " -> NOTEMPTY; empty " PATH
+             ";"
+             "ann add 1 -> 6;" /* its writer's znode is made again */
+             "entries " PATH " -> 1; empty " PATH "; delete " PATH
+             ";"
+             "bob add 1 -> 1; ann add 1 -> 2");
 }
 
 /* Threads share an object; others have their own: nothing is lost. */
@@ -246,178 +283,63 @@ static void *count_100(void *arg) {
 /* Four threads on three counters of two stores add 400 times in all: nothing is
  * lost. */
 TEST(threads_count_together) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_counter *c[4] = {make(z), NULL, make(z), make(y)};
+  zke *own = test_open(test_path("db")), *y = test_open(test_path("db"));
+  zke_counter *c[4] = {make(own), NULL, make(own), make(y)};
   pthread_t t[4];
   c[1] = c[0];
   for (int i = 0; i < 4; i++)
     ck_assert_int_eq(pthread_create(&t[i], NULL, count_100, c[i]), 0);
   for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_join(t[i], NULL), 0);
   ck_assert_int_eq(value(c[0]), 400);
-  ck_assert_int_eq(entries(z, PATH), 3);
+  ck_assert_int_eq(entries(own, PATH), 3);
   for (int i = 1; i < 4; i++) zke_counter_free(c[i]);
-  ck_assert_int_eq(entries(z, PATH), 0);
+  ck_assert_int_eq(entries(own, PATH), 0);
   ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* ---- listening and waiting ---- */
 
-typedef struct heard {
-  char text[500];
-  int64_t token;
-  int frees;
-} heard;
-
-/* The listener: writes "=5", REMOVED and LOST with the value; tokens rise. */
-static void hear(zke_counter *c, int event, int64_t v, int64_t token,
-                 void *context) {
-  static const char *const names[] = {"", "=", "REMOVED ", "LOST "};
-  heard *h = context;
-  size_t at = strlen(h->text);
-  snprintf(h->text + at, sizeof h->text - at, "%s%" PRId64 " ", names[event],
-           v);
-  ck_assert(event != ZKE_COUNTER_CHANGED || token > h->token);
-  h->token = token;
-  if (h->frees && h->frees--) zke_counter_free(c);
-}
-
-static zke_counter *listener(zke *z, heard *h) {
-  zke_counter_options o = {
-      .size = sizeof o, .initial = 9, .listener = hear, .context = h};
-  zke_counter *c;
-  ck_ok(zke_counter_new(z, PATH, &o, &c));
-  return c;
-}
-
-static void expect(zke *z, heard *h, const char *text) {
-  int count = 1;
-  while (count && zke_dispatch(z, &count) == ZKE_OK) continue;
-  ck_assert_str_eq(h->text, text);
-  h->text[0] = '\0';
-}
-
 /* The listener hears the value as it is, each later one, the removal and the
  * end of its session, and is not told twice. */
 TEST(listener_hears) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {{0}, 0, 0};
-  zke_counter *a = make(z), *b = listener(y, &h);
-  ck_ok(zke_counter_start(b));
-  expect(y, &h, "");
-  add(a, 0); /* made */
-  add(a, 1);
-  expect(y, &h, "=1 ");
-  add(a, 1);
-  expect(y, &h, "=2 ");
-  add(b, 40); /* one's own, too */
-  expect(y, &h, "=42 ");
-  zke_counter_free(a);
-  zke_counter_free(b);
-  h.token = 0;
-  b = listener(y, &h);
-  ck_ok(zke_counter_start(b));
-  expect(y, &h, "=42 "); /* as it is */
-  ck_ok(zke_counter_start(b));
-  expect(y, &h, "");
-  ck_ok(zke_delete(z, PATH, -1));
-  expect(y, &h, "REMOVED 9 ");
-  a = make(z);
-  add(a, 3);
-  expect(y, &h, "=3 ");
-  ck_ok(zke_expire(z, zke_session_id(y)));
-  expect(y, &h, "LOST 0 ");
-  ck_rc(zke_counter_get(b, NULL, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_counter_add_and_get(b, 1, 0, NULL, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_counter_wait(b, 0, 0, NULL, NULL), ZKE_INVALIDSTATE);
-  zke_counter_free(a);
-  zke_counter_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  initial = 9;
+  play_steps(&of_counter,
+             "bob start; news ; ann add -9;" /* made */
+             "ann add 1; news bob =1; ann add 1; news bob =2;"
+             "bob add 40; news bob =42;"            /* its own, too */
+             "bob free; bob' start; news bob' =42;" /* as it is */
+             "bob' start; news ;"
+             "ann free; delete " PATH
+             "; news bob' REMOVED 9;"
+             "cid put 3; news bob' =3;"
+             "bob expires; news bob' LOST 0;"
+             "bob' get -> INVALIDSTATE; bob' add_now 1 -> INVALIDSTATE;"
+             "bob' wait_now -> INVALIDSTATE");
 }
 
 /* The listener frees the counter inside the start(): it is called no more, and
  * no watch is left. */
 TEST(listener_frees) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {{0}, 0, 1};
-  zke_counter *a = make(z), *b = listener(y, &h);
-  add(a, 4);
-  ck_ok(zke_counter_start(b));
-  ck_assert_str_eq(h.text, "=4 ");
-  ck_assert_int_eq(all_watches(z), 0);
-  add(a, 4);
-  expect(y, &h, "=4 ");
-  zke_counter_free(a);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
-}
-
-typedef struct waiter {
-  zke_counter *c;
-  int64_t since, value, token;
-  pthread_t thread;
-  int rc, done;
-} waiter;
-
-static void *wait_there(void *arg) {
-  waiter *w = arg;
-  w->rc = zke_counter_wait(w->c, w->since, ZKE_FOREVER, &w->value, &w->token);
-  __atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
-  return NULL;
-}
-
-static void wait_begin(waiter *w, zke *z, zke_counter *c, int64_t since) {
-  *w = (waiter){.c = c, .since = since};
-  ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
-  ck_until(all_watches(z) > 0, 5000);
-}
-
-static int wait_end(waiter *w) {
-  ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
-  return w->rc;
+  frees = true;
+  open_steps(&of_counter);
+  play("ann add 4; bob start; told bob =4; watches 0; ann add 4; news ");
+  party[1] = NULL;
+  close_steps();
 }
 
 /* wait() sleeps until the value has another token than the given one, and
  * returns at once where it has; a deadline, a cancel, the session's end finish
  * it. */
 TEST(waits_for_a_change) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_counter *a = make(z), *b = make(y);
-  int64_t v, token;
-  waiter w;
-  wait_begin(&w, z, b, 0); /* until it exists */
-  add(a, 5);
-  ck_ok(wait_end(&w));
-  ck_ok(zke_counter_get(b, NULL, &token));
-  ck_assert_int_eq(all_watches(z), 0);
-  wait_begin(&w, z, b, token);
-  ck_ok(zke_wake(y));
-  ck_rc(zke_counter_wait(b, 0, 0, NULL, NULL), ZKE_MISUSE);
-  ck_assert(!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE));
-  add(a, 2);
-  ck_ok(wait_end(&w));
-  ck_assert_int_eq(w.value, 7);
-  ck_assert_int_gt(w.token, token);
-  ck_ok(zke_counter_wait(b, token, 0, &v, &token)); /* been already */
-  ck_assert_int_eq(v, 7);
-  int64_t begin = zke_now(y);
-  ck_rc(zke_counter_wait(b, token, begin + 30, &v, &token),
-        ZKE_OPERATIONTIMEOUT);
-  ck_says("stayed at 7");
-  ck_assert_int_ge(zke_now(y), begin + 30);
-  ck_assert_int_eq(all_watches(z), 0);
-  wait_begin(&w, z, b, token);
-  ck_until(zke_counter_cancel(b) == ZKE_OK, 10000);
-  ck_rc(wait_end(&w), ZKE_CANCELLED);
-  ck_assert_int_eq(all_watches(z), 0);
-  wait_begin(&w, z, b, token);
-  ck_ok(zke_expire(z, zke_session_id(y)));
-  ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
-  zke_counter_free(a);
-  zke_counter_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_counter,
+             "bob waits wait; ann add 5; bob returns -> 5; watches 0;"
+             "bob waits wait; bob wakes; bob wait_now -> MISUSE; bob still;"
+             "ann add 2; bob returns -> 7;"
+             "ann add 1; bob wait_now -> 8;" /* been already */
+             "bob wait_30 -> OPERATIONTIMEOUT; said stayed at 8; watches 0;"
+             "bob waits wait; bob cancels; bob returns -> CANCELLED; watches 0;"
+             "bob waits wait; bob expires; bob returns -> INVALIDSTATE");
 }
 
 /* ---- what is not ours ---- */
@@ -426,65 +348,59 @@ TEST(waits_for_a_change) {
  * stay as they are; an empty node is taken over. */
 TEST(other_data_is_refused) {
   static const struct {
-    const char *data;
-    int rc;
-  } odd[] = {{"5", ZKE_OTHERKIND},
-             {"zkembed lock\n", ZKE_OTHERKIND},
-             {"zkembed counters\n5\n", ZKE_OTHERKIND},
-             {"zkembed counter\n", ZKE_DATAINCONSISTENCY},
-             {"zkembed counter\nx\n", ZKE_DATAINCONSISTENCY},
-             {"zkembed counter\n\n5\n", ZKE_DATAINCONSISTENCY},
-             {"zkembed counter\n5x\n", ZKE_DATAINCONSISTENCY},
-             {"zkembed counter\n9223372036854775808\n", ZKE_DATAINCONSISTENCY}};
-  zke *z = test_open(":memory:");
-  zke_counter *c = make(z);
-  int64_t v = 0;
-  zke_stat stat;
-  ck_ok(zke_ensure_path(z, PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+    const char *data, *code;
+  } odd[] = {{"5", "OTHERKIND"},
+             {"zkembed lock\n", "OTHERKIND"},
+             {"zkembed counters\n5\n", "OTHERKIND"},
+             {"zkembed counter\n", "DATAINCONSISTENCY"},
+             {"zkembed counter\nx\n", "DATAINCONSISTENCY"},
+             {"zkembed counter\n\n5\n", "DATAINCONSISTENCY"},
+             {"zkembed counter\n5x\n", "DATAINCONSISTENCY"},
+             {"zkembed counter\n9223372036854775808\n", "DATAINCONSISTENCY"}};
+  open_steps(&of_counter);
+  play("ann add 0; empty " PATH);
   for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-    ck_ok(zke_set(z, PATH, odd[i].data, (int)strlen(odd[i].data), -1, &stat));
-    ck_rc(zke_counter_get(c, &v, NULL), odd[i].rc);
-    ck_says(PATH);
-    ck_rc(zke_counter_set(c, 1, 0, NULL), odd[i].rc);
-    ck_rc(zke_counter_start(c), odd[i].rc);
-    ck_rc(zke_counter_wait(c, 0, 0, NULL, NULL), odd[i].rc);
-    ck_assert_int_eq(entries(z, PATH), 0);
+    char script[400];
+    snprintf(script, sizeof script,
+             "set " PATH " %s; ann get -> %s; said " PATH
+             ";"
+             "bob put_now 1 -> %s; bob start -> %s; bob wait_now -> %s;"
+             "entries " PATH " -> 0",
+             odd[i].data, odd[i].code, odd[i].code, odd[i].code, odd[i].code);
+    play(script);
   }
-  ck_ok(zke_set(z, PATH, "zkembed counter\n5", 17, -1, NULL));
-  ck_assert_int_eq(value(c), 5);
-  ck_ok(zke_set(z, PATH, "", 0, -1, NULL)); /* empty: taken over */
-  ck_assert_int_eq(value(c), 0);
-  ck_rc(zke_counter_wait(c, 0, 0, NULL, NULL), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_create(z, PATH "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
-  ck_assert_int_eq(add(c, 2), 2);
-  zke_counter_free(c);
-  ck_ok(zke_close(z));
+  play("set " PATH
+       " zkembed counter\n5; ann get -> 5 later;"
+       "set " PATH
+       " ; bob get -> 0;" /* empty: taken over */
+       "bob wait_now -> OPERATIONTIMEOUT;"
+       "create " PATH "/x; ann add 2 -> 2");
+  close_steps();
 }
 
 /* P11: calls without a counter, and arguments that make no sense, are refused;
  * the output is NULL then. */
 TEST(bad_arguments) {
-  zke *z = test_open(":memory:");
+  zke *own = test_open(":memory:");
   zke_counter_options o = {.size = 3};
   zke_counter *c = (zke_counter *)&o;
-  ck_rc(zke_counter_new(z, PATH, &o, &c), ZKE_BADARGUMENTS);
+  ck_rc(zke_counter_new(own, PATH, &o, &c), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(c);
-  ck_rc(zke_counter_new(z, "x", NULL, &c), ZKE_BADARGUMENTS);
-  ck_rc(zke_counter_new(z, PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_counter_new(own, "x", NULL, &c), ZKE_BADARGUMENTS);
+  ck_rc(zke_counter_new(own, PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_counter_new(NULL, PATH, NULL, &c), ZKE_BADARGUMENTS);
   zke_counter_free(NULL);
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
 /* The typical use: three additions, a compare-and-set, and a wait that has its
  * change already. */
-static int use(zke *z) {
+static int use(zke *own) {
   zke_counter *c = NULL;
   int64_t now = 0, token = 0;
-  int rc = zke_counter_new(z, PATH, NULL, &c);
+  int rc = zke_counter_new(own, PATH, NULL, &c);
   if (rc == ZKE_OK) rc = zke_counter_start(c);
   for (int i = 0; i < 3 && rc == ZKE_OK; i++)
     rc = zke_counter_add_and_get(c, 1, ZKE_FOREVER, &now, &token);
@@ -492,20 +408,20 @@ static int use(zke *z) {
   if (rc == ZKE_OK)
     rc = zke_counter_compare_and_set(c, 3, 10, ZKE_FOREVER, NULL);
   if (rc == ZKE_OK)
-    rc = zke_counter_wait(c, token, zke_now(z) + 1000, &now, NULL);
+    rc = zke_counter_wait(c, token, zke_now(own) + 1000, &now, NULL);
   if (rc == ZKE_OK && now != 10) rc = ZKE_SYSTEMERROR;
   zke_counter_free(c);
   return rc;
 }
 
 /* Each change was made once or not at all; others count on. */
-static void check(zke *z, int rc) {
-  zke_counter *c = make(z);
+static void check(zke *own, int rc) {
+  zke_counter *c = make(own);
   int64_t v = value(c);
   ck_assert(v == 10 || (rc != ZKE_OK && v >= 0 && v <= 3));
   ck_assert_int_eq(add(c, 1), v + 1);
   zke_counter_free(c);
-  until_empty(z, PATH);
+  until_empty(own, PATH);
 }
 
 static const recipe_use uses[] = {{"counter", NULL, use, check}};
@@ -523,14 +439,15 @@ TEST(processes_count_without_a_gap) {
   for (int i = 0; i < N; i++) {
     pids[i] = fork();
     if (pids[i]) continue;
-    zke *z;
+    zke *own;
     zke_counter *c;
-    int rc = zke_open(db, NULL, &z);
-    if (rc == ZKE_OK) rc = zke_counter_new(z, PATH, NULL, &c);
+    int rc = zke_open(db, NULL, &own);
+    if (rc == ZKE_OK) rc = zke_counter_new(own, PATH, NULL, &c);
     for (int j = 0; j < EACH && rc == ZKE_OK; j++) {
       int64_t v;
       if (i == 0 && j % 6 == 0)
-        zke_test_fail(z, j % 4 ? ZKE_TEST_FAIL_BEFORE : ZKE_TEST_FAIL_AFTER, 0);
+        zke_test_fail(own, j % 4 ? ZKE_TEST_FAIL_BEFORE : ZKE_TEST_FAIL_AFTER,
+                      0);
       rc = zke_counter_add_and_get(c, 1, ZKE_FOREVER, &v, NULL);
       if (write(values[1], &v, sizeof v) != sizeof v) rc = 1;
     }
@@ -548,9 +465,9 @@ TEST(processes_count_without_a_gap) {
     ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
     ck_assert_int_eq(status, 0);
   }
-  zke *z = test_open(db);
-  zke_counter *c = make(z);
+  zke *own = test_open(db);
+  zke_counter *c = make(own);
   ck_assert_int_eq(value(c), N * EACH);
   zke_counter_free(c);
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
