@@ -18,20 +18,14 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "steps.h"
 
 #define PATH "/names"
 
-static zke_names *make(zke *z) {
+static zke_names *make(zke *own) {
   zke_names *n = NULL;
-  ck_ok(zke_names_new(z, PATH, NULL, &n));
+  ck_ok(zke_names_new(own, PATH, NULL, &n));
   return n;
-}
-
-static zke *session(zke *z, const char *identity) {
-  zke_options o = {.size = sizeof o, .identity = identity};
-  zke *further;
-  ck_ok(zke_open_session(z, &o, &further));
-  return further;
 }
 
 /* Bind a persistent name; its token. */
@@ -55,128 +49,220 @@ static const char *value(zke_names *n, const char *name) {
   return text;
 }
 
+/* ---- steps as text ---- */
+
+static int64_t newest; /* token of the last binding that a step has made */
+
+/* "last" is that token, "any" 0, "other" one that no binding has. */
+static int64_t token_in(const step *s) {
+  if (strcmp(s->word[1], "any") == 0) return 0;
+  return strcmp(s->word[1], "last") == 0 ? newest : newest + 1;
+}
+
+/* The token of a binding rises; a refusal gives none. */
+static int bound(step *s, int rc, int64_t token) {
+  ck_step(s, rc == ZKE_OK ? token > newest : token == -7, "its token is wrong");
+  if (rc == ZKE_OK) newest = token;
+  return rc;
+}
+
+/* "bind x TEXT"; "lend": as long as the session lives. */
+static int bind_as(step *s, int ephemeral) {
+  const char *text = after_word(s);
+  int64_t token = -7;
+  int rc = zke_names_bind(s->object, s->word[0], text, (int)strlen(text),
+                          ephemeral, s->deadline, &token);
+  return bound(s, rc, token);
+}
+
+STEP(bind, bind_as(s, 0))
+STEP(lend, bind_as(s, 1))
+
+/* "rebind x last TEXT" makes it ephemeral. */
+static int step_rebind(step *s) {
+  const char *text = s->word[2] ? s->word[2] : "";
+  int64_t token = -7;
+  int rc = zke_names_rebind(s->object, s->word[0], token_in(s), text,
+                            (int)strlen(text), 1, s->deadline, &token);
+  return bound(s, rc, token);
+}
+
+STEP(unbind, zke_names_unbind(s->object, s->word[0], token_in(s), s->deadline))
+
+/* A binding is as its znode.  It answers "'value' ann", and "lent" if it is
+ * ephemeral; made by hand it is nobody's. */
+static void say(step *s, const zke_binding *b) {
+  char path[100];
+  snprintf(path, sizeof path, PATH "/%s", b->name);
+  zke_stat stat = test_stat(z[SESSIONS - 1], path);
+  ck_assert_int_eq(b->len, (int)strlen(b->value));
+  ck_assert_int_eq(b->token, stat.czxid);
+  ck_assert_int_eq(b->since_ms, stat.ctime);
+  ck_assert_int_eq(b->ephemeral, stat.ephemeralOwner != 0);
+  if (*b->identity) ck_assert_int_eq(b->pid, getpid());
+  if (stat.ephemeralOwner) ck_assert_int_eq(b->session, stat.ephemeralOwner);
+  answer(s, "'%s'%s%s%s", b->value, *b->identity ? " " : "", b->identity,
+         b->ephemeral ? " lent" : "");
+}
+
+static int step_lookup(step *s) {
+  zke_binding *b = NULL;
+  int rc = zke_names_lookup(s->object, s->word[0], &b);
+  if (rc == ZKE_OK) say(s, b);
+  zke_free(b);
+  return rc;
+}
+
+static int step_wait(step *s) {
+  zke_binding *b = NULL;
+  int rc = zke_names_wait(s->object, s->word[0], s->deadline, &b);
+  if (rc == ZKE_OK) say(s, b);
+  zke_free(b);
+  return rc;
+}
+
+static int step_list(step *s) {
+  zke_binding_list *list = NULL;
+  int rc = zke_names_list(s->object, &list);
+  for (int i = 0; rc == ZKE_OK && i < list->count; i++) {
+    answer(s, "%s%s=", i ? ", " : "", list->data[i].name);
+    say(s, &list->data[i]);
+  }
+  if (rc == ZKE_OK && list->count == 0) answer(s, "none");
+  zke_free(list);
+  return rc;
+}
+
+/* The Stat is that of /target, the only one that a name stands for. */
+static int step_resolve(step *s) {
+  char *data = NULL;
+  int len = -7;
+  zke_stat stat;
+  int rc = zke_names_resolve(s->object, s->word[0], &data, &len, &stat);
+  ck_step(s, (rc == ZKE_OK) == (data != NULL), "it gives data");
+  if (rc != ZKE_OK) return rc;
+  ck_assert_int_eq(len, (int)strlen(data));
+  test_expect_stat(stat, test_stat(z[SESSIONS - 1], "/target"));
+  answer(s, "%s", data);
+  zke_free(data);
+  return rc;
+}
+
+/* Somebody takes the bindings' second znodes away. */
+static int step_untwin(step *s) {
+  zke_strings *names;
+  ck_ok(zke_children(s->session, PATH, NULL, NULL, &names, NULL));
+  for (int i = 0; i < names->count; i++) {
+    char path[200];
+    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
+    if (strncmp(names->data[i], "_c_", 3) == 0)
+      ck_ok(zke_delete(s->session, path, -1));
+  }
+  zke_free(names);
+  return ZKE_OK;
+}
+
+static const step_verb verbs[] = {
+    VERB(bind), VERB(lend), VERB(rebind),  VERB(unbind), VERB(lookup),
+    VERB(wait), VERB(list), VERB(resolve), VERB(untwin), {NULL, NULL}};
+
+static int create(zke *session, const char *who, void **object) {
+  (void)who;
+  *object = make(session);
+  return ZKE_OK;
+}
+
+static void release(void *object) { zke_names_free(object); }
+static int cancel(void *object) { return zke_names_cancel(object); }
+static bool waits(const step *s) { return watches(s->session) > 0; }
+
+static const step_recipe of_names = {.verbs = verbs,
+                                     .create = create,
+                                     .free = release,
+                                     .cancel = cancel,
+                                     .waits = waits};
+
 /* ---- binding ---- */
 
-/* A binding is found with its value, token, owner and time; whoever knows the
- * token unbinds it. An empty value is a value. */
+/* A binding is found with its value, token, owner and time, also after the
+ * object was freed; whoever knows the token unbinds it. An empty value is a
+ * value. */
 TEST(bind_lookup_unbind) {
-  zke *z = test_open(":memory:"), *a = session(z, "ann\nand co");
-  zke_names *n = make(a), *m = make(z);
+  play_steps(&of_names,
+             "bob lookup x -> NONODE; said " PATH
+             "/x is not bound;"
+             "ann bind x 1\n2; bob lookup x -> '1\n2' ann; bob unbind x last;"
+             "ann lookup x -> NONODE; ann unbind x any -> NONODE;"
+             "entries " PATH
+             " -> 0;"
+             "ann bind empty; ann free; bob lookup empty -> '' ann;"
+             "entries " PATH " -> 2");
+}
+
+/* The owner has a process, a session and an identity, of which each line break
+ * is a blank.  NULL is an empty value, and outputs may be left out. */
+TEST(a_binding_tells_its_owner) {
+  zke_options o = {.size = sizeof o, .identity = "ann\nand co"};
   zke_binding *b;
-  zke_stat stat;
-  ck_assert_str_eq(value(m, "x"), "none");
-  ck_rc(zke_names_lookup(m, "x", &b), ZKE_NONODE);
-  ck_says(PATH "/x is not bound");
-  int64_t token = bind(n, "x", "1\n2");
-  ck_ok(zke_names_lookup(m, "x", &b));
-  ck_ok(zke_exists(z, PATH "/x", NULL, NULL, &stat));
-  ck_assert_str_eq(b->name, "x");
-  ck_assert_str_eq(b->value, "1\n2");
-  ck_assert_int_eq(b->len, 3);
-  ck_assert_int_eq(b->token, token);
-  ck_assert_int_eq(stat.czxid, token);
-  ck_assert_int_eq(b->since_ms, stat.ctime);
-  ck_assert_int_eq(b->ephemeral, 0);
-  ck_assert_int_eq(b->session, zke_session_id(a));
+  zke *own;
+  ck_ok(zke_open(":memory:", &o, &own));
+  zke_names *n = make(own);
+  ck_ok(zke_names_bind(n, "x", NULL, 0, 0, ZKE_FOREVER, NULL));
+  ck_ok(zke_names_lookup(n, "x", &b));
+  ck_assert_str_eq(b->value, "");
+  ck_assert_int_eq(b->session, zke_session_id(own));
   ck_assert_int_eq(b->pid, getpid());
   ck_assert_str_eq(b->identity, "ann and co");
   zke_free(b);
-  ck_ok(zke_names_unbind(m, "x", token, ZKE_FOREVER)); /* by anybody */
-  ck_assert_str_eq(value(n, "x"), "none");
-  ck_rc(zke_names_unbind(n, "x", 0, ZKE_FOREVER), ZKE_NONODE);
-  ck_assert_int_eq(entries(z, PATH), 0);
-  ck_ok(zke_names_bind(n, "empty", NULL, 0, 0, ZKE_FOREVER, NULL));
-  ck_assert_str_eq(value(n, "empty"), "");
+  ck_ok(zke_names_wait(n, "x", 0, NULL));
   zke_names_free(n);
-  zke_names_free(m);
-  ck_assert_int_eq(entries(z, PATH), 2); /* bound all the same */
-  ck_ok(zke_close(a));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
-/* A bound name is refused, and the sentence names the owner. */
+/* A bound name is refused, and the sentence names the owner, also after its
+ * session has ended. */
 TEST(refused_naming_the_owner) {
-  zke *z = test_open(":memory:"), *a = session(z, "ann");
-  zke_names *n = make(a), *m = make(z);
-  int64_t token = bind(n, "x", "1"), other = 7;
-  char who[64];
-  snprintf(who, sizeof who, "is bound by ann (pid %d) since 20", (int)getpid());
-  for (int i = 0; i < 3; i++) {
-    ck_rc(zke_names_bind(m, "x", "2", 1, i, ZKE_FOREVER, &other), ZKE_HELD);
-    ck_says(who);
-    ck_assert_int_eq(other, 7);
-    ck_rc(zke_names_rebind(m, "x", token + 1, "2", 1, 0, ZKE_FOREVER, &other),
-          ZKE_HELD);
-    ck_says(who);
-    ck_rc(zke_names_unbind(m, "x", token + 1, ZKE_FOREVER), ZKE_HELD);
-    ck_says(who);
-    if (i == 1) ck_ok(zke_close(a)); /* known after its session as well */
-    if (i == 0) zke_names_free(n);
-  }
-  ck_assert_str_eq(value(m, "x"), "1");
-  zke_names_free(m);
-  ck_ok(zke_close(z));
+  char script[400];
+  snprintf(script, sizeof script,
+           "bob bind x 2 -> HELD; said is bound by ann (pid %d) since 20;"
+           "bob lend x 2 -> HELD; said by ann (pid %d) since 20;"
+           "bob rebind x other 2 -> HELD; said by ann (pid %d) since 20;"
+           "bob unbind x other -> HELD; said by ann (pid %d) since 20;",
+           (int)getpid(), (int)getpid(), (int)getpid(), (int)getpid());
+  open_steps(&of_names);
+  play("ann bind x 1");
+  play(script);
+  play("ann free");
+  play(script);
+  play("ann expires");
+  play(script);
+  play("bob lookup x -> '1' ann");
+  close_steps();
 }
 
 /* A name is rebound only from the binding whose token is given, or from any,
  * with a greater token; it is never unbound in between. */
 TEST(rebind_in_one_step) {
-  zke *z = test_open(":memory:"), *a = session(z, "ann");
-  zke_names *n = make(a), *m = make(z);
-  int64_t first, second, third;
-  ck_rc(zke_names_rebind(m, "x", 0, "1", 1, 0, ZKE_FOREVER, NULL), ZKE_NONODE);
-  first = bind(n, "x", "1");
-  ck_ok(zke_names_rebind(m, "x", first, "2", 1, 1, ZKE_FOREVER, &second));
-  ck_assert_int_gt(second, first);
-  ck_assert_str_eq(value(n, "x"), "2");
-  ck_rc(zke_names_rebind(n, "x", first, "3", 1, 0, ZKE_FOREVER, NULL),
-        ZKE_HELD);
-  ck_ok(zke_names_rebind(n, "x", 0, "3", 1, 0, ZKE_FOREVER, &third));
-  ck_assert_int_gt(third, second);
-  ck_assert_int_eq(entries(z, PATH), 2);
-  ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
-  ck_rc(zke_names_rebind(m, "x", 0, "1", 1, 0, ZKE_FOREVER, NULL), ZKE_NONODE);
-  zke_names_free(n);
-  zke_names_free(m);
-  ck_ok(zke_close(a));
-  ck_ok(zke_close(z));
+  play_steps(&of_names,
+             "bob rebind x any 1 -> NONODE; ann bind x 1;"
+             "bob rebind x last 2; ann lookup x -> '2' bob lent;"
+             "ann rebind x other 3 -> HELD; ann rebind x any 3;"
+             "bob lookup x -> '3' ann lent; entries " PATH
+             " -> 2;"
+             "ann unbind x any; bob rebind x any 1 -> NONODE");
 }
 
-/* An ephemeral binding ends with its session, and the name is free again. */
+/* An ephemeral binding ends with its session, and the name is free again.
+ * After its session's end each call says so, and changes nothing. */
 TEST(ephemeral_goes_with_the_session) {
-  zke *z = test_open(":memory:"), *a = session(z, "ann");
-  zke_names *n = make(a), *m = make(z);
-  zke_binding *b;
-  ck_ok(zke_names_bind(n, "x", "1", 1, 1, ZKE_FOREVER, NULL));
-  ck_ok(zke_names_lookup(m, "x", &b));
-  ck_assert_int_eq(b->ephemeral, 1);
-  zke_free(b);
-  zke_names_free(n);
-  ck_assert_str_eq(value(m, "x"), "1");
-  ck_ok(zke_expire(z, zke_session_id(a)));
-  ck_assert_str_eq(value(m, "x"), "none");
-  ck_assert_int_eq(entries(z, PATH), 0);
-  bind(m, "x", "2");
-  zke_names_free(m);
-  ck_ok(zke_close(a));
-  ck_ok(zke_close(z));
-}
-
-/* After its session's end each call says so, and changes nothing. */
-TEST(an_ended_session_is_told) {
-  zke *z = test_open(":memory:"), *a = session(z, "ann");
-  zke_names *n = make(a);
-  zke_binding *b;
-  zke_binding_list *list;
-  ck_ok(zke_expire(z, zke_session_id(a)));
-  ck_ok(zke_dispatch(a, NULL));
-  ck_rc(zke_names_bind(n, "x", "", 0, 0, 0, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_names_lookup(n, "x", &b), ZKE_INVALIDSTATE);
-  ck_rc(zke_names_list(n, &list), ZKE_INVALIDSTATE);
-  ck_rc(zke_names_wait(n, "x", 0, NULL), ZKE_INVALIDSTATE);
-  zke_names_free(n);
-  ck_ok(zke_close(a));
-  ck_ok(zke_close(z));
+  play_steps(&of_names,
+             "ann lend x 1; bob lookup x -> '1' ann lent; ann' list -> x='1' "
+             "ann lent; ann free; bob lookup x -> '1' ann lent;"
+             "ann expires; bob lookup x -> NONODE; entries " PATH
+             " -> 0;"
+             "bob bind x 2; ann dispatches; ann' bind y -> INVALIDSTATE;"
+             "ann' lookup x -> INVALIDSTATE; ann' list -> INVALIDSTATE;"
+             "ann' wait_now x -> INVALIDSTATE; bob list -> x='2' bob");
 }
 
 /* ---- lost replies ---- */
@@ -192,43 +278,43 @@ static void *bind_at_once(void *arg) {
 /* An unbinding whose reply was lost is repeated, while another process binds
  * the name: the new binding stays. */
 TEST(lost_unbinding_hits_no_other) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_names *n = make(z), *m = make(y);
+  zke *own = test_open(test_path("db")), *y = test_open(test_path("db"));
+  zke_names *n = make(own), *m = make(y);
   for (int i = 0; i < 10; i++) {
     pthread_t thread;
     bind(n, "x", "mine");
     ck_assert_int_eq(pthread_create(&thread, NULL, bind_at_once, m), 0);
-    ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
-    ck_ok(zke_names_unbind(n, "x", 0, soon(z)));
+    ck_ok(zke_test_fail(own, ZKE_TEST_FAIL_AFTER, 0));
+    ck_ok(zke_names_unbind(n, "x", 0, soon(own)));
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_str_eq(value(n, "x"), "next");
-    ck_ok(zke_names_unbind(n, "x", 0, soon(z)));
+    ck_ok(zke_names_unbind(n, "x", 0, soon(own)));
   }
   zke_names_free(n);
   zke_names_free(m);
   ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* A reply that is lost before anything was changed, of whichever read, does not
  * pass for an unbinding: afterwards the name is unbound. */
 TEST(lost_read_is_no_unbinding) {
-  zke *z = test_open(":memory:");
-  zke_names *n = make(z);
+  zke *own = test_open(":memory:");
+  zke_names *n = make(own);
   int unbound = 0;
   for (int skip = 0; skip < 8; skip++) {
     bind(n, "x", "mine");
-    ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_READ, skip));
-    int rc = zke_names_unbind(n, "x", 0, soon(z));
-    ck_ok(zke_test_fail(z, 0, 0));
+    ck_ok(zke_test_fail(own, ZKE_TEST_FAIL_READ, skip));
+    int rc = zke_names_unbind(n, "x", 0, soon(own));
+    ck_ok(zke_test_fail(own, 0, 0));
     if (rc != ZKE_OK) ck_rc(rc, ZKE_CONNECTIONLOSS); /* not repeated */
     ck_assert_str_eq(value(n, "x"), rc == ZKE_OK ? "none" : "mine");
     unbound += rc == ZKE_OK;
-    if (rc != ZKE_OK) ck_ok(zke_names_unbind(n, "x", 0, soon(z)));
+    if (rc != ZKE_OK) ck_ok(zke_names_unbind(n, "x", 0, soon(own)));
   }
   ck_assert_int_gt(unbound, 4);
   zke_names_free(n);
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* The pause between two tries: the other process unbinds the name. */
@@ -238,58 +324,39 @@ static void unbind_in_pause(void *context, int64_t ns) {
   nanosleep(&t, NULL);
 }
 
-/* A binding whose reply was lost, and that was unbound before it could be
- * repeated, is not made again, since nobody would unbind it; but one that was
- * never made is. */
-TEST_LOOP(lost_binding_is_not_made_twice, 0, 2) {
+/* What another process does while a change that has lost its reply pauses.  A
+ * binding that was unbound before it could be repeated is not made again, since
+ * nobody would unbind it; but one that was never made is.  A rebinding finds
+ * the name free: it was made and then unbound, or the one of before was.
+ * Nobody can tell, so it is no ZKE_NONODE. */
+TEST_LOOP(lost_binding_is_not_made_twice, 0, 4) {
+  bool made = _i % 2, again = _i / 2, doubt = made || again;
   zke_names *other = NULL;
   zke_os os = {.size = sizeof os, .context = &other, .sleep = unbind_in_pause};
   zke_options o = {.size = sizeof o, .os = &os};
-  zke *z, *y = test_open(test_path("db"));
-  ck_ok(zke_open(test_path("db"), &o, &z));
-  zke_names *n = make(z);
+  zke *own, *y = test_open(test_path("db"));
+  ck_ok(zke_open(test_path("db"), &o, &own));
+  zke_names *n = make(own);
   other = make(y);
-  bind(n, "w", "makes the directory");
-  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
-  ck_ok(zke_test_fail(z, when, 0));
-  ck_rc(zke_names_bind(n, "x", "mine", 4, 0, soon(z), NULL),
-        _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
-  if (_i) ck_says("may have been bound and unbound");
-  ck_assert_str_eq(value(n, "x"), _i ? "none" : "mine");
+  int64_t token = bind(n, again ? "x" : "w", "old");
+  ck_ok(
+      zke_test_fail(own, made ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
+  int rc = again
+               ? zke_names_rebind(n, "x", token, "mine", 4, 0, soon(own), NULL)
+               : zke_names_bind(n, "x", "mine", 4, 0, soon(own), NULL);
+  ck_rc(rc, doubt ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  if (doubt) ck_says("may have been bound and unbound");
+  ck_assert_str_eq(value(n, "x"), doubt ? "none" : "mine");
   zke_names_free(n);
   zke_names_free(other);
   ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
-}
-
-/* A rebinding whose reply was lost finds the name free: it was made and then
- * unbound, or the one of before was.  Nobody can tell, so it is no
- * ZKE_NONODE. */
-TEST_LOOP(lost_rebinding_that_was_unbound_is_a_doubt, 0, 2) {
-  zke_names *other = NULL;
-  zke_os os = {.size = sizeof os, .context = &other, .sleep = unbind_in_pause};
-  zke_options o = {.size = sizeof o, .os = &os};
-  zke *z, *y = test_open(test_path("db"));
-  ck_ok(zke_open(test_path("db"), &o, &z));
-  zke_names *n = make(z);
-  other = make(y);
-  int64_t token = bind(n, "x", "old");
-  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
-  ck_ok(zke_test_fail(z, when, 0));
-  ck_rc(zke_names_rebind(n, "x", token, "mine", 4, 0, soon(z), NULL),
-        ZKE_CONNECTIONLOSS);
-  ck_says("may have been bound and unbound");
-  ck_assert_str_eq(value(n, "x"), "none");
-  zke_names_free(n);
-  zke_names_free(other);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* For the pause between two tries: another name is bound in the first, and then
  * the next change is lost before it takes effect. */
 typedef struct late {
-  zke *z;
+  zke *own;
   zke_names *other;
   int pauses;
 } late;
@@ -298,7 +365,7 @@ static void bind_another_in_pause(void *context, int64_t ns) {
   struct timespec t = {0, (long)ns};
   late *l = context;
   if (l->pauses++ == 0) {
-    zke_test_fail(l->z, ZKE_TEST_FAIL_BEFORE, 0);
+    zke_test_fail(l->own, ZKE_TEST_FAIL_BEFORE, 0);
     zke_names_bind(l->other, "y", "other", 5, 0, 0, NULL);
     zke_names_unbind(l->other, "y", 0, 0);
   }
@@ -315,47 +382,41 @@ TEST(lost_binding_goes_by_its_own_step) {
   zke_options o = {.size = sizeof o, .os = &os};
   zke *y = test_open(test_path("db"));
   int late_ones = 0;
-  ck_ok(zke_open(test_path("db"), &o, &l.z));
-  zke_names *n = make(l.z);
+  ck_ok(zke_open(test_path("db"), &o, &l.own));
+  zke_names *n = make(l.own);
   l.other = make(y);
   bind(n, "w", "makes the directory");
   for (int skip = 0; skip < 8; skip++) {
     l.pauses = 0;
-    ck_ok(zke_test_fail(l.z, ZKE_TEST_FAIL_READ, skip));
-    int rc = zke_names_bind(n, "x", "mine", 4, 0, soon(l.z), NULL);
-    ck_ok(zke_test_fail(l.z, 0, 0));
+    ck_ok(zke_test_fail(l.own, ZKE_TEST_FAIL_READ, skip));
+    int rc = zke_names_bind(n, "x", "mine", 4, 0, soon(l.own), NULL);
+    ck_ok(zke_test_fail(l.own, 0, 0));
     if (!l.pauses && rc != ZKE_OK) continue; /* that read is not repeated */
     ck_ok(rc);
     ck_assert_str_eq(value(n, "x"), "mine");
-    ck_ok(zke_names_unbind(n, "x", 0, soon(l.z)));
+    ck_ok(zke_names_unbind(n, "x", 0, soon(l.own)));
     late_ones += l.pauses > 1;
   }
   ck_assert_int_gt(late_ones, 0);
   zke_names_free(n);
   zke_names_free(l.other);
   ck_ok(zke_close(y));
-  ck_ok(zke_close(l.z));
+  ck_ok(zke_close(l.own));
 }
 
 /* A binding whose reply was lost, and for whose repetition no time is left, is
  * a success all the same: it is there, with its token.  One that was not made
  * fails.  So is a rebinding. */
-TEST_LOOP(lost_binding_is_known_after_the_deadline, 0, 4) {
-  zke *z = test_open(":memory:");
-  zke_names *n = make(z);
-  int64_t token = 0, old = 0;
-  bool again = _i / 2, made = _i % 2;
-  bind(n, "w", "makes the directory");
-  if (again) old = bind(n, "x", "old");
-  ck_ok(zke_test_fail(z, made ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
-  int rc = again ? zke_names_rebind(n, "x", old, "mine", 4, 0, 0, &token)
-                 : zke_names_bind(n, "x", "mine", 4, 0, 0, &token);
-  ck_rc(rc, made ? ZKE_OK : ZKE_CONNECTIONLOSS);
-  const char *before = again ? "old" : "none";
-  ck_assert_str_eq(value(n, "x"), made ? "mine" : before);
-  if (made) ck_ok(zke_names_unbind(n, "x", token, soon(z)));
-  zke_names_free(n);
-  ck_ok(zke_close(z));
+TEST(lost_binding_is_known_after_the_deadline) {
+  play_steps(&of_names,
+             "ann bind w makes the directory;"
+             "ann fails before; ann bind_now x mine -> CONNECTIONLOSS;"
+             "bob lookup x -> NONODE;"
+             "ann fails after; ann bind_now x mine; bob lookup x -> 'mine' ann;"
+             "ann fails before; ann rebind_now x last new -> CONNECTIONLOSS;"
+             "bob lookup x -> 'mine' ann;"
+             "ann fails after; ann rebind_now x last new;"
+             "bob lookup x -> 'new' ann lent; ann unbind x last");
 }
 
 /* ---- looking ---- */
@@ -363,193 +424,96 @@ TEST_LOOP(lost_binding_is_known_after_the_deadline, 0, 4) {
 /* The list has all names in order, also nodes that were made by hand or have no
  * data. */
 TEST(list_of_one_moment) {
-  zke *z = test_open(":memory:"), *a = session(z, "ann");
-  zke_names *n = make(a);
-  zke_binding_list *list;
-  ck_ok(zke_names_list(n, &list));
-  ck_assert_int_eq(list->count, 0);
-  zke_free(list);
-  bind(n, "b", "2");
-  ck_ok(zke_names_bind(n, "a", "1", 1, 1, ZKE_FOREVER, NULL));
-  ck_ok(zke_create(z, PATH "/c", "by hand\n", 8, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+  open_steps(&of_names);
+  play(
+      "ann list -> none; ann bind b 2; ann lend a 1;"
+      "create " PATH "/c by hand\n");
+  ck_ok(zke_create(z[4], PATH "/d", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                    NULL, NULL));
-  ck_ok(zke_create(z, PATH "/d", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
-  ck_ok(zke_names_list(n, &list));
-  ck_assert_int_eq(list->count, 4);
-  const zke_binding *b = list->data;
-  ck_assert_str_eq(b[0].name, "a");
-  ck_assert_str_eq(b[0].value, "1");
-  ck_assert_int_eq(b[0].ephemeral, 1);
-  ck_assert_str_eq(b[0].identity, "ann");
-  ck_assert_str_eq(b[1].name, "b");
-  ck_assert_str_eq(b[1].value, "2");
-  ck_assert_int_eq(b[1].ephemeral, 0);
-  ck_assert_str_eq(b[2].value, "by hand\n");
-  ck_assert_str_eq(b[2].identity, "");
-  ck_assert_int_eq(b[3].len, 0);
-  zke_free(list);
-  zke_names_free(n);
-  ck_ok(zke_close(a));
-  ck_ok(zke_close(z));
+  play("bob list -> a='1' ann lent, b='2' ann, c='by hand\n', d=''");
+  close_steps();
 }
 
-/* A name made by other means, whatever its data looks like, is a name. */
+/* A name made by other means, whatever its data looks like, is a name; and so
+ * is a binding whose twin somebody took away. */
 TEST(made_by_hand) {
   static const char *const texts[] = {
       "", "x\ny", "id-1 zz 5 me\n", "id-1 1\n", "id-1 1 5\nx y", "\n"};
-  zke *z = test_open(":memory:");
-  zke_names *n = make(z);
-  bind(n, "keep", "");
+  open_steps(&of_names);
+  play("ann bind keep");
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-    ck_ok(zke_create(z, PATH "/x", texts[i], (int)strlen(texts[i]),
-                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-    ck_assert_str_eq(value(n, "x"), texts[i]);
-    ck_rc(zke_names_bind(n, "x", "", 0, 0, 0, NULL), ZKE_HELD);
-    ck_says("is bound since 20");
-    if (i % 2) ck_ok(zke_names_rebind(n, "x", 0, "", 0, 0, 0, NULL));
-    ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
-    ck_assert_int_eq(entries(z, PATH), 2);
+    char script[400];
+    snprintf(script, sizeof script,
+             "create " PATH
+             "/x %s; ann lookup x -> '%s';"
+             "ann bind_now x -> HELD; said is bound since 20; %s"
+             "ann unbind x any; entries " PATH " -> 2",
+             texts[i], texts[i], i % 2 ? "ann rebind x any;" : "");
+    play(script);
   }
-  /* a binding whose twin somebody took away */
-  bind(n, "x", "1");
-  zke_strings *names;
-  ck_ok(zke_children(z, PATH, NULL, NULL, &names, NULL));
-  for (int i = 0; i < names->count; i++) {
-    char path[200];
-    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
-    if (strncmp(names->data[i], "_c_", 3) == 0) ck_ok(zke_delete(z, path, -1));
-  }
-  zke_free(names);
-  ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
-  ck_ok(zke_names_unbind(n, "keep", 0, ZKE_FOREVER));
-  ck_assert_int_eq(entries(z, PATH), 0);
-  zke_names_free(n);
-  ck_ok(zke_close(z));
+  play(
+      "ann bind x 1; untwin; ann unbind x any; ann unbind keep any;"
+      "entries " PATH " -> 0");
+  close_steps();
 }
 
 /* A name whose value is a path gives that node's data and Stat; a value that is
  * no path, or a path without a node, is told. */
 TEST(resolves_to_a_znode) {
-  zke *z = test_open(":memory:");
-  zke_names *n = make(z);
-  char *data = NULL;
-  int len = 0;
-  zke_stat stat, real;
-  ck_rc(zke_names_resolve(n, "x", &data, &len, &stat), ZKE_NONODE);
-  bind(n, "x", "/target");
-  bind(n, "no", "target");
-  bind(n, "bad", "/target/");
-  ck_rc(zke_names_resolve(n, "x", &data, &len, &stat), ZKE_NONODE);
-  ck_says(PATH "/x stands for /target");
-  ck_rc(zke_names_resolve(n, "no", &data, &len, &stat), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_resolve(n, "bad", &data, &len, &stat), ZKE_BADARGUMENTS);
-  ck_assert_ptr_null(data);
-  ck_ok(zke_create(z, "/target", "abc", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   &real));
-  ck_ok(zke_names_resolve(n, "x", &data, &len, &stat));
-  ck_assert_str_eq(data, "abc");
-  ck_assert_int_eq(len, 3);
-  ck_assert_int_eq(stat.czxid, real.czxid);
-  zke_free(data);
-  ck_ok(zke_names_resolve(n, "x", NULL, NULL, NULL));
-  zke_names_free(n);
-  ck_ok(zke_close(z));
+  open_steps(&of_names);
+  play(
+      "ann resolve x -> NONODE; ann bind x /target; ann bind no target;"
+      "ann bind bad /target/; ann resolve x -> NONODE;"
+      "said " PATH
+      "/x stands for /target; ann resolve no -> BADARGUMENTS;"
+      "ann resolve bad -> BADARGUMENTS;"
+      "create /target abc; ann resolve x -> abc");
+  ck_ok(zke_names_resolve(party[0], "x", NULL, NULL, NULL));
+  close_steps();
 }
 
 /* ---- waiting ---- */
 
-typedef struct waiter {
-  zke_names *n;
-  pthread_t thread;
-  zke_binding *b;
-  int rc, done;
-} waiter;
-
-static void *wait_there(void *arg) {
-  waiter *w = arg;
-  w->rc = zke_names_wait(w->n, "x", ZKE_FOREVER, &w->b);
-  __atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
-  return NULL;
-}
-
-static void wait_begin(waiter *w, zke *z, zke_names *n) {
-  *w = (waiter){.n = n};
-  ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
-  ck_until(all_watches(z) > 0, 5000);
-}
-
-static int wait_end(waiter *w) {
-  ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
-  return w->rc;
-}
-
 /* wait() sleeps until the name is bound, and not because of others; a deadline,
  * a cancel and the session's end finish it. */
 TEST(waits_until_bound) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_names *n = make(z), *m = make(y);
-  waiter w;
-  wait_begin(&w, z, m);
-  bind(n, "other", "");
-  ck_ok(zke_wake(y));
-  ck_rc(zke_names_wait(m, "x", 0, NULL), ZKE_MISUSE);
-  ck_assert(!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE));
-  bind(n, "x", "1");
-  ck_ok(wait_end(&w));
-  ck_assert_str_eq(w.b->value, "1");
-  zke_free(w.b);
-  ck_ok(zke_names_wait(m, "x", 0, NULL)); /* bound already */
-  ck_assert_int_eq(all_watches(z), 0);
-  ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
-  int64_t begin = zke_now(y);
-  ck_rc(zke_names_wait(m, "x", begin + 30, NULL), ZKE_OPERATIONTIMEOUT);
-  ck_says(PATH "/x was not bound");
-  ck_assert_int_ge(zke_now(y), begin + 30);
-  ck_assert_int_eq(all_watches(z), 0);
-  wait_begin(&w, z, m);
-  ck_until(zke_names_cancel(m) == ZKE_OK, 10000);
-  ck_rc(wait_end(&w), ZKE_CANCELLED);
-  ck_assert_int_eq(all_watches(z), 0);
-  wait_begin(&w, z, m);
-  ck_ok(zke_expire(z, zke_session_id(y)));
-  ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
-  zke_names_free(n);
-  zke_names_free(m);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_names,
+             "bob waits wait x; ann bind other; bob wakes;"
+             "bob wait_now x -> MISUSE; bob still;"
+             "ann bind x 1; bob returns -> '1' ann; watches 0;"
+             "bob wait_now x -> '1' ann;" /* bound already */
+             "ann unbind x any; bob wait_30 x -> OPERATIONTIMEOUT;"
+             "said " PATH
+             "/x was not bound; watches 0;"
+             "bob waits wait x; bob cancels; bob returns -> CANCELLED;"
+             "watches 0;"
+             "bob waits wait x; bob expires; bob returns -> INVALIDSTATE");
 }
 
 /* ---- refusals ---- */
 
 /* Another recipe's directory is neither read nor changed. */
 TEST(other_kind) {
-  zke *z = test_open(":memory:");
-  zke_names *n = make(z);
-  zke_binding_list *list;
-  ck_ok(zke_recipe_place(z, PATH, "lock", ZKE_PERSISTENT, NULL, ZKE_FOREVER));
-  ck_rc(zke_names_bind(n, "x", "", 0, 0, 0, NULL), ZKE_OTHERKIND);
-  ck_rc(zke_names_rebind(n, "x", 0, "", 0, 0, 0, NULL), ZKE_OTHERKIND);
-  ck_rc(zke_names_unbind(n, "x", 0, 0), ZKE_OTHERKIND);
-  ck_rc(zke_names_list(n, &list), ZKE_OTHERKIND);
-  ck_rc(zke_names_wait(n, "x", 0, NULL), ZKE_OTHERKIND);
-  ck_assert_int_eq(entries(z, PATH), 0);
-  zke_names_free(n);
-  ck_ok(zke_close(z));
+  play_steps(&of_names,
+             "create " PATH
+             " zkembed lock\n; ann bind_now x -> OTHERKIND;"
+             "ann rebind_now x any -> OTHERKIND;"
+             "ann unbind_now x any -> OTHERKIND; ann list -> OTHERKIND;"
+             "ann wait_now x -> OTHERKIND; entries " PATH " -> 0");
 }
 
 /* P11: names that cannot be nodes or are kept for recipes, and calls without an
  * object, are refused. */
 TEST(bad_arguments) {
   static const char *const names[] = {NULL, "", "a/b", "_c_x", ".", ".."};
-  zke *z = test_open(":memory:");
-  zke_names *n = (zke_names *)&z;
+  zke *own = test_open(":memory:");
+  zke_names *n = (zke_names *)&own;
   zke_binding *b;
-  ck_rc(zke_names_new(z, "x", NULL, &n), ZKE_BADARGUMENTS);
+  ck_rc(zke_names_new(own, "x", NULL, &n), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(n);
-  ck_rc(zke_names_new(z, PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_names_new(own, PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_names_new(NULL, PATH, NULL, &n), ZKE_BADARGUMENTS);
-  n = make(z);
+  n = make(own);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     ck_rc(zke_names_bind(n, names[i], "", 0, 0, 0, NULL), ZKE_BADARGUMENTS);
     ck_rc(zke_names_lookup(n, names[i], &b), ZKE_BADARGUMENTS);
@@ -562,21 +526,21 @@ TEST(bad_arguments) {
   ck_rc(zke_names_lookup(n, "x", NULL), ZKE_BADARGUMENTS);
   zke_names_free(NULL);
   zke_names_free(n);
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
 /* The typical use: bind, rebind, wait, unbind, by tokens. */
-static int use(zke *z) {
+static int use(zke *own) {
   zke_names *n = NULL;
   zke_binding *b = NULL;
   int64_t token = 0;
-  int rc = zke_names_new(z, PATH, NULL, &n);
+  int rc = zke_names_new(own, PATH, NULL, &n);
   if (rc == ZKE_OK) rc = zke_names_bind(n, "x", "1", 1, 0, ZKE_FOREVER, &token);
   if (rc == ZKE_OK)
     rc = zke_names_rebind(n, "x", token, "2", 1, 0, ZKE_FOREVER, &token);
-  if (rc == ZKE_OK) rc = zke_names_wait(n, "x", zke_now(z) + 1000, &b);
+  if (rc == ZKE_OK) rc = zke_names_wait(n, "x", zke_now(own) + 1000, &b);
   if (rc == ZKE_OK && (b->token != token || strcmp(b->value, "2") != 0))
     rc = ZKE_SYSTEMERROR;
   zke_free(b);
@@ -586,12 +550,12 @@ static int use(zke *z) {
 }
 
 /* It is bound whole or not at all, and others can unbind and bind. */
-static void check(zke *z, int rc) {
-  zke_names *n = make(z);
+static void check(zke *own, int rc) {
+  zke_names *n = make(own);
   bool bound = strcmp(value(n, "x"), "none") != 0;
   if (rc == ZKE_OK) ck_assert(!bound);
-  ck_assert_int_eq(entries(z, PATH), bound ? 2 : 0);
-  if (bound) ck_ok(zke_names_unbind(n, "x", 0, soon(z)));
+  ck_assert_int_eq(entries(own, PATH), bound ? 2 : 0);
+  if (bound) ck_ok(zke_names_unbind(n, "x", 0, soon(own)));
   bind(n, "x", "3");
   zke_names_free(n);
 }
@@ -608,12 +572,12 @@ TEST(one_process_at_a_time_has_a_name) {
   for (int i = 0; i < N; i++) {
     pids[i] = fork();
     if (pids[i]) continue;
-    zke *z;
+    zke *own;
     zke_names *n;
     zke_binding *b;
     int64_t token;
-    int rc = zke_open(db, NULL, &z), done = 0;
-    if (rc == ZKE_OK) rc = zke_names_new(z, PATH, NULL, &n);
+    int rc = zke_open(db, NULL, &own), done = 0;
+    if (rc == ZKE_OK) rc = zke_names_new(own, PATH, NULL, &n);
     while (done < EACH && (rc == ZKE_OK || rc == ZKE_HELD)) {
       rc = zke_names_bind(n, "x", "", 0, done % 2, ZKE_FOREVER, &token);
       if (rc != ZKE_OK) continue;
@@ -629,7 +593,7 @@ TEST(one_process_at_a_time_has_a_name) {
     ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
     ck_assert_int_eq(status, 0);
   }
-  zke *z = test_open(db);
-  ck_assert_int_eq(entries(z, PATH), 0);
-  ck_ok(zke_close(z));
+  zke *own = test_open(db);
+  ck_assert_int_eq(entries(own, PATH), 0);
+  ck_ok(zke_close(own));
 }
