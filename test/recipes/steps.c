@@ -392,11 +392,25 @@ void play(const char *script) {
   }
 }
 
-void open_steps(const step_recipe *of) {
+static void begin_steps(const step_recipe *of) {
   recipe = of;
   told[0] = '\0';
-  open_sessions();
   for (int i = 0; i < SESSIONS; i++) make_party(i);
+}
+
+void open_steps(const step_recipe *of) {
+  open_sessions();
+  begin_steps(of);
+}
+
+void open_steps_by(const step_recipe *of, const char *name, const zke_os *os) {
+  zke_options o = {.size = sizeof o, .identity = identities[0], .os = os};
+  ck_ok(zke_open(name, &o, &z[0]));
+  for (int i = 1; i < SESSIONS; i++) {
+    o = (zke_options){.size = sizeof o, .identity = identities[i]};
+    ck_ok(zke_open_session(z[0], &o, &z[i]));
+  }
+  begin_steps(of);
 }
 
 void free_parties(void) {

@@ -135,6 +135,9 @@ extern void *party[PARTIES]; /* ann, bob ... ann', bob' ... */
 
 /* Open the sessions, and make an object for each. */
 void open_steps(const step_recipe *recipe);
+/* The same on a database of that name, with another table of system calls. */
+void open_steps_by(const step_recipe *recipe, const char *name,
+                   const zke_os *os);
 /* Free all objects; the sessions stay open for a look. */
 void free_parties(void);
 /* free_parties(), and close the sessions. */
