@@ -3,7 +3,6 @@
  * However many processes are ready, one runs in each period. */
 #include "recipes/periodic.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,74 +12,132 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "steps.h"
 #include "test/seam.h"
 
 #define BASE "/jobs"
 #define JOB "/jobs/j"
-enum { MANY = 3, PERIOD = 1000 };
+enum { PERIOD = 1000 };
 
-static zke *admin, *z[MANY];
-static zke_periodic *job[MANY];
-static int64_t wall; /* ms since 1970 to the objects; 0: as it is */
-static int lost[MANY];
+#define RUNNING JOB "/running"
+#define BEGIN INT64_C(1800000000000) /* of each test: 2027-01-15, 8:00 */
+
+static zke_periodic_options options = {.period_ms = PERIOD};
+static int64_t wall;          /* ms since 1970; 0: as it is */
+static const char *meanwhile; /* steps for the next pause of a call */
+static int64_t newest;        /* token of the last run */
 
 static void set_wall(seam_call *c) {
   if (wall && c->how == ZKE_CLOCK_REALTIME) seam_refuse(c, wall * 1000000);
 }
 
-/* The job that is claimed while another object pauses between two tries, and
- * what is deleted before that. */
-static zke_periodic *meanwhile;
-static const char *deleted[2];
-
 static void act_meanwhile(seam_call *c) {
-  zke_periodic *next = meanwhile;
+  const char *script = meanwhile;
   (void)c;
   meanwhile = NULL;
-  for (int i = 0; i < 2 && deleted[i]; i++) {
-    int rc = zke_delete(admin, deleted[i], -1);
-    ck_assert(rc == ZKE_OK || rc == ZKE_NONODE);
-    deleted[i] = NULL;
-  }
-  if (next) ck_ok(zke_periodic_force(next));
-}
-
-/* A handle, by whose wall clock its sessions go. */
-static zke *open_fake(const char *name) {
-  static seam s = {
-      .before = {[SEAM_clock] = set_wall, [SEAM_sleep] = act_meanwhile}};
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  zke *opened;
-  ck_ok(zke_open(name, &o, &opened));
-  return opened;
+  if (script) play(script);
 }
 
 static void hear(zke_periodic *j, int state, void *context) {
   (void)j;
   ck_assert_int_eq(state, ZKE_PERIODIC_LOST);
-  *(int *)context += 1;
+  tell("%s LOST", (const char *)context);
 }
 
-static zke_periodic_options options(int retry, int aligned) {
-  return (zke_periodic_options){.size = sizeof(zke_periodic_options),
-                                .period_ms = PERIOD,
-                                .retry = retry,
-                                .aligned = aligned};
+static int create(zke *session, const char *who, void **object) {
+  options.size = sizeof options;
+  options.listener = hear;
+  options.context = (void *)(uintptr_t)who;
+  return zke_periodic_new(session, BASE, "j", &options,
+                          (zke_periodic **)object);
 }
 
-/* Jobs of one name on several sessions, under a clock that the test sets. */
+/* Each run has a greater token than all before. */
+static int runs(step *s, int rc) {
+  if (rc != ZKE_OK) return rc;
+  int64_t token = zke_periodic_token(s->object);
+  ck_step(s, token > newest, "its token does not rise");
+  newest = token;
+  return rc;
+}
+
+STEP(try, runs(s, zke_periodic_try(s->object)))
+STEP(force, runs(s, zke_periodic_force(s->object)))
+STEP(acquire, runs(s, zke_periodic_acquire(s->object, s->deadline)))
+STEP(release, zke_periodic_release(s->object, atoi(s->rest)))
+STEP(check, zke_periodic_check(s->object))
+STEP(passes, (wall += atoi(s->rest), ZKE_OK)) /* ms, perhaps backwards */
+
+static int step_is(step *s) {
+  static const char *const names[] = {[ZKE_PERIODIC_OUT] = "OUT",
+                                      [ZKE_PERIODIC_HELD] = "HELD",
+                                      [ZKE_PERIODIC_LOST] = "LOST"};
+  return sees(s, "%s", names[zke_periodic_state(s->object)]);
+}
+
+/* The last run: "ann runs, try 1", or "ann status 3, try 1". */
+static int step_record(step *s) {
+  zke_periodic_record *r = NULL;
+  int rc = zke_periodic_get(s->session, BASE, "j", &r);
+  if (rc != ZKE_OK) return rc;
+  ck_assert_int_eq(r->running, r->end_ms == 0);
+  if (r->running) ck_assert_int_eq(r->token, newest);
+  ck_assert_int_eq(r->pid, getpid());
+  if (r->running)
+    answer(s, "%s runs", r->identity);
+  else
+    answer(s, "%s status %d", r->identity, r->status);
+  answer(s, ", try %d%s", r->tries, r->forced ? ", forced" : "");
+  zke_free(r);
+  return rc;
+}
+
+/* "ran 10 20": from when until when, in ms since the beginning of the test. */
+static int step_ran(step *s) {
+  zke_periodic_record *r;
+  ck_ok(zke_periodic_get(s->session, BASE, "j", &r));
+  int64_t end = r->end_ms ? r->end_ms - BEGIN : -1;
+  sees(s, "%d %d", (int)(r->start_ms - BEGIN), (int)end);
+  zke_free(r);
+  return ZKE_OK;
+}
+
+static zke_op guard; /* of the last "op" */
+
+STEP(op, zke_periodic_op(s->object, &guard))
+
+static int step_guarded(step *s) {
+  zke_op ops[2] = {guard};
+  zke_op_create(&ops[1], "/guarded", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  return zke_multi(s->session, ops, 2, NULL);
+}
+
+static const step_verb verbs[] = {VERB(try),     VERB(force),   VERB(acquire),
+                                  VERB(release), VERB(check),   VERB(passes),
+                                  VERB(is),      VERB(record),  VERB(ran),
+                                  VERB(op),      VERB(guarded), {NULL, NULL}};
+
+static void release(void *object) { zke_periodic_free(object); }
+static int cancel(void *object) { return zke_periodic_cancel(object); }
+static bool waits(const step *s) {
+  return zke_periodic_try(s->object) == ZKE_MISUSE;
+}
+
+static const step_recipe of_job = {.verbs = verbs,
+                                   .create = create,
+                                   .free = release,
+                                   .cancel = cancel,
+                                   .waits = waits};
+
+/* One job for all, under a clock that the test sets. */
 static void begin_in(const char *db, int retry, int aligned) {
-  admin = open_fake(db);
-  wall = INT64_C(1800000000000);
-  for (int i = 0; i < MANY; i++) {
-    char name[2] = {(char)('a' + i), 0};
-    zke_options o = {.size = sizeof o, .identity = name};
-    zke_periodic_options po = options(retry, aligned);
-    po.listener = hear;
-    po.context = &lost[i];
-    ck_ok(zke_open_session(admin, &o, &z[i]));
-    ck_ok(zke_periodic_new(z[i], BASE, "j", &po, &job[i]));
-  }
+  static seam s = {
+      .before = {[SEAM_clock] = set_wall, [SEAM_sleep] = act_meanwhile}};
+  options.retry = retry;
+  options.aligned = aligned;
+  wall = BEGIN;
+  newest = 0;
+  open_steps_by(&of_job, db, seam_os(&s));
 }
 
 static void begin(int retry, int aligned) {
@@ -90,19 +147,19 @@ static void begin(int retry, int aligned) {
 /* Nothing is left but the record. */
 static void end(void) {
   int64_t count;
-  for (int i = 0; i < MANY; i++) {
-    zke_periodic_free(job[i]);
-    ck_ok(zke_close(z[i]));
-  }
-  ck_ok(zke_count(admin, BASE, &count));
+  ck_assert_ptr_null(meanwhile);
+  free_parties();
+  ck_ok(zke_count(z[4], BASE, &count));
   ck_assert_int_le(count, 1);
-  close_last(admin);
+  ck_assert_int_eq(all_watches(z[4]), 0);
+  ck_ok(zke_check(z[4], NULL, NULL));
+  close_sessions();
 }
 
-static zke_periodic_record *last(void) {
-  zke_periodic_record *r;
-  ck_ok(zke_periodic_get(admin, BASE, "j", &r));
-  return r;
+static void play_job(int retry, const char *script) {
+  begin(retry, 0);
+  play(script);
+  end();
 }
 
 /* A release whose reply was lost has ended the run, though the next one has
@@ -110,277 +167,156 @@ static zke_periodic_record *last(void) {
 TEST_LOOP(a_lost_reply_and_the_next_run, 0, 3) {
   static const int32_t versions[] = {0, -3, INT32_MAX - 2};
   begin_in(test_path("db"), 0, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_release(job[0], 0));
+  play("ann try; ann release 0");
   test_set_version(test_path("db"), JOB, versions[_i]);
-  wall += PERIOD;
-  ck_ok(zke_periodic_try(job[0]));
-  meanwhile = job[1];
-  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
-  ck_ok(zke_periodic_release(job[0], 0));
-  ck_assert_ptr_null(meanwhile);
-  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_OUT);
-  ck_assert_int_eq(zke_periodic_state(job[1]), ZKE_PERIODIC_HELD);
-  ck_assert_int_eq(lost[0] + lost[1], 0);
-  ck_ok(zke_periodic_release(job[1], 0));
+  play("passes 1000; ann try; ann fails after");
+  meanwhile = "bob force";
+  play("ann release 0; ann is OUT; bob is HELD; told ; bob release 0");
   end();
 }
 
-/* A release loses its reply, and before it looks again the claim is taken away
- * by hand, and the next run begins, or none: it does not pass for a release. */
-static void lose_and_delete(int when, bool all, zke_periodic *next) {
-  ck_ok(zke_periodic_try(job[0]));
-  meanwhile = next;
-  deleted[0] = JOB "/running";
-  deleted[1] = all ? JOB : NULL;
-  lost[0] = 0;
-  ck_ok(zke_test_fail(z[0], when, 0));
-  ck_rc(zke_periodic_release(job[0], 0), ZKE_LOST);
-  ck_assert_ptr_null(deleted[0]);
-  ck_assert_int_eq(lost[0], 1);
-  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
-  if (!next) return;
-  ck_ok(zke_periodic_check(next));
-  ck_ok(zke_periodic_release(next, 0));
-}
-
-/* The reply of a release is lost, before the release is made (0) or after that
- * (1).  The job's znode is deleted, or, where the release was not made, only
- * `running`: the run counts as lost. */
-TEST_LOOP(a_lost_release_of_a_job_that_is_deleted, 0, 2) {
-  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
-  for (int with_next = 0; with_next < 2; with_next++) {
-    begin(0, 0);
-    lose_and_delete(when, true, with_next ? job[1] : NULL);
-    if (!_i && with_next) {
-      wall += PERIOD;
-      lose_and_delete(when, false, job[1]);
-    }
-    end();
-  }
+/* The reply of a release is lost, before the release is made or after that.
+ * Before it looks again somebody deletes the job's znode, or only `running`,
+ * and the next run begins, or none: the run counts as lost. */
+TEST(a_lost_release_of_a_job_that_is_deleted) {
+  begin(0, 0);
+  play("ann try; ann fails before");
+  meanwhile = "delete " RUNNING "; delete " JOB;
+  play("ann release 0 -> LOST; told ann LOST; ann is LOST");
+  play("ann try; ann fails before");
+  meanwhile = "delete " RUNNING "; delete " JOB "; bob force";
+  play(
+      "ann release 0 -> LOST; told ann LOST; ann is LOST; bob check;"
+      "bob release 0; passes 1000; ann try; ann fails before");
+  meanwhile = "delete " RUNNING "; bob force";
+  play(
+      "ann release 0 -> LOST; told ann LOST; ann is LOST; bob check;"
+      "bob release 0; passes 1000; ann try; ann fails after");
+  meanwhile = "delete " JOB;
+  play("ann release 0 -> LOST; told ann LOST; ann is LOST");
+  play("ann try; ann fails after");
+  meanwhile = "delete " JOB "; bob force";
+  play(
+      "ann release 0 -> LOST; told ann LOST; ann is LOST; bob check;"
+      "bob release 0");
+  end();
 }
 
 /* Once in a period, whoever comes; the refusal says who did it, when, and when
  * it is due again; the record says all of the last run, and of no other. */
 TEST(once_a_period) {
-  zke_periodic_record *r;
-  int64_t token = 0;
-  begin(0, 0);
-  ck_rc(zke_periodic_get(admin, BASE, "j", &r), ZKE_NONODE);
-  for (int n = 0; n < 4; n++) {
-    ck_ok(zke_periodic_try(job[n % MANY]));
-    ck_assert_int_gt(zke_periodic_token(job[n % MANY]), token);
-    token = zke_periodic_token(job[n % MANY]);
-    ck_rc(zke_periodic_try(job[(n + 1) % MANY]), ZKE_HELD);
-    ck_says("the job " JOB " is done by ");
-    r = last();
-    ck_assert_int_eq(r->running, 1);
-    ck_assert_int_eq(r->end_ms, 0);
-    ck_assert_int_eq(r->token, token);
-    zke_free(r);
-    wall += 10;
-    ck_ok(zke_periodic_release(job[n % MANY], n));
-    for (int i = 0; i < MANY; i++) {
-      ck_rc(zke_periodic_try(job[i]), ZKE_LIMIT);
-      ck_says("was done by ");
-      ck_says("(status ");
-      ck_says("is due again at 2027-01-15T08:00:0");
-    }
-    r = last();
-    ck_assert_int_eq(r->status, n);
-    ck_assert_int_eq(r->end_ms, wall);
-    ck_assert_int_eq(r->start_ms, wall - 10);
-    ck_assert_int_eq(r->running, 0);
-    ck_assert_int_eq(r->tries, 1);
-    ck_assert_int_eq(r->identity[0], 'a' + n % MANY);
-    ck_assert_int_eq(r->pid, getpid());
-    zke_free(r);
-    wall += PERIOD - 11;
-    ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
-    wall += 1;
-  }
-  end();
+  play_job(0,
+           "record -> NONODE; ann try; bob try -> HELD;"
+           "said the job " JOB
+           " is done by ann; record -> ann runs, try 1; ran 0 -1;"
+           "passes 10; ann release 7; cid try -> LIMIT; said was done by ann;"
+           "said (status 7; said is due again at 2027-01-15T08:00:01;"
+           "bob try -> LIMIT; ann try -> LIMIT;"
+           "record -> ann status 7, try 1; ran 0 10;"
+           "passes 989; ann try -> LIMIT; passes 1;"
+           "bob try; ann try -> HELD; record -> bob runs, try 1; passes 10;"
+           "bob release 0; ann try -> LIMIT; cid try -> LIMIT;"
+           "record -> bob status 0, try 1; ran 1000 1010; passes 990; cid try");
 }
 
 /* A clock set back: less than a period does nothing but wait; a period or more
  * makes it due, once. */
 TEST_LOOP(clock_steps, 0, 2) {
   begin(0, _i);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_release(job[0], 0));
-  wall -= PERIOD - 1;
-  ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
-  wall -= 1;
-  ck_ok(zke_periodic_try(job[1]));
-  ck_ok(zke_periodic_release(job[1], 0));
-  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
-  wall += 50 * PERIOD;
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_release(job[0], 0));
-  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
+  play(
+      "ann try; ann release 0; passes -999; bob try -> LIMIT;"
+      "passes -1; bob try; bob release 0; ann try -> LIMIT;"
+      "passes 50000; ann try; ann release 0; ann try -> LIMIT");
   end();
 }
 
 /* Aligned periods begin at multiples, whenever the last run was. */
 TEST(aligned_periods_begin_at_multiples) {
   begin(0, 1);
-  wall += PERIOD - 1;
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_release(job[0], 0));
-  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
-  wall += 1;
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_release(job[0], 0));
-  wall += PERIOD - 1;
-  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
+  play(
+      "passes 999; ann try; ann release 0; ann try -> LIMIT;"
+      "passes 1; ann try; ann release 0; passes 999; ann try -> LIMIT");
   end();
 }
 
 /* Whoever did it died: the run counts, or not, by the option; tries count. */
-TEST_LOOP(a_dead_ones_run_counts_by_the_option, 0, 2) {
-  begin(_i ? ZKE_PERIODIC_RETRY_DEAD : 0, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_expire(admin, zke_session_id(z[0])));
-  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
-  ck_rc(zke_periodic_release(job[0], 0), ZKE_INVALIDSTATE);
-  ck_assert_int_eq(lost[0], 1);
-  if (_i) {
-    ck_ok(zke_periodic_try(job[1]));
-    zke_periodic_record *r = last();
-    ck_assert_int_eq(r->tries, 2);
-    zke_free(r);
-    zke_periodic_free(job[1]); /* gives up: as if it had died */
-    job[1] = NULL;
-    ck_ok(zke_periodic_try(job[2]));
-    ck_ok(zke_periodic_release(job[2], 0));
-    ck_rc(zke_periodic_try(job[2]), ZKE_LIMIT);
-  } else {
-    ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
-    ck_says("(it died)");
-    wall += PERIOD;
-    ck_ok(zke_periodic_try(job[1]));
-    ck_ok(zke_periodic_release(job[1], 0));
-  }
-  end();
+TEST(a_dead_ones_run_counts_by_the_option) {
+  play_job(0,
+           "ann try; ann expires; ann is LOST; ann release 0 -> INVALIDSTATE;"
+           "told ann LOST; bob try -> LIMIT; said (it died);"
+           "passes 1000; bob try; bob release 0");
+  play_job(ZKE_PERIODIC_RETRY_DEAD,
+           "ann try; ann expires; ann is LOST; ann release 0 -> INVALIDSTATE;"
+           "told ann LOST; bob try; record -> bob runs, try 2;"
+           "bob free;" /* gives up: as if it had died */
+           "cid try; cid release 0; cid try -> LIMIT");
 }
 
 /* The process that does the job ends, and its session is a kept one: it does
  * the job until its timeout is over, and may be taken over. */
 TEST_LOOP(a_kept_runner_may_come_back, 0, 2) {
-  zke_options o = {.size = sizeof o, .timeout_ms = _i ? 300 : 60000};
-  zke_periodic_options po = options(ZKE_PERIODIC_RETRY_DEAD, 0);
+  zke_options o = {
+      .size = sizeof o, .identity = "kit", .timeout_ms = _i ? 300 : 60000};
   unsigned char password[16];
   zke *mine, *taken;
   zke_periodic *own;
   begin(ZKE_PERIODIC_RETRY_DEAD, 0);
-  ck_ok(zke_open_session(admin, &o, &mine));
+  ck_ok(zke_open_session(z[4], &o, &mine));
   ck_ok(zke_password(mine, password));
   int64_t id = zke_session_id(mine);
-  ck_ok(zke_periodic_new(mine, BASE, "j", &po, &own));
+  ck_ok(create(mine, "mine", (void **)&own));
   ck_ok(zke_periodic_try(own));
-  ck_ok(zke_attach(admin, id, password, NULL, &taken));
+  newest = zke_periodic_token(own);
+  ck_ok(zke_attach(z[4], id, password, NULL, &taken));
   zke_periodic_free(own); /* of a handle that has moved: nothing goes */
   ck_ok(zke_close(mine));
   ck_ok(zke_detach(taken));
-  ck_rc(zke_periodic_try(job[0]), ZKE_HELD);
-  zke_periodic_record *r = last();
-  ck_assert_int_eq(r->running, 1);
-  zke_free(r);
+  play("ann try -> HELD; record -> kit runs, try 1");
   if (_i == 0) {
-    ck_ok(zke_attach(admin, id, password, NULL, &taken));
-    ck_rc(zke_periodic_try(job[0]), ZKE_HELD);
+    ck_ok(zke_attach(z[4], id, password, NULL, &taken));
+    play("ann try -> HELD");
     ck_ok(zke_close(taken));
   }
-  ck_ok(zke_periodic_acquire(job[0], soon(z[0])));
-  ck_ok(zke_periodic_release(job[0], 0));
+  play("ann acquire; ann release 0");
   end();
 }
 
 /* A run that reports a failure counts as the period's run, unless the option
  * asks for another try. */
-TEST_LOOP(a_failed_run_is_repeated_if_so_wished, 0, 2) {
-  begin(_i ? ZKE_PERIODIC_RETRY_FAILED : 0, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_release(job[0], 3));
-  ck_rc(zke_periodic_try(job[1]), _i ? ZKE_OK : ZKE_LIMIT);
-  if (_i) ck_ok(zke_periodic_release(job[1], 0));
-  ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
-  end();
+TEST(a_failed_run_is_repeated_if_so_wished) {
+  play_job(0, "ann try; ann release 3; bob try -> LIMIT");
+  play_job(ZKE_PERIODIC_RETRY_FAILED,
+           "ann try; ann release 3; bob try; bob release 0; bob try -> LIMIT");
 }
 
 /* By force also when it is not due; never while somebody does it. */
 TEST(force_runs_early_but_never_beside_another) {
-  begin(0, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_rc(zke_periodic_force(job[1]), ZKE_HELD);
-  ck_ok(zke_periodic_release(job[0], 0));
-  ck_ok(zke_periodic_force(job[1]));
-  ck_rc(zke_periodic_try(job[1]), ZKE_MISUSE);
-  zke_periodic_record *r = last();
-  ck_assert_int_eq(r->forced, 1);
-  ck_assert_int_eq(r->tries, 2);
-  zke_free(r);
-  ck_ok(zke_periodic_release(job[1], 0));
-  ck_rc(zke_periodic_release(job[1], 0), ZKE_LOST);
-  end();
+  play_job(0,
+           "ann try; bob force -> HELD; ann release 0; bob force;"
+           "bob try -> MISUSE; record -> bob runs, try 2, forced;"
+           "bob release 0; bob release 0 -> LOST");
 }
 
 /* `running` taken away by an operator: told, and what it guards fails when
- * another one has begun. */
+ * another one has begun.  A deleted job's next record has the same version, and
+ * yet the release of the first run does not end the next.  If another object of
+ * the same session claims it, the first one hears of its loss. */
 TEST(claim_lost) {
-  zke_op ops[2];
-  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_check(job[0]));
-  ck_ok(zke_periodic_op(job[0], &ops[0]));
-  zke_op_create(&ops[1], "/guarded", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
-  ck_ok(zke_multi(z[0], ops, 2, NULL));
-  ck_ok(zke_delete(admin, JOB "/running", -1));
-  ck_ok(zke_periodic_try(job[1]));
-  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_BADVERSION);
-  dispatch_on(z[0]);
-  ck_assert_int_eq(lost[0], 1);
-  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
-  ck_rc(zke_periodic_check(job[0]), ZKE_LOST);
-  ck_rc(zke_periodic_op(job[0], &ops[0]), ZKE_LOST);
-  ck_rc(zke_periodic_release(job[0], 0), ZKE_LOST);
-  ck_ok(zke_periodic_release(job[1], 0));
-  end();
-}
-
-/* The job's znode is deleted during a run.  The record of the next run has the
- * same version, and yet the release of the first run does not end it. */
-TEST(a_deleted_jobs_release_ends_no_other_run) {
-  begin(0, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_delete(admin, JOB "/running", -1));
-  ck_ok(zke_delete(admin, JOB, -1));
-  ck_ok(zke_periodic_try(job[1]));
-  ck_rc(zke_periodic_release(job[0], 0), ZKE_LOST);
-  ck_assert_int_eq(lost[0], 1);
-  ck_ok(zke_periodic_check(job[1]));
-  ck_rc(zke_periodic_force(job[2]), ZKE_HELD);
-  ck_ok(zke_periodic_release(job[1], 0));
-  end();
-}
-
-/* `running` is taken away, and another object of the same session claims the
- * next run: the first one hears of its loss. */
-TEST(a_claim_lost_to_the_same_session_is_told) {
-  zke_periodic_options o = options(ZKE_PERIODIC_RETRY_DEAD, 0);
-  zke_periodic *next;
-  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
-  ck_ok(zke_periodic_new(z[0], BASE, "j", &o, &next));
-  ck_ok(zke_periodic_try(job[0]));
-  dispatch_on(z[0]); /* it watches */
-  ck_ok(zke_delete(admin, JOB "/running", -1));
-  ck_ok(zke_periodic_try(next));
-  dispatch_on(z[0]);
-  ck_assert_int_eq(lost[0], 1);
-  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
-  ck_ok(zke_periodic_release(next, 0));
-  zke_periodic_free(next);
-  end();
+  play_job(ZKE_PERIODIC_RETRY_DEAD,
+           "ann try; ann check; ann op; ann guarded; delete " RUNNING
+           ";"
+           "bob try; ann guarded -> BADVERSION; ann dispatches; told ann LOST;"
+           "ann is LOST; ann check -> LOST; ann op -> LOST;"
+           "ann release 0 -> LOST; bob release 0");
+  play_job(0, "ann try; delete " RUNNING "; delete " JOB
+              "; bob try;"
+              "ann release 0 -> LOST; told ann LOST; bob check;"
+              "cid force -> HELD; bob release 0");
+  play_job(ZKE_PERIODIC_RETRY_DEAD,
+           "ann try; ann dispatches;" /* it watches */
+           "delete " RUNNING
+           "; ann' try; ann dispatches; told ann LOST;"
+           "ann is LOST; ann' release 0");
 }
 
 /* A release that fails leaves the run this object's: the listener still hears
@@ -388,151 +324,86 @@ TEST(a_claim_lost_to_the_same_session_is_told) {
 TEST(failed_release_goes_on_listening) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
-  zke_periodic_options po = options(ZKE_PERIODIC_RETRY_DEAD, 0);
+  zke *one, *two;
+  zke_periodic *job;
   int failed = 0;
-  po.listener = hear;
-  po.context = &lost[0];
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  ck_ok(zke_open_session(z[0], &o, &z[1]));
+  options.retry = ZKE_PERIODIC_RETRY_DEAD;
+  ck_ok(zke_open(":memory:", &o, &one));
+  ck_ok(zke_open_session(one, &o, &two));
   for (int n = 1; n <= 20; n++) {
-    lost[0] = 0;
-    ck_ok(zke_periodic_new(z[0], BASE, "j", &po, &job[0]));
-    ck_ok(zke_periodic_force(job[0]));
+    told[0] = '\0';
+    ck_ok(create(one, "ann", (void **)&job));
+    ck_ok(zke_periodic_force(job));
     heap.fail_at = heap.calls + n;
-    int rc = zke_periodic_release(job[0], 0);
+    int rc = zke_periodic_release(job, 0);
     heap.fail_at = 0;
     if (rc != ZKE_OK) {
       ck_assert_int_eq(rc, ZKE_NOMEM);
-      ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_HELD);
-      ck_ok(zke_delete(z[1], JOB "/running", -1));
-      ck_until(dispatch_on(z[0]) >= 0 && lost[0], 5000);
+      ck_assert_int_eq(zke_periodic_state(job), ZKE_PERIODIC_HELD);
+      ck_ok(zke_delete(two, JOB "/running", -1));
+      ck_until(dispatch_on(one) >= 0 && *told, 5000);
       failed++;
     }
-    zke_periodic_free(job[0]);
+    zke_periodic_free(job);
   }
   ck_assert_int_gt(failed, 0);
-  ck_ok(zke_close(z[1]));
-  ck_ok(zke_close(z[0]));
+  ck_ok(zke_close(two));
+  ck_ok(zke_close(one));
 }
 
 /* Real time: waits until it is due; the deadline says why not. */
 TEST(it_waits_until_it_is_due) {
-  zke_periodic_options o = options(0, 0);
-  zke_periodic *j;
   begin(0, 0);
   wall = 0;
-  o.period_ms = 60;
-  ck_ok(zke_periodic_new(z[0], BASE, "real", &o, &j));
+  options.period_ms = 60;
   int64_t start = zke_now(z[0]);
-  for (int n = 0; n < 3; n++) {
-    ck_ok(zke_periodic_acquire(j, ZKE_FOREVER));
-    ck_ok(zke_periodic_release(j, 0));
-  }
+  play(
+      "ann free; ann' acquire; ann' release 0; ann' acquire; ann' release 0;"
+      "ann' acquire; ann' release 0");
   ck_assert_int_ge(zke_now(z[0]) - start, 2 * 60 - 2);
-  zke_periodic_free(j);
-  ck_ok(zke_delete(admin, BASE "/real", -1));
-  o.period_ms = 3600000;
-  ck_ok(zke_periodic_new(z[0], BASE, "rare", &o, &j));
-  ck_ok(zke_periodic_acquire(j, ZKE_FOREVER));
-  ck_ok(zke_periodic_release(j, 0));
-  ck_rc(zke_periodic_acquire(j, zke_now(z[0]) + 5), ZKE_OPERATIONTIMEOUT);
-  ck_says("was done by a (pid ");
-  zke_periodic_free(j);
-  ck_ok(zke_delete(admin, BASE "/rare", -1));
+  options.period_ms = 3600000;
+  play("delete " JOB
+       "; bob' acquire; bob' release 0;"
+       "bob' acquire_5 -> OPERATIONTIMEOUT; said was done by bob (pid ");
   end();
-}
-
-static void *wait_there(void *arg) {
-  *(int *)arg = zke_periodic_acquire(job[1], ZKE_FOREVER);
-  return NULL;
 }
 
 /* Who waits while another does it goes on when that one dies, if such runs do
- * not count; and can be cancelled. */
+ * not count; and can be cancelled.  A release beside another thread's acquire
+ * ends that call; one without it has nothing to give up. */
 TEST(waits_for_end) {
-  pthread_t thread;
-  int rc = 1;
-  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
-  ck_until(zke_periodic_try(job[1]) == ZKE_MISUSE, 5000);
-  ck_ok(zke_expire(admin, zke_session_id(z[0])));
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
-  ck_assert_int_eq(rc, ZKE_OK);
-  ck_ok(zke_periodic_release(job[1], 0));
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
-  ck_until(zke_periodic_cancel(job[1]) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
-  ck_assert_int_eq(rc, ZKE_CANCELLED);
-  end();
+  play_job(ZKE_PERIODIC_RETRY_DEAD,
+           "ann try; bob waits acquire; ann expires; bob returns;"
+           "bob release 0; bob begins acquire; bob cancels;"
+           "bob returns -> CANCELLED");
+  play_job(ZKE_PERIODIC_RETRY_DEAD,
+           "ann try; bob waits acquire; bob release 0; bob returns -> LOST;"
+           "bob release 0 -> LOST; ann release 0");
 }
 
 /* The watch of a wait cannot be set at once, since its reply is lost: the wait
- * goes on to its deadline, where the job was done (0) and where a process does
- * it (1). */
-TEST_LOOP(a_wait_without_its_watch_goes_on_to_its_deadline, 0, 2) {
-  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  if (!_i) ck_ok(zke_periodic_release(job[0], 0));
-  ck_rc(zke_periodic_try(job[1]), _i ? ZKE_HELD : ZKE_LIMIT);
-  ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_READ, 1)); /* the record goes first */
-  int64_t deadline = zke_now(z[1]) + 150;
-  ck_rc(zke_periodic_acquire(job[1], deadline), ZKE_OPERATIONTIMEOUT);
-  ck_says(_i ? "is done by a" : "was done by a");
-  ck_assert_int_ge(zke_now(z[1]), deadline);
-  if (_i) ck_ok(zke_periodic_release(job[0], 0));
-  end();
-}
-
-static int run_acquire(call *c) {
-  return zke_periodic_acquire(c->object, c->deadline);
+ * goes on to its deadline, where the job was done and where a process does
+ * it.  The record goes first. */
+TEST(a_wait_without_its_watch_goes_on_to_its_deadline) {
+  play_job(ZKE_PERIODIC_RETRY_DEAD,
+           "ann try; ann release 0; bob try -> LIMIT; bob fails read 1;"
+           "bob acquire_150 -> OPERATIONTIMEOUT; said was done by ann");
+  play_job(ZKE_PERIODIC_RETRY_DEAD,
+           "ann try; bob try -> HELD; bob fails read 1;"
+           "bob acquire_150 -> OPERATIONTIMEOUT; said is done by ann;"
+           "ann release 0");
 }
 
 /* Who waits for the next period, since the last run went well, takes the job
  * over before that when a run is forced meanwhile, and fails (0) or dies (1).
  */
 TEST_LOOP(a_forced_run_that_fails_wakes_who_waits_for_the_period, 0, 2) {
-  call c;
-  zke_periodic *one, *two;
-  zke_periodic_options o =
-      options(ZKE_PERIODIC_RETRY_DEAD | ZKE_PERIODIC_RETRY_FAILED, 0);
-  begin(0, 0);
+  options.period_ms = 3600000;
+  begin(ZKE_PERIODIC_RETRY_DEAD | ZKE_PERIODIC_RETRY_FAILED, 0);
   wall = 0;
-  o.period_ms = 3600000;
-  ck_ok(zke_periodic_new(z[0], BASE, "rare", &o, &one));
-  ck_ok(zke_periodic_new(z[1], BASE, "rare", &o, &two));
-  ck_ok(zke_periodic_try(one));
-  ck_ok(zke_periodic_release(one, 0));
-  call_begin(&c, run_acquire, two, 0, ZKE_FOREVER);
-  ck_until(zke_periodic_try(two) == ZKE_MISUSE, 5000);
-  ck_ok(zke_periodic_force(one));
-  ck_assert(!call_is_done(&c));
-  if (_i)
-    ck_ok(zke_expire(admin, zke_session_id(z[0])));
-  else
-    ck_ok(zke_periodic_release(one, 1));
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_ok(zke_periodic_release(two, 0));
-  zke_periodic_free(one);
-  zke_periodic_free(two);
-  ck_ok(zke_delete(admin, BASE "/rare", -1));
-  end();
-}
-
-/* A release beside another thread's acquire ends that call; one without it has
- * nothing to give up. */
-TEST(release_ends_a_wait) {
-  pthread_t thread;
-  int rc = 1;
-  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
-  ck_until(zke_periodic_release(job[1], 0) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
-  ck_assert_int_eq(rc, ZKE_LOST);
-  ck_rc(zke_periodic_release(job[1], 0), ZKE_LOST);
-  ck_ok(zke_periodic_release(job[0], 0));
+  play("ann try; ann release 0; bob waits acquire; ann force; bob still");
+  play(_i ? "ann expires" : "ann release 1");
+  play("bob returns; bob release 0");
   end();
 }
 
@@ -540,34 +411,31 @@ TEST(release_ends_a_wait) {
  * recipe's directory and a record that is none. An empty record is a job that
  * has not run. */
 TEST(bad_arguments) {
-  zke_periodic_options o = options(0, 0);
   zke_periodic *j;
-  zke_periodic_record *r;
   begin(0, 0);
-  ck_rc(zke_periodic_new(admin, BASE, "j", NULL, &j), ZKE_BADARGUMENTS);
+  zke_periodic_options o = options;
+  ck_rc(zke_periodic_new(z[4], BASE, "j", NULL, &j), ZKE_BADARGUMENTS);
   o.period_ms = 0;
-  ck_rc(zke_periodic_new(admin, BASE, "j", &o, &j), ZKE_BADARGUMENTS);
-  o = options(4, 0);
-  ck_rc(zke_periodic_new(admin, BASE, "j", &o, &j), ZKE_BADARGUMENTS);
-  o = options(0, 0);
-  ck_rc(zke_periodic_new(admin, BASE, "a/b", &o, &j), ZKE_BADARGUMENTS);
-  ck_rc(zke_periodic_new(admin, BASE, "j", &o, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_periodic_new(z[4], BASE, "j", &o, &j), ZKE_BADARGUMENTS);
+  o = options;
+  o.retry = 4;
+  ck_rc(zke_periodic_new(z[4], BASE, "j", &o, &j), ZKE_BADARGUMENTS);
+  o = options;
+  ck_rc(zke_periodic_new(z[4], BASE, "a/b", &o, &j), ZKE_BADARGUMENTS);
+  ck_rc(zke_periodic_new(z[4], BASE, "j", &o, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(j);
-  ck_rc(zke_periodic_op(job[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_periodic_op(party[0], NULL), ZKE_BADARGUMENTS);
   zke_periodic_free(NULL);
-  ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
+  ck_ok(zke_create(z[4], "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
                    ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_periodic_new(admin, "/lock", "j", &o, &j));
+  ck_ok(zke_periodic_new(z[4], "/lock", "j", &o, &j));
   ck_rc(zke_periodic_try(j), ZKE_OTHERKIND);
   zke_periodic_free(j);
-  ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_release(job[0], 0));
-  ck_ok(zke_set(admin, JOB, "something", 9, -1, NULL));
-  ck_rc(zke_periodic_try(job[1]), ZKE_OTHERKIND);
-  ck_rc(zke_periodic_get(admin, BASE, "j", &r), ZKE_OTHERKIND);
-  ck_ok(zke_set(admin, JOB, "", 0, -1, NULL)); /* never run */
-  ck_ok(zke_periodic_try(job[1]));
-  ck_ok(zke_periodic_release(job[1], 0));
+  play("ann try; ann release 0; set " JOB
+       " something; bob try -> OTHERKIND;"
+       "record -> OTHERKIND; set " JOB
+       " ;" /* never run */
+       "bob try; bob release 0");
   end();
 }
 
@@ -593,13 +461,12 @@ static void change_runner(seam_call *c) {
 TEST(a_look_ends_while_runners_change) {
   static seam s = {.before = {[SEAM_clock] = change_runner}};
   zke_options o = {.size = sizeof o, .os = seam_os(&s), .busy_timeout_ms = 200};
-  zke_periodic_options po = options(0, 0);
   zke_periodic *j;
   zke_periodic_record *r = NULL;
   zke *own;
   there = test_open(test_path("db"));
   ck_ok(zke_open(test_path("db"), &o, &own));
-  ck_ok(zke_periodic_new(there, BASE, "j", &po, &j));
+  ck_ok(create(there, "there", (void **)&j));
   ck_ok(zke_periodic_try(j));
   ck_ok(zke_periodic_release(j, 0));
   zke_periodic_free(j);
@@ -685,17 +552,18 @@ TEST(each_period_has_one_run_in_several_processes) {
     ck_assert_int_eq(status, 0);
   }
   zke_strings *names;
+  zke *looker;
   long long before = 0;
-  admin = test_open(test_path("db"));
-  ck_ok(zke_children(admin, "/log", NULL, NULL, &names, NULL));
+  looker = test_open(test_path("db"));
+  ck_ok(zke_children(looker, "/log", NULL, NULL, &names, NULL));
   for (int i = 0; i < names->count; i++) {
     char path[64], *data;
     snprintf(path, sizeof path, "/log/%s", names->data[i]);
-    ck_ok(zke_get(admin, path, NULL, NULL, &data, NULL, NULL));
+    ck_ok(zke_get(looker, path, NULL, NULL, &data, NULL, NULL));
     ck_assert_int_ge(atoll(data), before + 20);
     before = atoll(data);
     zke_free(data);
   }
   zke_free(names);
-  ck_ok(zke_close(admin));
+  ck_ok(zke_close(looker));
 }
