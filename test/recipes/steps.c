@@ -219,7 +219,7 @@ static int step_expires(step *s) {
   return zke_expire(another, zke_session_id(s->session));
 }
 
-STEP(dispatches, (dispatch_on(s->session), ZKE_OK))
+STEP(dispatches, (answer(s, "%d", dispatch_on(s->session)), ZKE_OK))
 
 static int step_all(step *s) {
   ck_step(s, strcmp(s->rest, "dispatch") == 0, "no such step");
@@ -392,15 +392,19 @@ void play(const char *script) {
   }
 }
 
-static void begin_steps(const step_recipe *of) {
+void begin_steps(const step_recipe *of) {
   recipe = of;
   told[0] = '\0';
+}
+
+static void make_parties(void) {
   for (int i = 0; i < SESSIONS; i++) make_party(i);
 }
 
 void open_steps(const step_recipe *of) {
-  open_sessions();
   begin_steps(of);
+  open_sessions();
+  make_parties();
 }
 
 void open_steps_by(const step_recipe *of, const char *name, const zke_os *os) {
@@ -411,6 +415,7 @@ void open_steps_by(const step_recipe *of, const char *name, const zke_os *os) {
     ck_ok(zke_open_session(z[0], &o, &z[i]));
   }
   begin_steps(of);
+  make_parties();
 }
 
 void free_parties(void) {

@@ -41,7 +41,8 @@
  *     P renewed [N]        another session and object for P; the session keeps
  *                          no more than N events
  *     P wakes              zke_wake() of its session
- *     P dispatches; all dispatch
+ *     P dispatches -> 2    how many watchers were called
+ *     all dispatch
  *     P hears EVENT        dispatch until P's listener has heard it
  *     P watches N          its session has N watches; without P: all have
  *     told ann HELD, ...   what listeners have heard since the last "told"
@@ -133,7 +134,9 @@ typedef struct step_recipe {
 enum { PARTIES = 2 * SESSIONS };
 extern void *party[PARTIES]; /* ann, bob ... ann', bob' ... */
 
-/* Open the sessions, and make an object for each. */
+/* From now on steps are of this recipe; the test has opened sessions itself. */
+void begin_steps(const step_recipe *recipe);
+/* The same, and open the sessions, and make an object for each. */
 void open_steps(const step_recipe *recipe);
 /* The same on a database of that name, with another table of system calls. */
 void open_steps_by(const step_recipe *recipe, const char *name,
