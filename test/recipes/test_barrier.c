@@ -12,146 +12,175 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "crew.h"
 #include "recipes.h"
+#include "steps.h"
 #include "test/seam.h"
 
 #define PATH "/barriers/b"
 #define NODE PATH "/barrier"
 
-static zke_barrier *make(zke *z) {
-  zke_barrier *b = NULL;
-  ck_ok(zke_barrier_new(z, PATH, NULL, &b));
-  return b;
+/* ---- steps, as in steps.h ----
+ *
+ *     P sets -> 1          set it: the first setting of the test
+ *     P removes [1]        remove it, or only if it is the first setting
+ *     P wait, P start
+ *     P stands 1           which one stands; 0: none
+ *     told ann SET 1, ann REMOVED 1, ann LOST
+ *
+ * A second object, such as ann', sets barriers that are ephemeral.
+ */
+static int64_t tokens[10]; /* of the settings */
+static int settings;
+
+/* Which setting has the token?  0: none. */
+static int number_of(int64_t token) {
+  int n = settings;
+  while (n > 0 && tokens[n] != token) n--;
+  ck_assert_int_eq(tokens[n], token);
+  return n;
 }
 
-static int64_t set(zke_barrier *b, zke *z) {
-  int64_t token = 0;
-  ck_ok(zke_barrier_set(b, "why", 3, soon(z), &token));
-  return token;
-}
-
-/* What a listener heard. */
-typedef struct heard {
-  int count, event[16];
-  int64_t token[16];
-} heard;
-
-/* The listener: notes the events and their tokens. */
 static void hear(zke_barrier *b, int event, int64_t token, void *context) {
-  heard *h = context;
   (void)b;
-  ck_assert_int_lt(h->count, 16);
-  h->event[h->count] = event;
-  h->token[h->count++] = token;
+  if (event == ZKE_BARRIER_LOST)
+    tell("%s LOST", (const char *)context);
+  else
+    tell("%s %s %d", (const char *)context,
+         event == ZKE_BARRIER_SET ? "SET" : "REMOVED", number_of(token));
 }
 
-/* A started barrier that notes what it hears. */
-static zke_barrier *listen(zke *z, heard *h) {
-  zke_barrier_options o = {.size = sizeof o, .listener = hear, .context = h};
-  zke_barrier *b = NULL;
-  ck_ok(zke_barrier_new(z, PATH, &o, &b));
-  ck_ok(zke_barrier_start(b));
-  return b;
+static int new_barrier(zke *session, const char *who, void **object) {
+  zke_barrier_options o = {.size = sizeof o,
+                           .ephemeral = strchr(who, '\'') != NULL,
+                           .listener = hear,
+                           .context = (void *)(uintptr_t)who};
+  zke_barrier *made = NULL;
+  int rc = zke_barrier_new(session, PATH, &o, &made);
+  *object = made;
+  return rc;
 }
 
-static void dispatch(zke *z) {
-  int count = 1;
-  while (count) ck_ok(zke_dispatch(z, &count));
+/* Each token is the znode's czxid, and greater than all before. */
+static int step_sets(step *s) {
+  int64_t token = 7;
+  zke_stat stat;
+  int rc = zke_barrier_set(s->object, "why", 3, s->deadline, &token);
+  if (rc != ZKE_OK) ck_assert_int_eq(token, 7);
+  if (rc != ZKE_OK) return rc;
+  ck_ok(zke_exists(s->session, NODE, NULL, NULL, &stat));
+  ck_assert_int_eq(stat.czxid, token);
+  ck_assert_int_gt(token, tokens[settings]);
+  tokens[++settings] = token;
+  answer(s, "%d", settings);
+  return rc;
 }
+
+static int step_removes(step *s) {
+  int number = s->word[0] ? atoi(s->word[0]) : 0;
+  return zke_barrier_remove(s->object, tokens[number], s->deadline);
+}
+
+static int step_stands(step *s) {
+  int64_t token = 7;
+  ck_ok(zke_barrier_get(s->object, &token));
+  return sees(s, "%d", number_of(token));
+}
+
+STEP(wait, zke_barrier_wait(s->object, s->deadline))
+STEP(start, zke_barrier_start(s->object))
+
+static const step_verb verbs[] = {VERB(sets), VERB(removes), VERB(stands),
+                                  VERB(wait), VERB(start),   {NULL, NULL}};
+
+static void free_barrier(void *b) { zke_barrier_free(b); }
+static int cancel_wait(void *b) { return zke_barrier_cancel(b); }
+static bool watches_by_now(const step *s) { return watches(s->session) > 0; }
+
+static const step_recipe of_barrier = {.verbs = verbs,
+                                       .create = new_barrier,
+                                       .free = free_barrier,
+                                       .cancel = cancel_wait,
+                                       .waits = watches_by_now};
 
 /* ---- setting and removing ---- */
 
-/* One sets it, a second setting is told by whom and since when. */
+/* One sets it, a second setting is told by whom and since when.  It stands when
+ * no object is left.  Its two znodes come and go together. */
 TEST(set_once) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  zke_barrier *a = make(z), *b = make(y);
-  int64_t token = set(a, z), other = 7;
-  zke_stat stat;
-  ck_ok(zke_exists(z, NODE, NULL, NULL, &stat));
-  ck_assert_int_eq(stat.czxid, token);
-  ck_rc(zke_barrier_set(b, NULL, 0, soon(y), &other), ZKE_HELD);
-  ck_says("is set by");
-  ck_says(" since 2");
-  ck_assert_int_eq(other, 7);
-  ck_ok(zke_barrier_remove(b, 0, soon(y)));
-  ck_assert_int_gt(set(b, y), token);
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_exists(z, NODE, NULL, NULL, NULL)); /* it stands all the same */
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
-}
-
-/* Both of its znodes come and go together. */
-TEST(leaves_nothing) {
-  zke *z = test_open(":memory:");
-  zke_barrier *b = make(z);
-  zke_strings *names;
-  set(b, z);
-  ck_ok(zke_children(z, PATH, NULL, NULL, &names, NULL));
-  ck_assert_int_eq(names->count, 2);
-  zke_free(names);
-  ck_ok(zke_barrier_remove(b, 0, soon(z)));
-  ck_ok(zke_children(z, PATH, NULL, NULL, &names, NULL));
-  ck_assert_int_eq(names->count, 0);
-  zke_free(names);
-  zke_barrier_free(b);
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier, "ann sets -> 1; entries " PATH
+                          " -> 2;"
+                          "bob sets -> HELD; said is set by; said  since 2;"
+                          "bob removes; entries " PATH
+                          " -> 0;"
+                          "bob sets -> 2; ann free; bob free; data " NODE);
 }
 
 /* A removal names what it removes: that of a former setting hits nothing. */
 TEST(remove_by_token) {
-  zke *z = test_open(":memory:");
-  zke_barrier *b = make(z);
-  ck_rc(zke_barrier_remove(b, 0, soon(z)), ZKE_NONODE);
-  int64_t first = set(b, z);
-  ck_ok(zke_barrier_remove(b, first, soon(z)));
-  int64_t second = set(b, z), now = 0;
-  ck_rc(zke_barrier_remove(b, first, soon(z)), ZKE_NONODE);
-  ck_says("is not set");
-  ck_ok(zke_barrier_get(b, &now));
-  ck_assert_int_eq(now, second);
-  zke_barrier_free(b);
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier,
+             "ann removes -> NONODE; ann stands 0; ann sets; ann removes 1;"
+             "ann sets; ann removes 1 -> NONODE; said  is not set;"
+             "said of token; ann stands 2");
 }
 
-/* A lost reply of the removal never removes what was set since: the change is
- * made, its reply lost, and the next barrier set before the repetition.  The
- * listener of the remover's session cannot come between, so the other session
- * sets it from within the pause, on a thread. */
+/* ---- two stores of one file ---- */
+
+/* ann and bob have a store each; the system's calls of ann's may be others. */
+static void open_file(const zke_os *os) {
+  zke_options o = {.size = sizeof o, .os = os};
+  begin_steps(&of_barrier);
+  ck_ok(zke_open(test_path("db"), &o, &z[0]));
+  z[1] = test_open(test_path("db"));
+  for (int i = 0; i < 2; i++)
+    ck_ok(new_barrier(z[i], identities[i], &party[i]));
+}
+
+static void close_file(void) {
+  free_parties();
+  for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
+}
+
+static int64_t set(int i) {
+  int64_t token = 0;
+  ck_ok(zke_barrier_set(party[i], "why", 3, soon(z[i]), &token));
+  return token;
+}
+
+/* The token of what stands; 0: none. */
+static int64_t standing(int i) {
+  int64_t token = -1;
+  ck_ok(zke_barrier_get(party[i], &token));
+  return token;
+}
+
 static void *set_at_once(void *arg) {
-  zke_barrier *b = arg;
-  while (zke_barrier_set(b, "next", 4, 0, NULL) == ZKE_HELD) test_pause();
-  return NULL;
+  while (zke_barrier_set(party[1], "next", 4, 0, NULL) == ZKE_HELD)
+    test_pause();
+  return arg;
 }
 
 /* A removal whose reply was lost is repeated, while another process sets the
  * barrier again: the new barrier stays, and has the greater token. */
 TEST(lost_removal_hits_no_other) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_barrier *a = make(z), *b = make(y);
   pthread_t thread;
+  open_file(NULL);
   for (int i = 0; i < 20; i++) {
-    int64_t token = set(a, z), now;
-    ck_assert_int_eq(pthread_create(&thread, NULL, set_at_once, b), 0);
-    ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
-    ck_ok(zke_barrier_remove(a, 0, soon(z)));
+    int64_t token = set(0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, set_at_once, NULL), 0);
+    play("ann fails after; ann removes");
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_ok(zke_barrier_get(a, &now));
+    int64_t now = standing(0);
     ck_assert_int_gt(now, token);
-    ck_ok(zke_barrier_remove(a, now, soon(z)));
+    ck_ok(zke_barrier_remove(party[0], now, soon(z[0])));
   }
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  close_file();
 }
 
 /* The pause between two tries: the other process removes what stands. */
 static void remove_in_pause(void *context, int64_t ns) {
   struct timespec t = {0, (long)ns};
-  zke_barrier_remove(*(zke_barrier **)context, 0, 0);
+  (void)context;
+  zke_barrier_remove(party[1], 0, 0);
   nanosleep(&t, NULL);
 }
 
@@ -159,47 +188,29 @@ static void remove_in_pause(void *context, int64_t ns) {
  * repeated, is not set again, since nobody would remove it; but one that was
  * never made is. */
 TEST_LOOP(lost_setting_is_not_set_twice, 0, 2) {
-  zke_barrier *other = NULL;
-  zke_os os = {.size = sizeof os, .context = &other, .sleep = remove_in_pause};
-  zke_options o = {.size = sizeof o, .os = &os};
-  zke *z, *y = test_open(test_path("db"));
-  int64_t token = 0;
-  ck_ok(zke_open(test_path("db"), &o, &z));
-  zke_barrier *a = make(z);
-  other = make(y);
-  set(a, z); /* the directory is there */
-  ck_ok(zke_barrier_remove(a, 0, soon(z)));
-  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
-  ck_ok(zke_test_fail(z, when, 0));
-  ck_rc(zke_barrier_set(a, "why", 3, soon(z), NULL),
-        _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
-  ck_ok(zke_barrier_get(a, &token));
-  ck_assert_int_eq(token != 0, !_i);
-  zke_barrier_free(a);
-  zke_barrier_free(other);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  zke_os os = {.size = sizeof os, .sleep = remove_in_pause};
+  open_file(&os);
+  play("ann sets; ann removes"); /* the directory is there */
+  play(_i ? "ann fails after; ann sets -> CONNECTIONLOSS; ann stands 0"
+          : "ann fails before; ann sets; ann stands 2");
+  close_file();
 }
 
 /* ---- in the middle of a removal ---- */
 
-static struct {
-  zke_barrier *other;
-  zke *session; /* the other's */
-  int looks;    /* at the clock, until the other acts; 0: it has, or will not */
-} meddler;
+static int looks; /* at the clock, until bob acts; 0: he has, or will not */
 
 /* Each call of the library begins with a look at the clock: before the chosen
- * one the other removes the barrier and sets it again.  Where the caller has
- * the gate at that look, the other acts before the next. */
+ * one bob removes the barrier and sets it again.  Where ann has the gate at
+ * that look, bob acts before the next. */
 static void meddle_at_look(seam_call *c) {
   (void)c;
-  if (!meddler.looks || --meddler.looks > 0) return;
-  int rc = zke_barrier_remove(meddler.other, 0, zke_now(meddler.session));
+  if (!looks || --looks > 0) return;
+  int rc = zke_barrier_remove(party[1], 0, zke_now(z[1]));
   if (rc == ZKE_OPERATIONTIMEOUT)
-    meddler.looks = 1;
+    looks = 1;
   else
-    set(meddler.other, meddler.session);
+    set(1);
 }
 
 /* While one removes the barrier, another removes it before and sets the next
@@ -207,213 +218,113 @@ static void meddle_at_look(seam_call *c) {
  * znodes stay or go together. */
 TEST_LOOP(a_removal_spares_the_next_setting, 0, 2) {
   static seam s = {.before = {[SEAM_clock] = meddle_at_look}};
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  zke *z, *y = test_open(test_path("db"));
-  zke_stat stat;
   int n = 1;
-  ck_ok(zke_open(test_path("db"), &o, &z));
-  zke_barrier *a = make(z), *b = make(y);
-  meddler.other = b;
-  meddler.session = y;
+  open_file(seam_os(&s));
   for (bool more = true; more; n++) {
-    int64_t token = set(b, y), now = 0;
-    meddler.looks = n;
-    int rc = zke_barrier_remove(a, _i ? token : 0, soon(z));
-    more = meddler.looks == 0;
-    meddler.looks = 0;
-    ck_ok(zke_barrier_get(b, &now));
+    int64_t token = set(1);
+    looks = n;
+    int rc = zke_barrier_remove(party[0], _i ? token : 0, soon(z[0]));
+    more = looks == 0;
+    looks = 0;
+    int64_t now = standing(1);
     if (rc != ZKE_OK) ck_rc(rc, ZKE_NONODE);
     if (_i && more) ck_assert_int_gt(now, token);
     if (!more) ck_assert_int_eq(now, 0);
-    rc = zke_exists(y, PATH, NULL, NULL, &stat);
-    ck_assert_int_eq(rc == ZKE_OK ? stat.numChildren : 0, now ? 2 : 0);
-    if (now) ck_ok(zke_barrier_remove(b, now, soon(y)));
+    ck_assert_int_eq(entries(z[1], PATH), now ? 2 : 0);
+    if (now) ck_ok(zke_barrier_remove(party[1], now, soon(z[1])));
   }
   ck_assert_int_gt(n, 5);
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  close_file();
 }
+
+/* ---- what is told of it ---- */
 
 /* Who set it, since when, and why. */
 TEST(the_barrier_says_who_set_it) {
-  zke_options o = {.size = sizeof o, .identity = "the setter"};
-  zke *z;
   zke_party_list *list;
   zke_stat stat;
-  ck_ok(zke_open(":memory:", &o, &z));
-  zke_barrier *b = make(z);
-  ck_ok(zke_barrier_parties(z, PATH, &list));
+  open_steps(&of_barrier);
+  ck_ok(zke_barrier_parties(z[4], PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
-  int64_t token = set(b, z);
-  ck_ok(zke_exists(z, NODE, NULL, NULL, &stat));
-  ck_ok(zke_barrier_parties(z, PATH, &list));
+  play("ann sets");
+  ck_ok(zke_exists(z[4], NODE, NULL, NULL, &stat));
+  ck_ok(zke_barrier_parties(z[4], PATH, &list));
   ck_assert_int_eq(list->count, 1);
-  ck_assert_int_eq(list->data[0].czxid, token);
-  ck_assert_int_eq(list->data[0].session, zke_session_id(z));
+  ck_assert_int_eq(list->data[0].czxid, stat.czxid);
+  ck_assert_int_eq(list->data[0].session, zke_session_id(z[0]));
   ck_assert_int_eq(list->data[0].pid, getpid());
   ck_assert_int_eq(list->data[0].since_ms, stat.ctime);
-  ck_assert_str_eq(list->data[0].identity, "the setter");
+  ck_assert_str_eq(list->data[0].identity, "ann");
   ck_assert_int_eq(list->data[0].len, 3);
   ck_assert_str_eq(list->data[0].data, "why");
   zke_free(list);
-  ck_rc(zke_barrier_wait(b, zke_now(z)), ZKE_OPERATIONTIMEOUT);
-  ck_says("is set by the setter (pid ");
-  zke_barrier_free(b);
-  ck_ok(zke_close(z));
+  play("bob wait_now -> OPERATIONTIMEOUT; said is set by ann (pid ");
+  close_steps();
 }
 
 /* A persistent one outlives its setter, an ephemeral one does not. */
 TEST(ephemeral_on_request) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  zke_barrier_options o = {.size = sizeof o, .ephemeral = 1};
-  zke_barrier *a = make(y), *b, *c = make(z);
-  set(a, y);
-  zke_barrier_free(a);
-  ck_ok(zke_close(y));
-  ck_rc(zke_barrier_wait(c, zke_now(z)), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_barrier_remove(c, 0, soon(z)));
-  y = test_session(z, NULL);
-  ck_ok(zke_barrier_new(y, PATH, &o, &b));
-  set(b, y);
-  ck_rc(zke_barrier_wait(c, zke_now(z)), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_expire(z, zke_session_id(y)));
-  ck_ok(zke_barrier_wait(c, soon(z)));
-  zke_barrier_free(b);
-  zke_barrier_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier,
+             "ann sets; ann free; ann expires;"
+             "cid wait_now -> OPERATIONTIMEOUT; cid removes;"
+             "bob' sets; cid wait_now -> OPERATIONTIMEOUT;"
+             "bob expires; cid wait");
 }
 
 /* ---- waiting ---- */
 
-typedef struct waiter {
-  zke *z;
-  zke_barrier *b;
-  int64_t deadline;
-  pthread_t thread;
-  int rc;
-  char sentence[256];
-  int done;
-} waiter;
-
-static void *wait_there(void *arg) {
-  waiter *w = arg;
-  w->rc = zke_barrier_wait(w->b, w->deadline);
-  snprintf(w->sentence, sizeof w->sentence, "%s", zke_errmsg());
-  __atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
-  return NULL;
-}
-
-static void wait_begin(waiter *w, zke *z, zke_barrier *b) {
-  *w = (waiter){.z = z, .b = b, .deadline = ZKE_FOREVER};
-  ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
-  ck_until(all_watches(z) > 0, 5000);
-}
-
-static int wait_end(waiter *w) {
-  ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
-  return w->rc;
-}
-
 /* Without a barrier nobody waits; with one everybody does until it goes. */
 TEST(wait_until_removed) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_barrier *a = make(z), *b = make(y);
-  waiter w;
-  ck_ok(zke_barrier_wait(b, 0));
-  set(a, z);
-  wait_begin(&w, y, b);
-  ck_assert_int_eq(__atomic_load_n(&w.done, __ATOMIC_ACQUIRE), 0);
-  ck_ok(zke_barrier_remove(a, 0, soon(z)));
-  ck_ok(wait_end(&w));
-  ck_assert_int_eq(all_watches(z), 0);
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier,
+             "bob wait_now; ann sets; bob waits wait; bob still;"
+             "ann removes; bob returns; bob watches 0");
 }
 
 /* Removed and set again before the waiter looked: it waited for the former
  * (a wake-up is not the condition, but the token is). */
 TEST(a_replaced_barrier_lets_waiters_pass) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  zke_barrier *a = make(z), *b = make(y);
-  waiter w;
-  set(a, z);
-  wait_begin(&w, y, b);
   zke_op ops[2];
+  open_steps(&of_barrier);
+  play("ann sets; bob waits wait");
   zke_op_delete(&ops[0], NODE, -1);
   zke_op_create(&ops[1], NODE, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  ck_ok(zke_multi(z, ops, 2, NULL));
-  ck_ok(wait_end(&w));
-  ck_assert_int_eq(all_watches(z), 0);
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_multi(z[0], ops, 2, NULL));
+  play("bob returns; bob watches 0");
+  close_steps();
 }
 
 /* The deadline and the cancellation leave no watch; a wake-up by other things
- * ends nothing. */
+ * ends nothing.  What is cancelled is not the next call. */
 TEST(deadline_and_cancel) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  zke_barrier *a = make(z), *b = make(y);
-  waiter w;
-  set(a, z);
-  int64_t begin = zke_now(y);
-  ck_rc(zke_barrier_wait(b, begin + 40), ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_ge(zke_now(y), begin + 40);
-  ck_assert_int_eq(all_watches(z), 0);
-  wait_begin(&w, y, b);
-  ck_ok(zke_wake(y));
-  ck_rc(zke_barrier_wait(b, 0), ZKE_MISUSE);
-  ck_until(zke_barrier_cancel(b) == ZKE_OK, 10000);
-  ck_rc(wait_end(&w), ZKE_CANCELLED);
-  ck_assert_ptr_nonnull(strstr(w.sentence, "cancelled"));
-  ck_assert_int_eq(all_watches(z), 0);
-  ck_rc(zke_barrier_cancel(b), ZKE_IDLE); /* and the next is not hit */
-  ck_rc(zke_barrier_wait(b, zke_now(y)), ZKE_OPERATIONTIMEOUT);
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier,
+             "ann sets; bob wait_40 -> OPERATIONTIMEOUT; bob watches 0;"
+             "bob waits wait; bob wakes; bob wait_now -> MISUSE;"
+             "bob cancels; bob returns -> CANCELLED; said cancelled;"
+             "bob watches 0; bob cancel -> IDLE;"
+             "bob wait_now -> OPERATIONTIMEOUT");
 }
 
 /* The session's end ends the waiting. */
 TEST(expired_waiting) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {0};
-  zke_barrier *a = make(z), *b = listen(y, &h);
-  waiter w;
-  set(a, z);
-  wait_begin(&w, y, b);
-  ck_ok(zke_expire(z, zke_session_id(y)));
-  ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
-  ck_assert_int_eq(h.event[h.count - 1], ZKE_BARRIER_LOST);
-  ck_rc(zke_barrier_wait(b, 0), ZKE_INVALIDSTATE);
-  ck_rc(zke_barrier_set(b, NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier,
+             "bob start; ann sets; bob dispatches; told bob SET 1;"
+             "bob waits wait; bob expires; bob returns -> INVALIDSTATE;"
+             "told bob LOST;"
+             "bob wait_now -> INVALIDSTATE; bob sets -> INVALIDSTATE");
 }
 
-/* Whichever call finds that the session has ended says so to the listener. */
+/* Whichever call finds that the session has ended says so to the listener.
+ * Another store has ended it. */
 TEST(expired_meanwhile) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  heard h = {0};
-  zke_barrier *b = listen(y, &h);
-  ck_ok(zke_barrier_start(b));
-  ck_ok(zke_expire(z, zke_session_id(y)));
-  ck_rc(zke_barrier_set(b, NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
-  ck_assert_int_gt(h.count, 0);
-  ck_assert_int_eq(h.event[h.count - 1], ZKE_BARRIER_LOST);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  begin_steps(&of_barrier);
+  for (int i = 1; i < 3; i++) z[i] = test_open(test_path("db"));
+  ck_ok(new_barrier(z[1], "bob", &party[1]));
+  play(
+      "bob start; bob start; bob expires;"
+      "bob sets_now -> INVALIDSTATE; told bob LOST");
+  free_parties();
+  for (int i = 1; i < 3; i++) ck_ok(zke_close(z[i]));
 }
 
 /* ---- listening ---- */
@@ -421,57 +332,21 @@ TEST(expired_meanwhile) {
 /* The listener hears each coming and going with its token, and first of all
  * what stands. */
 TEST(listener_hears) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {0};
-  zke_barrier *a = make(z), *b = listen(y, &h);
-  ck_assert_int_eq(h.count, 0);
-  int64_t first = set(a, z);
-  dispatch(y);
-  ck_ok(zke_barrier_remove(a, 0, soon(z)));
-  dispatch(y);
-  ck_assert_int_eq(h.count, 2);
-  ck_assert_int_eq(h.event[0], ZKE_BARRIER_SET);
-  ck_assert_int_eq(h.token[0], first);
-  ck_assert_int_eq(h.event[1], ZKE_BARRIER_REMOVED);
-  ck_assert_int_eq(h.token[1], first);
-  zke_barrier_free(b);
-  ck_assert_int_eq(all_watches(z), 0);
-  int64_t second = set(a, z);
-  b = listen(y, &h);
-  ck_assert_int_eq(h.count, 3);
-  ck_assert_int_eq(h.event[2], ZKE_BARRIER_SET);
-  ck_assert_int_eq(h.token[2], second);
-  zke_barrier_free(b);
-  ck_assert_int_eq(all_watches(z), 0);
-  zke_barrier_free(a);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier,
+             "bob start; told ;"
+             "ann sets; bob dispatches; ann removes; bob dispatches;"
+             "told bob SET 1, bob REMOVED 1;"
+             "bob free; bob watches 0;"
+             "ann sets; bob' start; told bob' SET 2;"
+             "bob' free; bob watches 0");
 }
 
 /* What stands is the first event also where a call on another thread has seen
  * it before, as it waits for its end; that call goes on with the removal. */
 TEST(started_beside_a_waiter) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {0};
-  waiter w;
-  zke_barrier_options o = {.size = sizeof o, .listener = hear, .context = &h};
-  zke_barrier *a = make(z), *b = NULL;
-  ck_ok(zke_barrier_new(y, PATH, &o, &b));
-  int64_t token = set(a, z);
-  wait_begin(&w, y, b);
-  ck_ok(zke_barrier_start(b));
-  ck_assert_int_eq(h.count, 1);
-  ck_assert_int_eq(h.event[0], ZKE_BARRIER_SET);
-  ck_assert_int_eq(h.token[0], token);
-  ck_assert_int_eq(__atomic_load_n(&w.done, __ATOMIC_ACQUIRE), 0);
-  ck_ok(zke_barrier_remove(a, 0, soon(z)));
-  ck_ok(wait_end(&w));
-  ck_assert_int_eq(h.count, 2);
-  ck_assert_int_eq(h.event[1], ZKE_BARRIER_REMOVED);
-  zke_barrier_free(a);
-  zke_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_barrier,
+             "ann sets; bob waits wait; bob start; told bob SET 1; bob still;"
+             "ann removes; bob returns; told bob REMOVED 1");
 }
 
 static void free_it(zke_barrier *b, int event, int64_t token, void *context) {
@@ -482,94 +357,89 @@ static void free_it(zke_barrier *b, int event, int64_t token, void *context) {
 
 /* The listener may free the object. */
 TEST(listener_frees) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   int freed = 0;
   zke_barrier_options o = {
       .size = sizeof o, .listener = free_it, .context = &freed};
-  zke_barrier *a = make(z), *b;
-  ck_ok(zke_barrier_new(y, PATH, &o, &b));
+  zke_barrier *b;
+  open_steps(&of_barrier);
+  ck_ok(zke_barrier_new(z[1], PATH, &o, &b));
   ck_ok(zke_barrier_start(b));
-  set(a, z);
-  dispatch(y);
+  play("ann sets; bob dispatches");
   ck_assert_int_eq(freed, 1);
-  zke_barrier_free(a);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  close_steps();
 }
 
 /* ---- what is not ours ---- */
+
+/* The list of setters has one. */
+static void ck_one_setter(void) {
+  zke_party_list *list;
+  ck_ok(zke_barrier_parties(z[0], PATH, &list));
+  ck_assert_int_eq(list->count, 1);
+  zke_free(list);
+}
 
 /* A barrier that somebody made by hand, with or without data that looks odd,
  * blocks and can be removed. */
 TEST(made_by_hand) {
   static const char *const texts[] = {"", "x", "\n", "id-1 zz\n",
                                       "id-1-2-3 5 6 gone\nwhy"};
-  zke *z = test_open(":memory:");
-  zke_barrier *b = make(z);
-  zke_party_list *list;
-  ck_ok(zke_ensure_path(z, "/barriers", ZKE_PERSISTENT, ZKE_FOREVER));
-  ck_ok(zke_create(z, PATH, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  open_steps(&of_barrier);
+  play("create /barriers; create " PATH);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-    ck_ok(zke_create(z, NODE, texts[i], (int)strlen(texts[i]), ZKE_OPEN_ACL,
+    ck_ok(zke_create(z[0], NODE, texts[i], (int)strlen(texts[i]), ZKE_OPEN_ACL,
                      ZKE_PERSISTENT, NULL, NULL));
-    ck_rc(zke_barrier_wait(b, 0), ZKE_OPERATIONTIMEOUT);
-    ck_rc(zke_barrier_set(b, NULL, 0, soon(z), NULL), ZKE_HELD);
-    ck_ok(zke_barrier_parties(z, PATH, &list));
-    ck_assert_int_eq(list->count, 1);
-    zke_free(list);
-    ck_ok(zke_barrier_remove(b, 0, soon(z)));
-    ck_ok(zke_barrier_wait(b, 0));
+    ck_one_setter();
+    play(
+        "ann wait_now -> OPERATIONTIMEOUT; ann sets -> HELD;"
+        "ann removes; ann wait_now");
   }
-  ck_ok(zke_create(z, NODE, NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_barrier_parties(z, PATH, &list));
-  ck_assert_int_eq(list->count, 1);
-  zke_free(list);
-  ck_ok(zke_barrier_remove(b, 0, soon(z)));
-  zke_barrier_free(b);
-  ck_ok(zke_close(z));
+  ck_ok(zke_create(z[0], NODE, NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                   NULL));
+  ck_one_setter();
+  play("ann removes");
+  close_steps();
 }
 
 /* A path that is another recipe's is refused. */
 TEST(other_kind) {
-  zke *z = test_open(":memory:");
-  zke_barrier *b = make(z);
-  ck_ok(zke_recipe_place(z, PATH, "lock", ZKE_PERSISTENT, NULL, ZKE_FOREVER));
-  ck_rc(zke_barrier_set(b, NULL, 0, soon(z), NULL), ZKE_OTHERKIND);
-  ck_rc(zke_barrier_wait(b, soon(z)), ZKE_OTHERKIND);
-  ck_rc(zke_barrier_remove(b, 0, soon(z)), ZKE_OTHERKIND);
-  ck_rc(zke_barrier_start(b), ZKE_OTHERKIND);
-  zke_barrier_free(b);
-  ck_ok(zke_close(z));
+  open_steps(&of_barrier);
+  ck_ok(
+      zke_recipe_place(z[0], PATH, "lock", ZKE_PERSISTENT, NULL, ZKE_FOREVER));
+  play(
+      "ann sets -> OTHERKIND; ann wait -> OTHERKIND;"
+      "ann removes -> OTHERKIND; ann start -> OTHERKIND");
+  close_steps();
 }
 
 /* P11: arguments that make no sense are refused; the output is NULL then. */
 TEST(bad_arguments) {
-  zke *z = test_open(":memory:");
+  zke *own = test_open(":memory:");
   zke_barrier_options o = {.size = 3};
   zke_barrier *b = (zke_barrier *)&o;
-  ck_rc(zke_barrier_new(z, PATH, &o, &b), ZKE_BADARGUMENTS);
+  zke_party_list *list;
+  ck_rc(zke_barrier_new(own, PATH, &o, &b), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(b);
-  ck_rc(zke_barrier_new(z, "x", NULL, &b), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_new(z, "/", NULL, &b), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_new(z, PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_new(own, "x", NULL, &b), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_new(own, "/", NULL, &b), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_new(own, PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_barrier_new(NULL, PATH, NULL, &b), ZKE_BADARGUMENTS);
-  b = make(z);
+  ck_ok(zke_barrier_new(own, PATH, NULL, &b));
   ck_rc(zke_barrier_set(b, "x", -1, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_barrier_set(b, NULL, 1, 0, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_parties(z, PATH, NULL), ZKE_BADARGUMENTS);
-  zke_party_list *list;
-  ck_rc(zke_barrier_parties(z, "x", &list), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_parties(own, PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_parties(own, "x", &list), ZKE_BADARGUMENTS);
   zke_barrier_free(NULL);
   zke_barrier_free(b);
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* ---- deaths, lost replies, faults ---- */
 
 /* The typical use: set, wait in vain, remove, and wait no more. */
-static int use(zke *z) {
+static int use(zke *own) {
   zke_barrier *b = NULL;
-  int rc = zke_barrier_new(z, PATH, NULL, &b);
+  int rc = zke_barrier_new(own, PATH, NULL, &b);
   if (rc == ZKE_OK) rc = zke_barrier_start(b);
   if (rc == ZKE_OK) rc = zke_barrier_set(b, "why", 3, ZKE_FOREVER, NULL);
   if (rc == ZKE_OK) {
@@ -580,25 +450,23 @@ static int use(zke *z) {
       rc = ZKE_OK;
   }
   if (rc == ZKE_OK) rc = zke_barrier_remove(b, 0, ZKE_FOREVER);
-  if (rc == ZKE_OK) rc = zke_barrier_wait(b, zke_now(z) + 1000);
+  if (rc == ZKE_OK) rc = zke_barrier_wait(b, zke_now(own) + 1000);
   zke_barrier_free(b);
   return rc;
 }
 
 /* It stands whole or not at all, and others can remove it and go on. */
-static void check(zke *z, int rc) {
-  zke_barrier *b = make(z);
-  zke_strings *names = NULL;
+static void check(zke *other, int rc) {
+  zke_barrier *b = NULL;
   int64_t token;
+  ck_ok(zke_barrier_new(other, PATH, NULL, &b));
   ck_ok(zke_barrier_get(b, &token));
   if (rc == ZKE_OK) ck_assert_int_eq(token, 0);
-  int found = zke_children(z, PATH, NULL, NULL, &names, NULL);
-  if (found == ZKE_OK) ck_assert_int_eq(names->count, token ? 2 : 0);
-  zke_free(names);
-  if (token) ck_ok(zke_barrier_remove(b, token, soon(z)));
+  ck_assert_int_eq(entries(other, PATH), token ? 2 : 0);
+  if (token) ck_ok(zke_barrier_remove(b, token, soon(other)));
   ck_ok(zke_barrier_wait(b, 0));
-  set(b, z);
-  ck_ok(zke_barrier_remove(b, 0, soon(z)));
+  ck_ok(zke_barrier_set(b, "why", 3, soon(other), NULL));
+  ck_ok(zke_barrier_remove(b, 0, soon(other)));
   zke_barrier_free(b);
 }
 
@@ -606,44 +474,43 @@ static const recipe_use uses[] = {{"barrier", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
 
+/* ---- processes ---- */
+
+/* A process that waits until the barrier has gone, once it has read the byte.
+ */
+static void pass(int go) {
+  zke *own;
+  zke_barrier *b;
+  char byte;
+  int64_t token = 1;
+  if (read(go, &byte, 1) != 1) _exit(1);
+  int rc = zke_open(test_path("db"), NULL, &own);
+  if (rc == ZKE_OK) rc = zke_barrier_new(own, PATH, NULL, &b);
+  if (rc == ZKE_OK)
+    rc = zke_barrier_wait(b, zke_now(own) + test_patience(10000));
+  if (rc == ZKE_OK) rc = zke_barrier_get(b, &token);
+  _exit(rc == ZKE_OK && token == 0 ? 0 : 1);
+}
+
 /* Several processes wait, one removes. */
 TEST(all_processes_pass_when_one_removes) {
-  int ready[2];
-  char byte;
-  ck_assert_int_eq(pipe(ready), 0);
-  const char *db = test_path("db");
+  int go[2];
   pid_t pids[4];
+  ck_assert_int_eq(pipe(go), 0);
+  (void)test_path("db"); /* the children share the directory */
   for (int i = 0; i < 4; i++) {
     pids[i] = fork();
-    if (pids[i]) continue;
-    zke *z;
-    zke_barrier *b;
-    read(ready[0], &byte, 1);
-    int rc = zke_open(db, NULL, &z);
-    if (rc == ZKE_OK) rc = zke_barrier_new(z, PATH, NULL, &b);
-    if (rc == ZKE_OK)
-      rc = zke_barrier_wait(b, zke_now(z) + test_patience(10000));
-    int64_t token = 1;
-    if (rc == ZKE_OK) rc = zke_barrier_get(b, &token);
-    _exit(rc == ZKE_OK && token == 0 ? 0 : 1);
+    if (pids[i] == 0) pass(go[0]);
   }
-  zke *z = test_open(db);
-  zke_barrier *b = make(z);
-  set(b, z);
-  ck_assert_int_eq(write(ready[1], "abcd", 4), 4);
-  zke_watch_list *list = NULL;
-  do {
-    zke_free(list);
-    test_pause();
-    ck_ok(zke_watches(z, &list));
-  } while (list->count < 4);
-  zke_free(list);
-  ck_ok(zke_barrier_remove(b, 0, soon(z)));
+  open_file(NULL);
+  set(0);
+  ck_assert_int_eq(write(go[1], "abcd", 4), 4);
+  while (all_watches(z[0]) < 4) test_pause();
+  play("ann removes");
   for (int i = 0; i < 4; i++) {
     int status;
     ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
     ck_assert_int_eq(status, 0);
   }
-  zke_barrier_free(b);
-  ck_ok(zke_close(z));
+  close_file();
 }
