@@ -14,6 +14,8 @@
  * store, and an object.  "ann'" is a second object of ann's session, made when
  * it is first named.  Each counts as a thread when deadlocks are looked for.
  *
+ * "ann,bob release" is a step of each, in this order.
+ *
  * After "->" stands what the step must give: a code without ZKE_, what the
  * step answers, or both.  A first word of capitals is a code.  Without one, the
  * step must return ZKE_OK.  Without an answer, any will do.  A step that only
