@@ -107,12 +107,12 @@ static const step_recipe of_barrier = {.verbs = verbs,
 /* One sets it, a second setting is told by whom and since when.  It stands when
  * no object is left.  Its two znodes come and go together. */
 TEST(set_once) {
-  play_steps(&of_barrier, "ann sets -> 1; entries " PATH
-                          " -> 2;"
-                          "bob sets -> HELD; said is set by; said  since 2;"
-                          "bob removes; entries " PATH
-                          " -> 0;"
-                          "bob sets -> 2; ann free; bob free; data " NODE);
+  play_steps(&of_barrier,
+             "ann sets -> 1; entries /barriers/b -> 2;"
+             "bob sets -> HELD; said is set by; said  since 2;"
+             "bob removes; entries /barriers/b -> 0;"
+             "bob sets -> 2; ann,bob free;"
+             "data /barriers/b/barrier");
 }
 
 /* A removal names what it removes: that of a former setting hits nothing. */
@@ -259,7 +259,7 @@ TEST(the_barrier_says_who_set_it) {
   ck_assert_int_eq(list->data[0].len, 3);
   ck_assert_str_eq(list->data[0].data, "why");
   zke_free(list);
-  play("bob wait_now -> OPERATIONTIMEOUT; said is set by ann (pid ");
+  play("bob wait_now -> OPERATIONTIMEOUT; said is set by ann (pid");
   close_steps();
 }
 
@@ -267,9 +267,8 @@ TEST(the_barrier_says_who_set_it) {
 TEST(ephemeral_on_request) {
   play_steps(&of_barrier,
              "ann sets; ann free; ann expires;"
-             "cid wait_now -> OPERATIONTIMEOUT; cid removes;"
-             "bob' sets; cid wait_now -> OPERATIONTIMEOUT;"
-             "bob expires; cid wait");
+             "cid wait_now -> OPERATIONTIMEOUT; cid removes; bob' sets;"
+             "cid wait_now -> OPERATIONTIMEOUT; bob expires; cid wait");
 }
 
 /* ---- waiting ---- */
@@ -277,8 +276,8 @@ TEST(ephemeral_on_request) {
 /* Without a barrier nobody waits; with one everybody does until it goes. */
 TEST(wait_until_removed) {
   play_steps(&of_barrier,
-             "bob wait_now; ann sets; bob waits wait; bob still;"
-             "ann removes; bob returns; bob watches 0");
+             "bob wait_now; ann sets; bob waits wait; bob still; ann removes;"
+             "bob returns; bob watches 0");
 }
 
 /* Removed and set again before the waiter looked: it waited for the former
@@ -299,10 +298,9 @@ TEST(a_replaced_barrier_lets_waiters_pass) {
 TEST(deadline_and_cancel) {
   play_steps(&of_barrier,
              "ann sets; bob wait_40 -> OPERATIONTIMEOUT; bob watches 0;"
-             "bob waits wait; bob wakes; bob wait_now -> MISUSE;"
-             "bob cancels; bob returns -> CANCELLED; said cancelled;"
-             "bob watches 0; bob cancel -> IDLE;"
-             "bob wait_now -> OPERATIONTIMEOUT");
+             "bob waits wait; bob wakes; bob wait_now -> MISUSE; bob cancels;"
+             "bob returns -> CANCELLED; said cancelled; bob watches 0;"
+             "bob cancel -> IDLE; bob wait_now -> OPERATIONTIMEOUT");
 }
 
 /* The session's end ends the waiting. */
@@ -310,8 +308,8 @@ TEST(expired_waiting) {
   play_steps(&of_barrier,
              "bob start; ann sets; bob dispatches; told bob SET 1;"
              "bob waits wait; bob expires; bob returns -> INVALIDSTATE;"
-             "told bob LOST;"
-             "bob wait_now -> INVALIDSTATE; bob sets -> INVALIDSTATE");
+             "told bob LOST; bob wait_now -> INVALIDSTATE;"
+             "bob sets -> INVALIDSTATE");
 }
 
 /* Whichever call finds that the session has ended says so to the listener.
@@ -321,8 +319,8 @@ TEST(expired_meanwhile) {
   for (int i = 1; i < 3; i++) z[i] = test_open(test_path("db"));
   ck_ok(new_barrier(z[1], "bob", &party[1]));
   play(
-      "bob start; bob start; bob expires;"
-      "bob sets_now -> INVALIDSTATE; told bob LOST");
+      "bob,bob start; bob expires; bob sets_now -> INVALIDSTATE;"
+      "told bob LOST");
   free_parties();
   for (int i = 1; i < 3; i++) ck_ok(zke_close(z[i]));
 }
@@ -333,11 +331,9 @@ TEST(expired_meanwhile) {
  * what stands. */
 TEST(listener_hears) {
   play_steps(&of_barrier,
-             "bob start; told ;"
-             "ann sets; bob dispatches; ann removes; bob dispatches;"
-             "told bob SET 1, bob REMOVED 1;"
-             "bob free; bob watches 0;"
-             "ann sets; bob' start; told bob' SET 2;"
+             "bob start; told ; ann sets; bob dispatches; ann removes;"
+             "bob dispatches; told bob SET 1, bob REMOVED 1; bob free;"
+             "bob watches 0; ann sets; bob' start; told bob' SET 2;"
              "bob' free; bob watches 0");
 }
 
@@ -385,14 +381,14 @@ TEST(made_by_hand) {
   static const char *const texts[] = {"", "x", "\n", "id-1 zz\n",
                                       "id-1-2-3 5 6 gone\nwhy"};
   open_steps(&of_barrier);
-  play("create /barriers; create " PATH);
+  play("create /barriers; create /barriers/b");
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     ck_ok(zke_create(z[0], NODE, texts[i], (int)strlen(texts[i]), ZKE_OPEN_ACL,
                      ZKE_PERSISTENT, NULL, NULL));
     ck_one_setter();
     play(
-        "ann wait_now -> OPERATIONTIMEOUT; ann sets -> HELD;"
-        "ann removes; ann wait_now");
+        "ann wait_now -> OPERATIONTIMEOUT; ann sets -> HELD; ann removes;"
+        "ann wait_now");
   }
   ck_ok(zke_create(z[0], NODE, NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
                    NULL));

@@ -13,14 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "recipes.h"
 #include "recipes/part/znode.h"
-#include "sessions.h"
+#include "steps.h"
 
 #define BASE "/2pc"
 #define TX "/2pc/tx"
@@ -34,185 +33,315 @@ enum {
 
 static const char *const site_names[SITES] = {"a", "b", "c"};
 
-/* A coordinator and its sites, each on a session; and one that looks on. */
-static zke *admin, *zc, *zs[SITES];
-static zke_two_phase *tc, *t[SITES];
-static char heard[SITES + 1][16]; /* "C", "A" or "L"; the last: coordinator */
+/* ---- steps, as in steps.h ----
+ *
+ * ann, bob and cid are the sites a, b and c, dan is the coordinator, and eve
+ * looks on.
+ *
+ *     dan proposes [MS]        begin the transaction, perhaps with a time limit
+ *     P opens [SITE]           take part; eve and "nobody" are no site
+ *     P restarts               another process takes part as P's site
+ *     P votes commit, P acks, P aborts [WHY], P steps
+ *     P votes_row commit -> done     the same with a row, see below; whether it
+ *     P acks_row commit -> done      was written by this call
+ *     row a -> ? 0             what the row says, and its version
+ *     P wait -> commit         what is decided: the same for all
+ *     P is commit              its state: undecided, commit, abort or lost
+ *     P heard commit           what its listener has heard since it opened
+ *     P pending -> tx          what its site has to see to; eve: all
+ *     status -> abort, WHY: a=commit* -b c, led
+ *                              the decision; the sites, with "-" if it is not
+ *                              there, its vote, "*" if it has acknowledged;
+ *                              "led" if the coordinator has not
+ */
+static int form;               /* of the transaction that dan proposes */
+static int sites = SITES;      /* of it, the first ones */
+static int64_t decision_token; /* once a wait has returned it */
+static char heard[PARTIES][64];
 
-/* The listener: writes C committed, A aborted, L lost. */
+/* By state, and by vote. */
+static const char *const words[] = {"undecided", "commit", "abort", "lost"};
+
+static int word_number(const char *word) {
+  int n = 0;
+  while (strcmp(words[n], word) != 0) n++;
+  return n;
+}
+
+/* The listener: notes the states in their order. */
 static void hear(zke_two_phase *who, int state, int64_t token, const char *why,
                  void *context) {
   char *text = context;
+  size_t used = strlen(text);
   (void)who, (void)why;
   ck_assert((token > 0) == (state != LOST));
-  ck_assert_int_lt((int)strlen(text), 14);
-  text[strlen(text)] = "?CAL"[state];
+  snprintf(text + used, sizeof *heard - used, "%s%s", used ? " " : "",
+           words[state]);
 }
 
-/* The coordinator begins the transaction, in one of the forms. */
-static void begin_tx(int form, int64_t limit_ms) {
+/* Free the party's object before it makes another. */
+static void forget(int who) {
+  zke_two_phase_free(party[who]);
+  party[who] = NULL;
+  heard[who][0] = '\0';
+}
+
+static int step_proposes(step *s) {
   zke_two_phase_options o = {.size = sizeof o,
                              .form = form,
-                             .limit_ms = limit_ms,
+                             .limit_ms = s->word[0] ? atoi(s->word[0]) : 0,
                              .listener = hear,
-                             .context = heard[SITES]};
-  ck_ok(zke_two_phase_begin(zc, BASE, "tx", "pay\0load", 8, site_names, SITES,
-                            &o, &tc));
+                             .context = heard[s->who]};
+  zke_two_phase *made = NULL;
+  forget(s->who);
+  int rc = zke_two_phase_begin(s->session, BASE, "tx", "pay\0load", 8,
+                               site_names, sites, &o, &made);
+  party[s->who] = made;
+  decision_token = 0;
+  return rc;
 }
 
-static void open_site(int i) {
+/* The site of whoever takes the step; NULL: an onlooker. */
+static const char *site_of(const step *s) {
+  int i = s->who % SESSIONS;
+  return i < SITES ? site_names[i] : NULL;
+}
+
+static int step_opens(step *s) {
   zke_two_phase_options o = {
-      .size = sizeof o, .listener = hear, .context = heard[i]};
-  ck_ok(zke_two_phase_open(zs[i], BASE, "tx", site_names[i], &o, &t[i]));
+      .size = sizeof o, .listener = hear, .context = heard[s->who]};
+  zke_two_phase *made = NULL;
+  const char *site = s->word[0] ? s->word[0] : site_of(s);
+  if (site && strcmp(site, "nobody") == 0) site = NULL;
+  forget(s->who);
+  int rc = zke_two_phase_open(s->session, BASE, "tx", site, &o, &made);
+  party[s->who] = made;
+  return rc;
 }
 
-static zke *named(const char *name) {
-  zke_options o = {.size = sizeof o, .identity = name};
-  zke *session;
-  ck_ok(zke_open_session(admin, &o, &session));
-  return session;
+static int step_restarts(step *s) {
+  forget(s->who);
+  renew_session(s->who);
+  s->session = z[s->who];
+  return step_opens(s);
 }
 
-/* A coordinator and all sites, each on a session of its own. */
-static void begin(int form, int64_t limit_ms) {
-  admin = test_open(":memory:");
-  zc = named("master");
-  begin_tx(form, limit_ms);
+STEP(votes, zke_two_phase_vote(s->object, word_number(s->word[0])))
+STEP(acks, zke_two_phase_ack(s->object))
+STEP(aborts, zke_two_phase_abort(s->object, s->word[0] ? s->rest : NULL))
+STEP(steps, zke_two_phase_step(s->object))
+
+/* On a thread it is called again if waits() was just in the way. */
+static int step_wait(step *s) {
+  int rc, decision = 0;
+  do rc = zke_two_phase_wait(s->object, s->deadline, &decision);
+  while (rc == ZKE_MISUSE && s->deadline == ZKE_FOREVER);
+  if (rc != ZKE_OK) return rc;
+  int64_t token = zke_two_phase_token(s->object);
+  if (!decision_token) decision_token = token;
+  ck_assert_int_gt(token, 0);
+  ck_assert_int_eq(token, decision_token);
+  ck_assert_int_eq(zke_two_phase_state(s->object), decision);
+  answer(s, "%s", words[decision]);
+  return rc;
+}
+
+static int step_is(step *s) {
+  int state = zke_two_phase_state(s->object);
+  ck_assert_int_eq(zke_two_phase_token(s->object) > 0,
+                   state == C || state == A);
+  return sees(s, "%s", words[state]);
+}
+
+STEP(heard, sees(s, "%s", heard[s->who]))
+
+static int step_pending(step *s) {
+  zke_strings *names = NULL;
+  int rc =
+      zke_two_phase_pending(s->session, BASE, site_of(s), NULL, NULL, &names);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < names->count; i++)
+    answer(s, "%s%s", i ? " " : "", names->data[i]);
+  if (names->count == 0) answer(s, "none");
+  zke_free(names);
+  return rc;
+}
+
+/* What is true of each status of this transaction. */
+static void check_status(const zke_two_phase_status *st) {
+  ck_assert_int_eq(st->form, form);
+  ck_assert_int_eq(st->len, 8);
+  ck_assert_mem_eq(st->payload, "pay\0load", 9);
+  ck_assert_int_eq(st->token > 0, st->decision != 0);
+  if (decision_token) ck_assert_int_eq(st->token, decision_token);
+  ck_assert_int_eq(strstr(st->by, " (pid ") != NULL, st->decision != 0);
+  ck_assert_int_eq(st->count, sites);
+  for (int i = 0; i < sites; i++) {
+    const zke_two_phase_site *site = &st->sites[i];
+    ck_assert_str_eq(site->name, site_names[i]);
+    ck_assert_int_eq(site->voted_ms >= st->begun_ms, site->vote != 0);
+  }
+}
+
+static int step_status(step *s) {
+  zke_two_phase_status *st;
+  int rc = zke_two_phase_get(s->session, BASE, "tx", &st);
+  if (rc != ZKE_OK) return rc;
+  check_status(st);
+  answer(s, "%s%s%s:", words[st->decision], *st->why ? ", " : "", st->why);
   for (int i = 0; i < SITES; i++) {
-    zs[i] = named(site_names[i]);
-    open_site(i);
+    const zke_two_phase_site *site = &st->sites[i];
+    answer(s, " %s%s%s%s%s", site->present ? "" : "-", site->name,
+           site->vote ? "=" : "", site->vote ? words[site->vote] : "",
+           site->acknowledged ? "*" : "");
   }
+  if (st->coordinator) answer(s, ", led");
+  zke_free(st);
+  return rc;
 }
 
-static void dispatch_sites(void) {
-  for (int round = 0; round < 4; round++) {
-    dispatch_on(zc);
-    for (int i = 0; i < SITES; i++) dispatch_on(zs[i]);
-  }
+/* ---- operations with a vote and with an acknowledgement ----
+ *
+ * Each site makes "/row-a" with its vote, and writes what was decided into it
+ * with its acknowledgement: both count in the znode's version, so what is done
+ * twice is seen. */
+
+enum { NOT_DONE = ZKE_TWO_PHASE_NOT_DONE, BEFORE = ZKE_TWO_PHASE_DONE_BEFORE };
+
+static const char *row(const char *site) {
+  static const char *const rows[SITES] = {"/row-a", "/row-b", "/row-c"};
+  return rows[*site - 'a'];
 }
 
-static void die(zke *session) {
-  ck_ok(zke_expire(admin, zke_session_id(session)));
+/* Vote, and make the row with it. */
+static int vote_row(zke_two_phase *who, const char *site, int vote, int *done) {
+  zke_op op;
+  zke_op_create(&op, row(site), "?", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  return zke_two_phase_vote_with(who, vote, &op, 1, NULL, done);
+}
+
+/* Write the decision into the row with the acknowledgement. */
+static int ack_row(zke_two_phase *who, const char *site, int decision,
+                   int *done) {
+  zke_op op;
+  zke_op_set(&op, row(site), decision == C ? "C" : "A", 1, -1);
+  return zke_two_phase_ack_with(who, &op, 1, NULL, done);
+}
+
+/* Make one of the two calls, and answer whether it wrote the row. */
+static int step_with_row(step *s,
+                         int (*act)(zke_two_phase *who, const char *site,
+                                    int word, int *done)) {
+  static const char *const dones[] = {"not done", "done", "before", "gone"};
+  int done = -1;
+  int rc = act(s->object, site_of(s), word_number(s->word[0]), &done);
+  if (rc == ZKE_OK) answer(s, "%s", dones[done]);
+  return rc;
+}
+
+STEP(votes_row, step_with_row(s, vote_row))
+STEP(acks_row, step_with_row(s, ack_row))
+
+static int step_row(step *s) {
+  char *data = NULL;
+  zke_stat stat;
+  int rc = zke_get(s->session, row(s->word[0]), NULL, NULL, &data, NULL, &stat);
+  if (rc == ZKE_OK) answer(s, "%s %d", data, stat.version);
+  zke_free(data);
+  return rc;
+}
+
+static const step_verb verbs[] = {
+    VERB(proposes), VERB(opens),     VERB(restarts), VERB(votes),
+    VERB(acks),     VERB(aborts),    VERB(steps),    VERB(wait),
+    VERB(is),       VERB(heard),     VERB(pending),  VERB(status),
+    VERB(row),      VERB(votes_row), VERB(acks_row), {NULL, NULL}};
+
+static void free_transaction(void *t) { zke_two_phase_free(t); }
+static int cancel_wait(void *t) { return zke_two_phase_cancel(t); }
+
+/* Only one may wait. */
+static bool waits_already(const step *s) {
+  return zke_two_phase_wait(s->object, 0, NULL) == ZKE_MISUSE;
+}
+
+static const step_recipe of_two_phase = {.verbs = verbs,
+                                         .free = free_transaction,
+                                         .cancel = cancel_wait,
+                                         .waits = waits_already};
+
+/* A transaction of this form, in which all take part. */
+static void begin(int its_form) {
+  form = its_form;
+  open_steps(&of_two_phase);
+  play("dan proposes; ann,bob,cid opens");
 }
 
 /* Nothing is left: no znode, no watch. */
 static void end(void) {
-  zke_strings *names = NULL;
-  for (int i = 0; i < SITES; i++) {
-    zke_two_phase_free(t[i]);
-    ck_ok(zke_close(zs[i]));
-  }
-  zke_two_phase_free(tc);
-  ck_ok(zke_close(zc));
-  ck_ok(zke_two_phase_pending(admin, BASE, NULL, NULL, NULL, &names));
-  ck_assert_int_eq(names->count, 0);
-  zke_free(names);
-  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
-  close_last(admin);
+  free_parties();
+  play("eve pending -> none; status -> NONODE; data /2pc/tx -> NONODE");
+  ck_ok(zke_check(z[SESSIONS - 1], NULL, NULL));
+  close_clean(BASE);
 }
 
-static zke_two_phase_status *status(void) {
-  zke_two_phase_status *st;
-  ck_ok(zke_two_phase_get(admin, BASE, "tx", &st));
-  return st;
+/* The whole of a test. */
+static void play_form(int its_form, const char *script) {
+  begin(its_form);
+  play(script);
+  end();
 }
 
-/* All decide this, and acknowledge it. */
-static void all_decide(int expected) {
-  int decision = 0;
-  int64_t token = 0;
-  for (int i = 0; i < SITES; i++) {
-    ck_ok(zke_two_phase_wait(t[i], 0, &decision));
-    ck_assert_int_eq(decision, expected);
-    ck_assert_int_eq(zke_two_phase_state(t[i]), expected);
-    if (i) ck_assert_int_eq(token, zke_two_phase_token(t[i]));
-    token = zke_two_phase_token(t[i]);
-    ck_assert_int_gt(token, 0);
-  }
-  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_ack(t[i]));
-}
+#define ALL_VOTE "ann,bob,cid votes commit;"
+#define ALL_VOTE_ROWS "ann,bob,cid votes_row commit -> done;"
+/* All know this decision, and acknowledge it. */
+#define ALL_COMMIT "ann,bob,cid wait_now -> commit; ann,bob,cid acks;"
+#define ALL_ABORT "ann,bob,cid wait_now -> abort; ann,bob,cid acks;"
 
 /* ---- the forms ---- */
 
 /* Every form commits when all have voted so, and not before; the payload is
  * there until all have acknowledged, and then nothing is. */
 TEST_LOOP(all_votes_commit_and_no_fewer, 0, 4) {
-  begin(_i, 0);
-  for (int i = 0; i < SITES; i++) {
-    dispatch_sites();
-    ck_assert_int_eq(zke_two_phase_state(tc), 0);
-    ck_assert_int_eq(zke_two_phase_token(t[0]), 0);
-    ck_ok(zke_two_phase_vote(t[i], C));
-  }
-  dispatch_sites();
-  for (int i = 0; i <= SITES; i++) ck_assert_str_eq(heard[i], "C");
-  all_decide(C);
-  zke_two_phase_status *st = status(); /* the coordinator is there still */
-  ck_assert_int_eq(st->len, 8);
-  ck_assert_int_eq(memcmp(st->payload, "pay\0load", 9), 0);
-  zke_free(st);
-  ck_ok(zke_two_phase_ack(tc));
-  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_two_phase_ack(tc));
-  end();
+  play_form(
+      _i,
+      "all dispatch; dan,ann is undecided; ann votes commit; all dispatch;"
+      "dan,ann is undecided; bob votes commit; all dispatch;"
+      "dan,ann is undecided; cid votes commit; all dispatch;"
+      "ann,bob,cid,dan heard commit;" ALL_COMMIT
+      "status -> commit, all have voted commit: a=commit* b=commit*"
+      " c=commit*, led;"
+      "dan acks; status -> NONODE; dan acks");
 }
 
-/* The first "abort" decides, whoever has voted. */
+/* The first "abort" decides, whoever has voted; a vote that comes too late
+ * learns what was decided. */
 TEST_LOOP(aborts_early, 0, 4) {
-  begin(_i, 0);
-  ck_ok(zke_two_phase_vote(t[1], C));
-  ck_ok(zke_two_phase_vote(t[2], A));
-  zke_two_phase_status *st = status();
-  ck_assert_int_eq(st->decision, A);
-  ck_assert_str_eq(st->why, "c has voted abort");
-  zke_free(st);
-  dispatch_sites();
-  for (int i = 0; i <= SITES; i++) ck_assert_str_eq(heard[i], "A");
-  ck_ok(zke_two_phase_vote(t[0], C)); /* too late: it learns what was decided */
-  all_decide(A);
-  end();
+  play_form(
+      _i,
+      "bob votes commit; cid votes abort;"
+      "status -> abort, c has voted abort: a b=commit c=abort, led;"
+      "all dispatch; ann,bob,cid,dan heard abort; ann votes commit;" ALL_ABORT);
 }
 
 /* The coordinator dies before the last vote: the sites finish by themselves,
  * in every form. */
 TEST_LOOP(coordinator_dies, 0, 4) {
-  begin(_i, 0);
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_ok(zke_two_phase_vote(t[1], C));
-  dispatch_sites();
-  die(zc);
-  ck_ok(zke_two_phase_vote(t[2], C));
-  dispatch_sites();
-  ck_assert_str_eq(heard[SITES], "L");
-  for (int i = 0; i < SITES; i++) ck_assert_str_eq(heard[i], "C");
-  all_decide(C);
-  end();
+  play_form(_i,
+            "ann,bob votes commit; all dispatch; dan expires;"
+            "cid votes commit; all dispatch; dan heard lost;"
+            "ann,bob,cid heard commit;" ALL_COMMIT);
 }
 
-/* It dies between the last vote and its announcement: the same. */
-TEST_LOOP(coordinator_dies_before_announcing, 0, 4) {
-  begin(_i, 0);
-  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
-  if (_i & ZKE_TWO_PHASE_COORDINATOR) { /* it has not looked yet */
-    zke_two_phase_status *st = status();
-    ck_assert_int_eq(st->decision, 0);
-    zke_free(st);
-  }
-  die(zc);
-  dispatch_sites();
-  all_decide(C);
-  end();
-}
-
-/* A coordinator that leaves hands over, too. */
-TEST_LOOP(coordinator_leaves, 0, 4) {
-  begin(_i, 0);
-  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
-  zke_two_phase_free(tc);
-  tc = NULL;
-  dispatch_sites();
-  for (int i = 0; i < SITES; i++) ck_assert_str_eq(heard[i], "C");
-  all_decide(C);
+/* It dies, or leaves, between the last vote and its announcement: the same.  In
+ * the coordinator's form it has not looked yet. */
+TEST_LOOP(coordinator_goes_before_announcing, 0, 8) {
+  begin(_i / 2);
+  play(ALL_VOTE);
+  if (form & ZKE_TWO_PHASE_COORDINATOR)
+    play("status -> undecided: a=commit b=commit c=commit, led");
+  play(_i % 2 ? "dan expires" : "dan free");
+  play("all dispatch; ann,bob,cid heard commit;" ALL_COMMIT);
   end();
 }
 
@@ -222,83 +351,56 @@ TEST_LOOP(coordinator_leaves, 0, 4) {
 TEST_LOOP(a_kept_coordinator_may_come_back, 0, 2) {
   zke_options o = {.size = sizeof o, .timeout_ms = _i ? 300 : 60000};
   unsigned char password[16];
-  zke_strings *names;
-  zke *taken = NULL;
-  admin = test_open(":memory:");
-  ck_ok(zke_open_session(admin, &o, &zc));
-  ck_ok(zke_password(zc, password));
-  int64_t id = zke_session_id(zc);
-  begin_tx(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_attach(admin, id, password, NULL, &taken));
-  zke_two_phase_free(tc); /* of a handle that has moved: nothing goes */
-  tc = NULL;
-  ck_ok(zke_close(zc));
-  for (int i = 0; i < SITES; i++) {
-    zs[i] = named(site_names[i]);
-    open_site(i);
-    ck_ok(zke_two_phase_vote(t[i], C));
-  }
+  zke *eve, *taken = NULL;
+  open_steps(&of_two_phase);
+  eve = z[4];
+  ck_ok(zke_close(z[3]));
+  ck_ok(zke_open_session(eve, &o, &z[3]));
+  ck_ok(zke_password(z[3], password));
+  int64_t id = zke_session_id(z[3]);
+  play("dan proposes");
+  ck_ok(zke_attach(eve, id, password, NULL, &taken));
+  play("dan free"); /* of a handle that has moved: nothing goes */
+  ck_ok(zke_close(z[3]));
+  play("ann,bob,cid opens;" ALL_VOTE);
   ck_ok(zke_detach(taken));
-  all_decide(C);
-  ck_rc(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
-                            &tc),
-        ZKE_HELD);
-  ck_ok(zke_two_phase_pending(admin, BASE, NULL, NULL, NULL, &names));
-  ck_assert_int_eq(names->count, 1);
-  zke_free(names);
-  if (_i == 0) ck_ok(zke_attach(admin, id, password, NULL, &zc));
-  if (_i == 1) zc = named("master");
-  ck_until((dispatch_on(admin), zke_exists(admin, TX "/coordinator", NULL, NULL,
-                                           NULL)) == (_i ? ZKE_NONODE : ZKE_OK),
+  play(ALL_COMMIT "eve proposes -> HELD; eve pending -> tx");
+  if (_i == 0) ck_ok(zke_attach(eve, id, password, NULL, &taken));
+  ck_until((dispatch_on(eve), zke_exists(eve, TX "/coordinator", NULL, NULL,
+                                         NULL)) == (_i ? ZKE_NONODE : ZKE_OK),
            10000);
+  if (_i == 0) ck_ok(zke_close(taken));
+  ck_ok(zke_open_session(eve, NULL, &z[3]));
   end();
 }
 
 /* Ephemeral votes: a dead site aborts, whether it has voted or not, and also
- * where all the others learn of its coming and going at once. */
+ * where all the others learn of its coming and going at once.  It comes again
+ * and learns what was decided. */
 TEST_LOOP(dead_site_aborts, 0, 2) {
-  begin(ZKE_TWO_PHASE_EPHEMERAL | _i, 0);
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_ok(zke_two_phase_vote(t[1], C));
-  dispatch_sites();
-  die(zs[1]);
-  dispatch_sites();
-  ck_assert_str_eq(heard[0], "A");
-  ck_assert_str_eq(heard[1], "L");
-  ck_assert_str_eq(heard[SITES], "A");
-  zke_two_phase_status *st = status();
-  ck_assert_str_eq(st->why, "the site b has died");
-  zke_free(st);
-  /* It comes again and learns what was decided. */
-  zke_two_phase_free(t[1]);
-  ck_rc(zke_two_phase_vote(t[1] = NULL, C), ZKE_BADARGUMENTS);
-  ck_ok(zke_close(zs[1]));
-  zs[1] = named("b");
-  heard[1][0] = '\0';
-  open_site(1);
-  ck_assert_str_eq(heard[1], "A");
-  all_decide(A);
-  end();
+  play_form(ZKE_TWO_PHASE_EPHEMERAL | _i,
+            "ann,bob votes commit; all dispatch; bob expires; all dispatch;"
+            "ann heard abort; bob heard lost; dan heard abort;"
+            "status -> abort, the site b has died: a=commit -b c, led;"
+            "bob restarts; bob heard abort;" ALL_ABORT);
 }
 
 /* A site joins and dies before the coordinator has looked even once: its death
  * still aborts the transaction. */
 TEST(dead_before_seen) {
-  admin = test_open(":memory:");
-  zc = named("master");
-  begin_tx(ZKE_TWO_PHASE_EPHEMERAL, 0);
-  for (int i = 0; i < SITES; i++) zs[i] = named(site_names[i]);
-  open_site(2);
-  die(zs[2]); /* nobody has looked since before it came */
-  dispatch_on(zc);
-  ck_assert_str_eq(heard[SITES], "A");
-  zke_two_phase_free(t[2]);
-  ck_ok(zke_close(zs[2]));
-  zs[2] = named("c");
-  heard[2][0] = '\0';
-  for (int i = 0; i < SITES; i++) open_site(i);
-  all_decide(A);
+  form = ZKE_TWO_PHASE_EPHEMERAL;
+  open_steps(&of_two_phase);
+  play(
+      "dan proposes; cid opens; cid expires; dan dispatches; dan heard abort;"
+      "cid restarts; ann,bob opens;" ALL_ABORT);
   end();
+}
+
+/* All have this session. */
+static void use_session(zke *session) {
+  begin_steps(&of_two_phase);
+  form = ZKE_TWO_PHASE_EPHEMERAL;
+  for (int i = 0; i < SESSIONS; i++) z[i] = session;
 }
 
 static bool seen_coming;
@@ -310,11 +412,9 @@ static void see_coming(zke *s, int type, int state, const char *path,
 }
 
 static void begin_unwatched(zke *s) {
-  zke_two_phase_options o = {.size = sizeof o, .form = ZKE_TWO_PHASE_EPHEMERAL};
-  zke_two_phase *x = NULL;
+  use_session(s);
   seen_coming = false;
-  ck_ok(zke_two_phase_begin(s, BASE, "tx", "", 0, site_names, 2, &o, &x));
-  zke_two_phase_free(x);
+  play("dan proposes; dan free");
   ck_rc(zke_exists(s, TX "/vote-a", see_coming, NULL, NULL), ZKE_NONODE);
 }
 
@@ -327,23 +427,16 @@ static int vote_unwatched(zke *s) {
 }
 
 static void come_after_the_death(zke *s, int rc) {
-  zke_two_phase *x = NULL;
-  int decision = 0;
+  use_session(s);
   ck_until((dispatch_on(s), zke_exists(s, TX "/vote-a", NULL, NULL, NULL)) ==
                ZKE_NONODE,
            10000);
   ck_assert(seen_coming || rc != ZKE_OK);
-  ck_ok(zke_two_phase_open(s, BASE, "tx", "b", NULL, &x));
-  ck_ok(zke_two_phase_vote(x, C));
-  ck_rc(zke_two_phase_wait(x, zke_now(s), &decision),
-        seen_coming ? ZKE_OK : ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_eq(decision, seen_coming ? A : 0);
-  if (!seen_coming) ck_ok(zke_two_phase_abort(x, "enough"));
-  ck_ok(zke_two_phase_ack(x));
-  zke_two_phase_free(x);
-  ck_ok(zke_two_phase_open(s, BASE, "tx", "a", NULL, &x));
-  ck_ok(zke_two_phase_ack(x));
-  zke_two_phase_free(x);
+  play("bob opens; bob votes commit");
+  play(seen_coming ? "bob wait_now -> abort"
+                   : "bob wait_now -> OPERATIONTIMEOUT; bob aborts enough");
+  play("ann,cid opens; ann,bob,cid acks");
+  free_parties();
 }
 
 /* A site that dies anywhere, while nobody looks.  If it had come the next one
@@ -355,120 +448,90 @@ TEST(dead_before_others_come) {
 }
 
 /* A vote that was seen and has gone does not count: the last vote comes when
- * another's has vanished, and nobody has noticed that yet. */
+ * another's has vanished, and nobody has noticed that yet.  Nor does it count
+ * if the site came again meanwhile and has not voted. */
 TEST(vanished_vote_does_not_count) {
-  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_ok(zke_two_phase_vote(t[1], C));
-  dispatch_sites();
-  die(zs[0]);
-  ck_ok(zke_two_phase_vote(t[2], C));
-  ck_assert_int_eq(zke_two_phase_state(t[2]), A);
-  /* Nor where it came again meanwhile and has not voted. */
-  zke_two_phase_free(t[0]);
-  ck_ok(zke_close(zs[0]));
-  zs[0] = named("a");
-  open_site(0);
-  all_decide(A);
-  end();
+  play_form(ZKE_TWO_PHASE_EPHEMERAL,
+            "ann,bob votes commit; all dispatch; ann expires;"
+            "cid votes commit; cid is abort; ann restarts;" ALL_ABORT);
 }
 
 /* A site that dies and comes again before anybody looks may vote again. */
 TEST(site_comes_again) {
-  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
-  ck_ok(zke_two_phase_vote(t[0], C));
-  die(zs[0]);
-  zke_two_phase_free(t[0]);
-  ck_ok(zke_close(zs[0]));
-  zs[0] = named("a");
-  heard[0][0] = '\0';
-  open_site(0);
-  dispatch_sites();
-  ck_assert_int_eq(zke_two_phase_state(tc), 0);
-  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
-  dispatch_sites();
-  all_decide(C);
-  end();
+  play_form(ZKE_TWO_PHASE_EPHEMERAL,
+            "ann votes commit; ann expires; ann restarts; all dispatch;"
+            "dan is undecided;" ALL_VOTE "all dispatch;" ALL_COMMIT);
 }
 
-/* Persistent votes: who dies after voting has voted; the restarted process
- * finds the transaction and finishes. */
+/* Persistent votes: a site that dies after voting has voted.  The restarted
+ * process finds the transaction and finishes. */
 TEST(site_restarts) {
-  zke_strings *names;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_two_phase_vote(t[0], C));
-  die(zs[0]);
-  ck_rc(zke_two_phase_vote(t[0], C), ZKE_INVALIDSTATE);
-  ck_assert_int_eq(zke_two_phase_state(t[0]), LOST);
-  zke_two_phase_free(t[0]);
-  ck_ok(zke_close(zs[0]));
-  ck_ok(zke_two_phase_vote(t[1], C));
-  ck_ok(zke_two_phase_vote(t[2], C));
-  zs[0] = named("a");
-  ck_ok(zke_two_phase_pending(zs[0], BASE, "a", NULL, NULL, &names));
-  ck_assert_int_eq(names->count, 1);
-  ck_assert_str_eq(names->data[0], "tx");
-  zke_free(names);
-  heard[0][0] = '\0';
-  open_site(0);
-  ck_assert_str_eq(heard[0], "C");
-  all_decide(C);
-  end();
+  play_form(ZKE_TWO_PHASE_SITES,
+            "ann votes commit; ann expires; ann votes commit -> INVALIDSTATE;"
+            "ann is lost; bob,cid votes commit; ann restarts;"
+            "ann pending -> tx; ann heard commit;" ALL_COMMIT);
 }
 
 /* Somebody has deleted a vote's znode: that site is told and does not look for
  * it for ever, and the transaction can be aborted. */
 TEST(a_deleted_vote_is_told) {
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_delete(zs[1], BASE "/tx/vote-a", -1));
-  ck_rc(zke_two_phase_vote(t[0], C), ZKE_NONODE);
-  ck_says("the vote of a on " BASE "/tx was deleted");
-  ck_ok(zke_two_phase_abort(tc, "a vote is missing"));
-  ck_ok(zke_two_phase_vote(t[0], C));
-  all_decide(ZKE_TWO_PHASE_ABORT);
-  end();
+  play_form(ZKE_TWO_PHASE_SITES,
+            "delete /2pc/tx/vote-a; ann votes commit -> NONODE;"
+            "said the vote of a on /2pc/tx was deleted;"
+            "dan aborts a vote is missing; ann votes commit;" ALL_ABORT);
 }
 
 /* Who watches what: in the form of that name only the coordinator is woken by
- * votes; the sites only by the decision. */
+ * votes, and only by the first one that was missing; the sites only by the
+ * decision. */
 TEST(no_herd) {
-  begin(ZKE_TWO_PHASE_COORDINATOR, 0);
-  ck_ok(zke_two_phase_vote(t[2], C));
-  ck_assert_int_eq(dispatch_on(zc), 0); /* it watches the first one missing */
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_assert_int_eq(dispatch_on(zc), 1);
-  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch_on(zs[i]), 0);
-  ck_ok(zke_two_phase_vote(t[1], C));
-  ck_assert_int_eq(dispatch_on(zc), 2); /* the vote, its own decision */
-  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch_on(zs[i]), 1);
-  all_decide(C);
-  end();
+  play_form(ZKE_TWO_PHASE_COORDINATOR,
+            "cid votes commit; dan dispatches -> 0; ann votes commit;"
+            "dan dispatches -> 1; ann,bob,cid dispatches -> 0;"
+            "bob votes commit; dan dispatches -> 2;" /* its own decision too */
+            "ann,bob,cid dispatches -> 1;" ALL_COMMIT);
 }
 
 /* ---- time, force, waiting ---- */
 
-/* A transaction of b's vote alone that has so many ms.  False: that was over
- * before b had voted. */
-static bool reaches_limit(int form, int64_t limit_ms) {
-  int decision = 0;
-  int64_t before = test_wall();
-  begin(form, limit_ms);
-  int64_t after = test_wall();
-  ck_ok(zke_two_phase_vote(t[1], C));
-  zke_two_phase_status *st = status();
+/* The transaction's limit, and when it was decided; ms since 1970. */
+static int64_t limit_ms(int64_t *decided_ms) {
+  zke_two_phase_status *st;
+  ck_ok(zke_two_phase_get(z[4], BASE, "tx", &st));
   int64_t limit = st->limit_ms;
-  ck_assert_int_ge(limit, before + limit_ms);
-  ck_assert_int_le(limit, after + limit_ms);
+  if (decided_ms) *decided_ms = st->decided_ms;
   zke_free(st);
-  bool in_time = test_wall() < limit;
-  ck_ok(zke_two_phase_wait(t[1], ZKE_FOREVER, &decision));
-  ck_assert_int_eq(decision, A);
-  st = status();
+  return limit;
+}
+
+/* Begin a transaction that has so many ms. */
+static void begin_limited(int its_form, int ms) {
+  char text[32];
+  form = its_form;
+  snprintf(text, sizeof text, "dan proposes %d", ms);
+  open_steps(&of_two_phase);
+  int64_t before = test_wall();
+  play(text);
+  int64_t limit = limit_ms(NULL);
+  ck_assert_int_ge(limit, before + ms);
+  ck_assert_int_le(limit, test_wall() + ms);
+  play("ann,bob,cid opens");
+}
+
+/* Only b votes, and waits.  False: the time was over before b had voted. */
+static bool reaches_limit(int its_form, int ms) {
+  int64_t decided;
+  begin_limited(its_form, ms);
+  play("bob votes commit");
+  bool in_time = test_wall() < limit_ms(NULL);
+  play("bob begins wait; bob returns -> abort");
   if (in_time)
-    ck_assert_str_eq(st->why, "the time limit, without the vote of a, c");
-  ck_assert_int_eq(st->decided_ms >= limit, 1);
-  zke_free(st);
-  all_decide(A);
+    play(
+        "status -> abort, the time limit, without the vote of a, c:"
+        " a b=commit c, led");
+  int64_t limit = limit_ms(&decided);
+  ck_assert_int_ge(decided, limit);
+  play(ALL_ABORT);
   end();
   return in_time;
 }
@@ -476,124 +539,65 @@ static bool reaches_limit(int form, int64_t limit_ms) {
 /* At the limit whoever waits aborts, in the coordinator's form a site as
  * well; a prompt clean-up: not before it. */
 TEST_LOOP(time_limit, 0, 4) {
-  for (int64_t ms = 500; !reaches_limit(_i, ms);) ms *= 2;
+  for (int ms = 500; !reaches_limit(_i, ms);) ms *= 2;
 }
 
 /* Without blocking calls step() does it. */
 TEST(step_at_limit) {
-  begin(ZKE_TWO_PHASE_SITES, 30);
-  zke_two_phase_status *st = status();
-  int64_t limit = st->limit_ms;
-  zke_free(st);
-  ck_ok(zke_two_phase_step(tc));
+  begin_limited(ZKE_TWO_PHASE_SITES, 30);
+  int64_t limit = limit_ms(NULL);
+  play("dan steps");
   ck_until(test_wall() >= limit, 10000);
-  ck_ok(zke_two_phase_step(tc));
-  ck_assert_int_eq(zke_two_phase_state(tc), A);
-  all_decide(A);
+  play("dan steps; dan is abort;" ALL_ABORT);
   end();
 }
 
 /* A timeout says who has not voted, and nothing has changed by it. */
 TEST(timeout_names_missing) {
-  int decision = 0;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_two_phase_vote(t[1], C));
-  int64_t now = zke_now(zc);
-  ck_rc(zke_two_phase_wait(tc, now + 20, &decision), ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_ge(zke_now(zc), now + 20);
-  ck_says("the transaction " TX " waits for the vote of a, c");
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_ok(zke_two_phase_vote(t[2], C));
-  ck_ok(zke_two_phase_wait(tc, 0, &decision));
-  ck_assert_int_eq(decision, C);
-  all_decide(C);
-  end();
-}
-
-/* Where the test is just looking whether somebody waits, it is in the way. */
-static void *wait_there(void *arg) {
-  int rc;
-  do rc = zke_two_phase_wait(tc, ZKE_FOREVER, NULL);
-  while (rc == ZKE_MISUSE);
-  *(int *)arg = rc;
-  return NULL;
+  play_form(ZKE_TWO_PHASE_SITES,
+            "bob votes commit; dan wait_20 -> OPERATIONTIMEOUT;"
+            "said the transaction /2pc/tx waits for the vote of a, c;"
+            "ann,cid votes commit; dan wait_now -> commit;" ALL_COMMIT);
 }
 
 /* The coordinator's wait is cancelled by another thread; a second waiting call
  * is refused. */
 TEST(cancel_ends_the_wait) {
-  pthread_t thread;
-  int rc = 0, other = 0;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
-  ck_until(zke_two_phase_cancel(tc) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
-  ck_assert_int_eq(rc, ZKE_CANCELLED);
-  /* Only one may wait. */
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
-  ck_until((other = zke_two_phase_wait(tc, 0, NULL)) == ZKE_MISUSE, 5000);
-  ck_ok(zke_two_phase_vote(t[0], A));
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
-  ck_assert_int_eq(rc, ZKE_OK);
-  all_decide(A);
-  end();
+  play_form(ZKE_TWO_PHASE_SITES,
+            "dan begins wait; dan cancels; dan returns -> CANCELLED;"
+            "dan waits wait; dan wait_now -> MISUSE; ann votes abort;"
+            "dan returns -> abort;" ALL_ABORT);
 }
 
 /* Anybody may abort, but not what is committed. */
 TEST(abort_by_anybody) {
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  zke_two_phase *onlooker;
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_ok(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &onlooker));
-  ck_ok(zke_two_phase_abort(onlooker, "no\nmoney"));
-  ck_ok(zke_two_phase_abort(onlooker, NULL)); /* as it was */
-  zke_two_phase_status *st = status();
-  ck_assert_str_eq(st->why, "no money");
-  ck_assert_ptr_nonnull(strstr(st->by, "(pid "));
-  zke_free(st);
-  ck_rc(zke_two_phase_ack(onlooker), ZKE_MISUSE);
-  ck_rc(zke_two_phase_vote(onlooker, C), ZKE_MISUSE);
-  zke_two_phase_free(onlooker);
-  all_decide(A);
-  zke_two_phase_free(tc);
-  for (int i = 0; i < SITES; i++) zke_two_phase_free(t[i]);
-  begin_tx(ZKE_TWO_PHASE_SITES, 0);
-  for (int i = 0; i < SITES; i++) open_site(i);
-  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
-  ck_rc(zke_two_phase_abort(tc, NULL), ZKE_MISUSE);
-  ck_says("committed");
-  all_decide(C);
-  end();
+  play_form(ZKE_TWO_PHASE_SITES,
+            "ann votes commit; eve opens; eve aborts no\nmoney; eve aborts;"
+            "status -> abort, no money: a=commit b c, led;"
+            "eve acks -> MISUSE; eve votes commit -> MISUSE;" ALL_ABORT
+            "dan proposes; ann,bob,cid opens;" ALL_VOTE
+            "dan aborts -> MISUSE; said committed;" ALL_COMMIT);
 }
 
 /* A vote is given once; the same again is fine. */
 TEST_LOOP(votes_are_given_once, 0, 4) {
-  begin(_i, 0);
-  ck_rc(zke_two_phase_vote(t[0], 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_two_phase_vote(t[0], 3), ZKE_BADARGUMENTS);
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_ok(zke_two_phase_vote(t[0], C));
-  ck_rc(zke_two_phase_vote(t[0], A), ZKE_MISUSE);
-  ck_says("a has voted commit in " TX);
-  ck_rc(zke_two_phase_ack(t[0]), ZKE_MISUSE);
-  ck_ok(zke_two_phase_vote(t[1], A));
-  ck_ok(zke_two_phase_vote(t[1], A));
-  ck_rc(zke_two_phase_vote(tc, C), ZKE_MISUSE);
-  all_decide(A);
+  begin(_i);
+  ck_rc(zke_two_phase_vote(party[0], 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_vote(party[0], 3), ZKE_BADARGUMENTS);
+  play(
+      "ann,ann votes commit; ann votes abort -> MISUSE;"
+      "said a has voted commit in /2pc/tx; ann acks -> MISUSE;"
+      "bob,bob votes abort; dan votes commit -> MISUSE;" ALL_ABORT);
   end();
 }
 
 /* Two live processes as one site: in the ephemeral form the second is told
  * who is there. */
 TEST(site_is_taken) {
-  zke_two_phase *other;
-  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
-  ck_rc(zke_two_phase_open(zc, BASE, "tx", "a", NULL, &other), ZKE_HELD);
-  ck_says("the vote of a in " TX " is held by a (pid ");
-  ck_assert_ptr_null(other);
-  ck_ok(zke_two_phase_vote(t[0], A));
-  all_decide(A);
-  end();
+  play_form(ZKE_TWO_PHASE_EPHEMERAL,
+            "dan' opens a -> HELD;"
+            "said the vote of a in /2pc/tx is held by ann (pid;"
+            "ann votes abort;" ALL_ABORT);
 }
 
 /* ---- the name, the directory ---- */
@@ -601,94 +605,33 @@ TEST(site_is_taken) {
 /* An object of an earlier transaction does nothing to a later one of the same
  * name (a process that was stopped for long). */
 TEST_LOOP(a_stale_object_does_not_touch_the_next_transaction, 0, 4) {
-  zke_two_phase *old, *old_site;
-  begin(_i, 0);
-  ck_ok(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &old));
-  ck_ok(zke_two_phase_open(zs[0], BASE, "tx", "a", NULL, &old_site));
-  ck_ok(zke_two_phase_vote(t[1], A));
-  all_decide(A);
-  zke_two_phase_free(tc);
-  for (int i = 0; i < SITES; i++) zke_two_phase_free(t[i]);
-  begin_tx(_i, 0);
-  for (int i = 0; i < SITES; i++) open_site(i);
-  ck_rc(zke_two_phase_vote(old_site, A), ZKE_LOST);
-  ck_rc(zke_two_phase_abort(old, "old"), ZKE_LOST);
-  ck_rc(zke_two_phase_wait(old, 0, NULL), ZKE_LOST);
-  ck_ok(zke_two_phase_ack(old_site));
-  zke_two_phase_free(old);
-  zke_two_phase_free(old_site);
-  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
-  dispatch_sites();
-  all_decide(C);
-  end();
+  play_form(_i, "eve,ann' opens; bob votes abort;" ALL_ABORT
+                "dan proposes; ann,bob,cid opens; ann' votes abort -> LOST;"
+                "eve aborts old -> LOST; eve wait_now -> LOST; ann' acks;"
+                "ann',eve free;" ALL_VOTE "all dispatch;" ALL_COMMIT);
 }
 
 /* A name that is in use is refused, and says why; one that all have done with
  * is taken, also where the coordinator died without a word. */
 TEST(begin_again) {
-  zke_two_phase *other;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_rc(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
-                            &other),
-        ZKE_HELD);
-  ck_says("there is a transaction " TX ", which waits for the vote of a, b, c");
-  ck_ok(zke_two_phase_vote(t[0], A));
-  dispatch_sites();
-  ck_rc(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
-                            &other),
-        ZKE_HELD);
-  ck_says("which waits for the acknowledgement of a, b, c");
-  all_decide(A);
-  die(zc);
-  ck_ok(zke_exists(admin, TX, NULL, NULL, NULL));
-  ck_ok(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
-                            &other));
-  ck_ok(zke_two_phase_abort(other, NULL));
-  zke_two_phase_free(other);
-  for (int i = 0; i < SITES; i++) {
-    zke_two_phase_free(t[i]);
-    heard[i][0] = '\0';
-    open_site(i);
-  }
-  all_decide(A);
-  end();
+  play_form(ZKE_TWO_PHASE_SITES,
+            "eve proposes -> HELD;"
+            "said there is a transaction /2pc/tx, which waits for the vote of"
+            " a, b, c;"
+            "ann votes abort; all dispatch; eve proposes -> HELD;"
+            "said which waits for the acknowledgement of a, b, c;" ALL_ABORT
+            "dan expires; data /2pc/tx; eve proposes; eve aborts; eve free;"
+            "ann,bob,cid opens; ann,bob,cid heard abort;" ALL_ABORT);
 }
 
 /* What a status tells, at three moments. */
 TEST(status_tells) {
-  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
-  ck_ok(zke_two_phase_vote(t[1], C));
-  zke_two_phase_status *st = status();
-  ck_assert_int_eq(st->form, ZKE_TWO_PHASE_EPHEMERAL);
-  ck_assert_int_eq(st->decision, 0);
-  ck_assert_int_eq(st->count, SITES);
-  ck_assert_int_eq(st->coordinator, 1);
-  ck_assert_str_eq(st->sites[1].name, "b");
-  ck_assert_int_eq(st->sites[1].vote, C);
-  ck_assert_int_eq(st->sites[1].voted_ms >= st->begun_ms, 1);
-  ck_assert_int_eq(st->sites[0].vote, 0);
-  ck_assert_int_eq(st->sites[0].present, 1);
-  ck_assert_str_eq(st->why, "");
-  zke_free(st);
-  die(zs[0]);
-  st = status();
-  ck_assert_int_eq(st->sites[0].present, 0);
-  zke_free(st);
-  dispatch_sites();
-  ck_ok(zke_two_phase_ack(t[1]));
-  st = status();
-  ck_assert_int_eq(st->decision, A);
-  ck_assert_int_eq(st->token, zke_two_phase_token(t[1]));
-  ck_assert_int_eq(st->sites[1].acknowledged, 1);
-  ck_assert_int_eq(st->sites[2].acknowledged, 0);
-  zke_free(st);
-  ck_rc(zke_two_phase_get(admin, BASE, "none", &st), ZKE_NONODE);
-  zke_two_phase_free(t[0]);
-  ck_ok(zke_close(zs[0]));
-  zs[0] = named("a");
-  open_site(0);
-  all_decide(A);
-  end();
+  play_form(ZKE_TWO_PHASE_EPHEMERAL,
+            "bob votes commit; status -> undecided: a b=commit c, led;"
+            "ann expires; status -> undecided: -a b=commit c, led;"
+            "all dispatch; bob wait -> abort; bob acks;"
+            "status -> abort, the site a has died: -a b=commit* c, led;"
+            "ann restarts;" ALL_ABORT);
 }
 
 /* The list of a site: what it has not acknowledged; its watcher hears of new
@@ -699,64 +642,39 @@ TEST(pending_lists) {
   zke_two_phase *t2;
   char *payload;
   int len;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_create(admin, BASE "/foreign", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
-                   NULL, NULL));
-  ck_ok(zke_two_phase_pending(admin, BASE, "b", test_record, &events, &names));
-  ck_assert_int_eq(names->count, 1);
+  begin(ZKE_TWO_PHASE_SITES);
+  play("create /2pc/foreign x; bob pending -> tx");
+  ck_ok(zke_two_phase_pending(z[4], BASE, "b", test_record, &events, &names));
   zke_free(names);
-  ck_ok(zke_two_phase_begin(zc, BASE, "t0", "p", 1, &site_names[1], 1, NULL,
+  ck_ok(zke_two_phase_begin(z[3], BASE, "t0", "p", 1, &site_names[1], 1, NULL,
                             &t2));
-  test_expect(admin, &events, "CHILD " BASE);
-  ck_ok(zke_two_phase_pending(admin, BASE, "b", NULL, NULL, &names));
-  ck_assert_int_eq(names->count, 2);
-  ck_assert_str_eq(names->data[0], "t0");
-  zke_free(names);
-  ck_ok(zke_two_phase_pending(admin, BASE, "a", NULL, NULL, &names));
-  ck_assert_int_eq(names->count, 1);
-  zke_free(names);
+  test_expect(z[4], &events, "CHILD " BASE);
+  play("bob pending -> t0 tx; ann pending -> tx; eve pending -> t0 tx");
   ck_ok(zke_two_phase_payload(t2, &payload, &len));
   ck_assert_int_eq(len, 1);
   ck_assert_str_eq(payload, "p");
   zke_free(payload);
   ck_ok(zke_two_phase_abort(t2, NULL));
   zke_two_phase_free(t2);
-  ck_ok(zke_two_phase_open(zs[1], BASE, "t0", "b", NULL, &t2));
+  ck_ok(zke_two_phase_open(z[1], BASE, "t0", "b", NULL, &t2));
   ck_ok(zke_two_phase_ack(t2));
   zke_two_phase_free(t2);
-  ck_ok(zke_two_phase_vote(t[0], A));
-  all_decide(A);
-  ck_ok(zke_two_phase_pending(admin, BASE, "a", NULL, NULL, &names));
-  ck_assert_int_eq(names->count, 0);
-  zke_free(names);
-  ck_ok(zke_delete(admin, BASE "/foreign", -1));
-  ck_ok(zke_two_phase_pending(admin, "/none", "a", NULL, NULL, &names));
+  play("ann votes abort;" ALL_ABORT "ann pending -> none; delete /2pc/foreign");
+  ck_ok(zke_two_phase_pending(z[4], "/none", "a", NULL, NULL, &names));
   ck_assert_int_eq(names->count, 0);
   zke_free(names);
   end();
 }
 
-/* Foreign children change nothing but that the emptied znode stays; votes
- * written by hand do not count. */
+/* Foreign children change nothing but that the emptied znode stays, until the
+ * list removes it; votes written by hand do not count. */
 TEST(foreign_children) {
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_create(admin, TX "/vote-x", "commit", 6, ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_set(admin, TX "/vote-a", "comm", 4, -1, NULL));
-  ck_ok(zke_set(admin, TX "/vote-a", "commit", 6, -1, NULL));
-  ck_ok(zke_two_phase_vote(t[1], C));
-  ck_ok(zke_two_phase_vote(t[2], C));
-  dispatch_sites();
-  ck_assert_int_eq(zke_two_phase_state(tc), 0);
-  ck_ok(zke_two_phase_abort(tc, NULL));
-  all_decide(A);
-  ck_ok(zke_two_phase_ack(tc));
-  ck_ok(zke_exists(admin, TX, NULL, NULL, NULL));
-  zke_two_phase_status *st = status();
-  for (int i = 0; i < SITES; i++) ck_assert(st->sites[i].acknowledged);
-  zke_free(st);
-  ck_ok(zke_delete(admin, TX "/vote-x", -1));
-  end(); /* the list removes it */
+  play_form(ZKE_TWO_PHASE_SITES,
+            "create /2pc/tx/vote-x commit; set /2pc/tx/vote-a comm;"
+            "set /2pc/tx/vote-a commit; bob,cid votes commit; all dispatch;"
+            "dan is undecided; dan aborts;" ALL_ABORT
+            "dan acks; status -> abort: a* b=commit* c=commit*;"
+            "delete /2pc/tx/vote-x");
 }
 
 /* P11: sites that are there twice or cannot be names, and other bad arguments,
@@ -813,250 +731,141 @@ TEST(bad_arguments) {
   ck_ok(zke_close(s));
 }
 
-/* ---- operations with a vote and with an acknowledgement ----
- *
- * Each site makes "/row-a" with its vote, and writes what was decided into it
- * with its acknowledgement: both count in the znode's version, so what is done
- * twice is seen. */
+/* ---- rows ---- */
 
-enum {
-  NOT_DONE = ZKE_TWO_PHASE_NOT_DONE,
-  DONE = ZKE_TWO_PHASE_DONE,
-  BEFORE = ZKE_TWO_PHASE_DONE_BEFORE,
-  GONE = ZKE_TWO_PHASE_GONE
-};
-
-static const char *row(const char *site) {
-  static const char *const rows[SITES] = {"/row-a", "/row-b", "/row-c"};
-  return rows[*site - 'a'];
-}
-
-/* Vote commit, and make the row with it. */
-static int vote_row(zke_two_phase *who, const char *site, int *done) {
-  zke_op op;
-  zke_op_create(&op, row(site), "?", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  return zke_two_phase_vote_with(who, C, &op, 1, NULL, done);
-}
-
-/* Write the decision into the row with the acknowledgement. */
-static int ack_row(zke_two_phase *who, const char *site, int decision,
-                   int *done) {
-  zke_op op;
-  zke_op_set(&op, row(site), decision == C ? "C" : "A", 1, -1);
-  return zke_two_phase_ack_with(who, &op, 1, NULL, done);
-}
-
-#define ck_vote_row(who, site, expected) \
-  do {                                   \
-    int done_ = -1;                      \
-    ck_ok(vote_row(who, site, &done_));  \
-    ck_assert_int_eq(done_, expected);   \
-  } while (0)
-#define ck_ack_row(who, site, decision, expected) \
-  do {                                            \
-    int done_ = -1;                               \
-    ck_ok(ack_row(who, site, decision, &done_));  \
-    ck_assert_int_eq(done_, expected);            \
-  } while (0)
-
-/* The row says this, and was written so often; version -1: there is none. */
-static void ck_row(const char *site, const char *expected, int version) {
-  char *data = NULL;
-  zke_stat stat = {.version = -1};
-  int rc = zke_get(admin, row(site), NULL, NULL, &data, NULL, &stat);
-  if (rc != ZKE_NONODE) ck_ok(rc);
-  ck_assert_int_eq(stat.version, version);
-  if (version >= 0) ck_assert_str_eq(data, expected);
-  zke_free(data);
-}
-
-/* The process of a site is replaced by another one. */
-static void restart_site(int i) {
-  zke_two_phase_free(t[i]);
-  ck_ok(zke_close(zs[i]));
-  zs[i] = named(site_names[i]);
-  heard[i][0] = '\0';
-  open_site(i);
-}
-
-/* All sites acknowledge with their rows, which say the decision once. */
-static void all_ack_rows(int decision) {
-  for (int i = 0; i < SITES; i++)
-    ck_ack_row(t[i], site_names[i], decision, DONE);
-  for (int i = 0; i < SITES; i++)
-    ck_row(site_names[i], decision == C ? "C" : "A", 1);
+/* Let each site lose the reply of its next change; 0: none does. */
+static void lose_replies(int loss) {
+  for (int i = 0; loss && i < SITES; i++) ck_ok(zke_test_fail(z[i], loss, 0));
 }
 
 /* Rows come with the votes and are written with the acknowledgements, once; the
- * last acknowledgement is a site's, and removes the transaction with it. */
-TEST_LOOP(a_row_comes_with_vote_and_ack, 0, 4) {
-  begin(_i, 0);
-  for (int i = 0; i < SITES; i++) {
-    ck_vote_row(t[i], site_names[i], DONE);
-    ck_row(site_names[i], "?", 0);
-    ck_vote_row(t[i], site_names[i], BEFORE);
-  }
-  dispatch_sites();
-  ck_ok(zke_two_phase_ack(tc));
-  ck_ok(zke_exists(admin, TX "/work-c", NULL, NULL, NULL));
-  all_ack_rows(C);
-  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
-  ck_ack_row(t[2], "c", A, GONE);
-  ck_vote_row(t[2], "c", GONE);
-  ck_row("c", "C", 1);
+ * last acknowledgement is a site's, and removes the transaction with it.  A
+ * reply may be lost before or after its step was made: the call knows that it
+ * was the one, but for a transaction that has gone by its lost step. */
+TEST_LOOP(a_row_comes_with_vote_and_ack, 0, 12) {
+  static const int losses[] = {0, ZKE_TEST_FAIL_BEFORE, ZKE_TEST_FAIL_AFTER};
+  int loss = losses[_i % 3];
+  begin(_i / 3);
+  lose_replies(loss);
+  play(ALL_VOTE_ROWS
+       "row a -> ? 0; row b -> ? 0; row c -> ? 0;"
+       "ann,bob,cid votes_row commit -> before; row a -> ? 0; row b -> ? 0;"
+       "row c -> ? 0; all dispatch; dan acks; data /2pc/tx/work-c");
+  lose_replies(loss);
+  play("ann,bob acks_row commit -> done");
+  play(loss == ZKE_TEST_FAIL_AFTER ? "cid acks_row commit -> gone"
+                                   : "cid acks_row commit -> done");
+  play(
+      "row a -> C 1; row b -> C 1; row c -> C 1; data /2pc/tx -> NONODE;"
+      "cid acks_row abort -> gone; cid votes_row commit -> gone; row c -> C 1");
   end();
 }
 
 /* The site's next process gives the same operations again, and is told that
  * they were done; in the ephemeral form its vote is given anew. */
 TEST_LOOP(a_restarted_site_does_nothing_twice, 0, 4) {
-  begin(_i, 0);
-  for (int i = 0; i < SITES; i++) {
-    ck_vote_row(t[i], site_names[i], DONE);
-    if (i == SITES - 1) break;
-    restart_site(i);
-    ck_vote_row(t[i], site_names[i], BEFORE);
-    ck_row(site_names[i], "?", 0);
-    if (zke_two_phase_state(t[i]) != 0) break; /* its death was seen */
-  }
-  dispatch_sites();
-  int decision = zke_two_phase_state(t[0]);
-  ck_assert_int_ne(decision, 0);
-  ck_ack_row(t[0], "a", decision, DONE);
-  restart_site(0);
-  ck_ack_row(t[0], "a", decision, BEFORE);
-  ck_row("a", decision == C ? "C" : "A", 1);
-  for (int i = 1; i < SITES; i++) ck_ok(zke_two_phase_ack(t[i]));
-  end();
+  play_form(_i,
+            "ann votes_row commit -> done; ann restarts;"
+            "ann votes_row commit -> before; row a -> ? 0;"
+            "bob votes_row commit -> done; bob restarts;"
+            "bob votes_row commit -> before; row b -> ? 0;"
+            "cid votes_row commit -> done; all dispatch; ann is commit;"
+            "ann acks_row commit -> done; ann restarts;"
+            "ann acks_row commit -> before; row a -> C 1; bob,cid acks");
 }
 
 /* A site that has acknowledged does so again when all others have: this removes
- * the transaction, and does not do the operations a second time. */
+ * the transaction, and does not do the operations a second time.  Before that
+ * it was the coordinator's turn. */
 TEST(the_last_of_two_acks_does_nothing_twice) {
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  for (int i = 0; i < SITES; i++) ck_vote_row(t[i], site_names[i], DONE);
-  for (int i = 0; i < SITES; i++) ck_ack_row(t[i], site_names[i], C, DONE);
-  ck_ok(zke_exists(admin, TX, NULL, NULL, NULL)); /* the coordinator's turn */
-  die(zc);
-  ck_ack_row(t[0], "a", A, BEFORE);
-  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
-  ck_row("a", "C", 1);
-  end();
+  play_form(ZKE_TWO_PHASE_SITES, ALL_VOTE_ROWS
+            "ann,bob,cid acks_row commit -> done; data /2pc/tx; dan expires;"
+            "ann acks_row abort -> before; data /2pc/tx -> NONODE;"
+            "row a -> C 1");
 }
 
 /* A vote and an acknowledgement without operations: the later call does not do
  * its own, and says that none were. */
 TEST(operations_that_come_late_are_not_done) {
   int done = -1;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_two_phase_vote_with(t[0], C, NULL, 0, NULL, &done));
+  begin(ZKE_TWO_PHASE_SITES);
+  ck_ok(zke_two_phase_vote_with(party[0], C, NULL, 0, NULL, &done));
   ck_assert_int_eq(done, NOT_DONE);
-  ck_vote_row(t[0], "a", NOT_DONE);
-  ck_rc(zke_exists(admin, TX "/work-a", NULL, NULL, NULL), ZKE_NONODE);
-  ck_vote_row(t[1], "b", DONE);
-  ck_ok(zke_two_phase_vote(t[2], C));
-  ck_ok(zke_two_phase_ack(t[0]));
-  ck_ack_row(t[0], "a", C, NOT_DONE);
-  ck_row("a", "", -1);
-  ck_ack_row(t[1], "b", C, DONE);
-  ck_ok(zke_two_phase_ack_with(t[2], NULL, 0, NULL, &done));
+  play(
+      "ann votes_row commit -> not done; data /2pc/tx/work-a -> NONODE;"
+      "bob votes_row commit -> done; cid votes commit; ann acks;"
+      "ann acks_row commit -> not done; row a -> NONODE;"
+      "bob acks_row commit -> done");
+  done = -1;
+  ck_ok(zke_two_phase_ack_with(party[2], NULL, 0, NULL, &done));
   ck_assert_int_eq(done, NOT_DONE);
   end();
 }
 
 /* It was decided without the site: nothing is done with its vote, which is not
- * given; with the acknowledgement it is. */
+ * given; with the acknowledgement it is, if there is a row. */
 TEST_LOOP(what_is_decided_takes_no_vote, 0, 4) {
-  begin(_i, 0);
-  ck_vote_row(t[1], "b", DONE);
-  ck_ok(zke_two_phase_abort(tc, "no"));
-  ck_vote_row(t[0], "a", NOT_DONE);
-  ck_row("a", "", -1);
-  zke_two_phase_status *st = status();
-  ck_assert_int_eq(st->sites[0].vote, 0);
-  zke_free(st);
-  ck_vote_row(t[1], "b", BEFORE); /* it was, before the decision */
-  ck_rc(ack_row(t[0], "a", A, NULL), ZKE_NONODE); /* it has no row */
-  ck_ok(zke_two_phase_ack(t[0]));
-  ck_ack_row(t[1], "b", A, DONE);
-  ck_row("b", "A", 1);
-  ck_ok(zke_two_phase_ack(t[2]));
-  end();
+  play_form(_i,
+            "bob votes_row commit -> done; dan aborts no;"
+            "ann votes_row commit -> not done; row a -> NONODE;"
+            "status -> abort, no: a b=commit c, led;"
+            "bob votes_row commit -> before;" /* before the decision */
+            "ann acks_row abort -> NONODE; ann acks;"
+            "bob acks_row abort -> done; row b -> A 1; cid acks");
 }
 
 /* A vote for abort takes operations along like any other; one otherwise than
  * before does not. */
 TEST_LOOP(an_abort_takes_operations_along, 0, 4) {
-  zke_op op;
-  int done = -1;
-  begin(_i, 0);
-  ck_vote_row(t[1], "b", DONE);
-  zke_op_create(&op, row("a"), "no", 2, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  ck_rc(zke_two_phase_vote_with(t[1], A, &op, 1, NULL, NULL), ZKE_MISUSE);
-  ck_row("a", "", -1);
-  ck_ok(zke_two_phase_vote_with(t[0], A, &op, 1, NULL, &done));
-  ck_assert_int_eq(done, DONE);
-  ck_row("a", "no", 0);
-  ck_vote_row(t[2], "c", NOT_DONE);
-  all_decide(A);
-  end();
+  play_form(_i,
+            "bob votes_row commit -> done; bob votes_row abort -> MISUSE;"
+            "row b -> ? 0; ann votes_row abort -> done; row a -> ? 0;"
+            "cid votes_row commit -> not done; row c -> NONODE;" ALL_ABORT);
 }
 
 /* An ephemeral vote goes with its site, and what it took along stays.  The site
- * comes again in time, and votes again without it. */
+ * comes again before anybody has looked, and votes again without it. */
 TEST(an_ephemeral_vote_is_given_again) {
-  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
-  ck_vote_row(t[0], "a", DONE);
-  die(zs[0]);
-  restart_site(0); /* before anybody has looked */
-  zke_two_phase_status *st = status();
-  ck_assert_int_eq(st->sites[0].vote, 0);
-  zke_free(st);
-  ck_vote_row(t[0], "a", BEFORE);
-  st = status();
-  ck_assert_int_eq(st->sites[0].vote, C);
-  zke_free(st);
-  for (int i = 1; i < SITES; i++) ck_vote_row(t[i], site_names[i], DONE);
-  dispatch_sites();
-  all_ack_rows(C);
-  end();
+  play_form(ZKE_TWO_PHASE_EPHEMERAL,
+            "ann votes_row commit -> done; ann expires; ann restarts;"
+            "status -> undecided: a b c, led; ann votes_row commit -> before;"
+            "status -> undecided: a=commit b c, led;"
+            "bob,cid votes_row commit -> done; all dispatch;"
+            "ann,bob,cid acks_row commit -> done; row a -> C 1; row b -> C 1;"
+            "row c -> C 1");
+}
+
+/* Foreign znodes keep the transaction, so the last acknowledgement is written
+ * instead: with its operations, once. */
+TEST(the_last_ack_among_foreign_znodes) {
+  play_form(ZKE_TWO_PHASE_SITES,
+            "create /2pc/tx/foreign;" ALL_VOTE_ROWS
+            "all dispatch; dan acks; ann,bob,cid acks_row commit -> done;"
+            "cid acks_row abort -> before; row a -> C 1; row b -> C 1;"
+            "row c -> C 1; delete /2pc/tx/foreign");
 }
 
 /* ---- what refuses ---- */
 
-typedef struct refusal {
-  int rc;
-  void (*fill)(zke_op *op);
-} refusal;
-
-static void no_node(zke_op *op) { zke_op_set(op, "/none", "", 0, -1); }
-static void bad_version(zke_op *op) { zke_op_check(op, "/full", 7); }
-static void not_empty(zke_op *op) { zke_op_delete(op, "/full", -1); }
-static void node_exists(zke_op *op) {
-  zke_op_create(op, "/full", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-}
-static void no_request(zke_op *op) { zke_op_fail(op, ZKE_UNIMPLEMENTED); }
-static void no_arguments(zke_op *op) { zke_op_fail(op, ZKE_BADARGUMENTS); }
-static void no_marshal(zke_op *op) { zke_op_fail(op, ZKE_MARSHALLINGERROR); }
-
 /* The codes on which this recipe looks again, or removes nothing after all, and
  * others; as those of the caller's operations they end the call. */
-static const refusal refusals[] = {
-    {ZKE_NONODE, no_node},
-    {ZKE_BADVERSION, bad_version},
-    {ZKE_NOTEMPTY, not_empty},
-    {ZKE_NODEEXISTS, node_exists},
-    {ZKE_UNIMPLEMENTED, no_request},
-    {ZKE_BADARGUMENTS, no_arguments},
-    {ZKE_MARSHALLINGERROR, no_marshal},
-};
+static const int refusals[] = {
+    ZKE_NONODE,        ZKE_BADVERSION,   ZKE_NOTEMPTY,        ZKE_NODEEXISTS,
+    ZKE_UNIMPLEMENTED, ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR};
 enum { REFUSALS = sizeof refusals / sizeof *refusals };
 
-static void make_full(void) {
-  ck_ok(zke_create(admin, "/full", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
-  ck_ok(zke_create(admin, "/full/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
+/* An operation that is refused with the code.  "/full" has a child. */
+static void refuse(zke_op *op, int code) {
+  if (code == ZKE_NONODE)
+    zke_op_set(op, "/none", "", 0, -1);
+  else if (code == ZKE_BADVERSION)
+    zke_op_check(op, "/full", 7);
+  else if (code == ZKE_NOTEMPTY)
+    zke_op_delete(op, "/full", -1);
+  else if (code == ZKE_NODEEXISTS)
+    zke_op_create(op, "/full", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  else
+    zke_op_fail(op, code);
 }
 
 /* The results of a call of two operations, of which the second was refused. */
@@ -1069,38 +878,31 @@ static void ck_refused(const zke_op_result *results, int rc) {
 /* A vote and an acknowledgement, of any and of the last, that an operation of
  * the caller's refuses: its code, nothing done, nothing given. */
 TEST_LOOP(a_refusal_has_the_operations_code, 0, REFUSALS) {
-  const refusal *refuses = &refusals[_i];
+  int code = refusals[_i];
   zke_op ops[2];
   zke_op_result results[2];
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  make_full();
+  begin(ZKE_TWO_PHASE_SITES);
+  play("create /full; create /full/x");
   zke_op_create(&ops[0], row("a"), "?", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  refuses->fill(&ops[1]);
+  refuse(&ops[1], code);
   for (int vote = C; vote <= A; vote++) {
     memset(results, 1, sizeof results);
-    ck_rc(zke_two_phase_vote_with(t[0], vote, ops, 2, results, NULL),
-          refuses->rc);
-    ck_refused(results, refuses->rc);
-    ck_rc(zke_two_phase_vote_with(t[0], vote, ops, 2, NULL, NULL), refuses->rc);
-    zke_two_phase_status *st = status();
-    ck_assert_int_eq(st->sites[0].vote, 0);
-    ck_assert_int_eq(st->decision, 0);
-    zke_free(st);
+    ck_rc(zke_two_phase_vote_with(party[0], vote, ops, 2, results, NULL), code);
+    ck_refused(results, code);
+    ck_rc(zke_two_phase_vote_with(party[0], vote, ops, 2, NULL, NULL), code);
+    play("status -> undecided: a b c, led; row a -> NONODE");
   }
-  ck_row("a", "", -1);
-  for (int i = 0; i < SITES; i++) ck_vote_row(t[i], site_names[i], DONE);
-  dispatch_sites();
+  play(ALL_VOTE_ROWS "all dispatch");
   for (int i = SITES - 1; i >= 0; i--) { /* "a" is the last one */
     zke_op_set(&ops[0], row(site_names[i]), "C", 1, -1);
-    ck_rc(zke_two_phase_ack_with(t[i], ops, 2, results, NULL), refuses->rc);
-    ck_refused(results, refuses->rc);
-    ck_row(site_names[i], "?", 0);
-    if (i == 0) ck_ok(zke_two_phase_ack(tc));
-    ck_rc(zke_two_phase_ack_with(t[i], ops, 2, NULL, NULL), refuses->rc);
-    ck_ok(zke_exists(admin, TX, NULL, NULL, NULL));
-    ck_ack_row(t[i], site_names[i], C, DONE);
+    ck_rc(zke_two_phase_ack_with(party[i], ops, 2, results, NULL), code);
+    ck_refused(results, code);
+    if (i == 0) play("row a -> ? 0; dan acks");
+    ck_rc(zke_two_phase_ack_with(party[i], ops, 2, NULL, NULL), code);
+    play("data /2pc/tx");
+    ck_ok(take_by(i, "acks_row", "commit"));
   }
-  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
+  play("row a -> C 1; row b -> C 1; row c -> C 1; data /2pc/tx -> NONODE");
   end();
 }
 
@@ -1108,24 +910,24 @@ TEST_LOOP(a_refusal_has_the_operations_code, 0, REFUSALS) {
 TEST(operations_have_results) {
   zke_op ops[2];
   zke_op_result results[2];
-  begin(ZKE_TWO_PHASE_SITES, 0);
+  begin(ZKE_TWO_PHASE_SITES);
   zke_op_create(&ops[0], "/r-", "?", 1, ZKE_OPEN_ACL,
                 ZKE_PERSISTENT_SEQUENTIAL);
   zke_op_create(&ops[1], row("a"), "?", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  ck_ok(zke_two_phase_vote_with(t[0], C, ops, 2, results, NULL));
+  ck_ok(zke_two_phase_vote_with(party[0], C, ops, 2, results, NULL));
   ck_assert_ptr_nonnull(strstr(results[0].path, "/r-0"));
   ck_assert_str_eq(results[1].path, row("a"));
   zke_results_clear(results, 2);
   memset(results, 1, sizeof results);
-  ck_ok(zke_two_phase_vote_with(t[0], C, ops, 2, results, NULL));
+  ck_ok(zke_two_phase_vote_with(party[0], C, ops, 2, results, NULL));
   ck_assert_ptr_null(results[0].path); /* nothing was done */
   ck_assert_int_eq(results[1].rc, 0);
-  ck_ok(zke_two_phase_abort(tc, NULL));
+  play("dan aborts");
   zke_op_set(&ops[1], row("a"), "A", 1, 0);
-  ck_ok(zke_two_phase_ack_with(t[0], ops, 2, results, NULL));
+  ck_ok(zke_two_phase_ack_with(party[0], ops, 2, results, NULL));
   ck_assert_int_eq(results[1].stat.version, 1);
   zke_results_clear(results, 2);
-  for (int i = 1; i < SITES; i++) ck_ok(zke_two_phase_ack(t[i]));
+  play("bob,cid acks");
   end();
 }
 
@@ -1133,8 +935,7 @@ TEST(operations_have_results) {
 TEST(wrong_operations) {
   zke_op op, reads;
   zke_op_result result;
-  zke_two_phase *onlooker;
-  begin(ZKE_TWO_PHASE_SITES, 0);
+  begin(ZKE_TWO_PHASE_SITES);
   zke_op_create(&op, row("a"), "?", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   zke_op_get(&reads, "/");
 #define VOTE(who, vote, ops, count) \
@@ -1142,97 +943,84 @@ TEST(wrong_operations) {
 #define ACK(who, ops, count) \
   zke_two_phase_ack_with(who, ops, count, &result, NULL)
   ck_rc(VOTE(NULL, C, &op, 1), ZKE_BADARGUMENTS);
-  ck_rc(VOTE(t[0], C, NULL, 1), ZKE_BADARGUMENTS);
-  ck_rc(VOTE(t[0], C, &op, -1), ZKE_BADARGUMENTS);
+  ck_rc(VOTE(party[0], C, NULL, 1), ZKE_BADARGUMENTS);
+  ck_rc(VOTE(party[0], C, &op, -1), ZKE_BADARGUMENTS);
   ck_says("-1 operations");
-  ck_rc(VOTE(t[0], C, &op, INT32_MAX), ZKE_BADARGUMENTS);
-  ck_rc(VOTE(t[0], 3, &op, 1), ZKE_BADARGUMENTS);
-  ck_rc(VOTE(t[0], C, &reads, 1), ZKE_BADARGUMENTS);
-  ck_rc(VOTE(tc, C, &op, 1), ZKE_MISUSE);
+  ck_rc(VOTE(party[0], C, &op, INT32_MAX), ZKE_BADARGUMENTS);
+  ck_rc(VOTE(party[0], 3, &op, 1), ZKE_BADARGUMENTS);
+  ck_rc(VOTE(party[0], C, &reads, 1), ZKE_BADARGUMENTS);
+  ck_rc(VOTE(party[3], C, &op, 1), ZKE_MISUSE);
   ck_rc(ACK(NULL, &op, 1), ZKE_BADARGUMENTS);
-  ck_rc(ACK(t[0], NULL, 1), ZKE_BADARGUMENTS);
-  ck_rc(ACK(t[0], &op, -1), ZKE_BADARGUMENTS);
-  ck_rc(ACK(t[0], &op, 1), ZKE_MISUSE);
+  ck_rc(ACK(party[0], NULL, 1), ZKE_BADARGUMENTS);
+  ck_rc(ACK(party[0], &op, -1), ZKE_BADARGUMENTS);
+  ck_rc(ACK(party[0], &op, 1), ZKE_MISUSE);
   ck_says("is undecided");
-  ck_ok(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &onlooker));
-  ck_rc(ACK(onlooker, &op, 1), ZKE_MISUSE);
-  zke_two_phase_free(onlooker);
-  ck_ok(zke_two_phase_abort(tc, NULL));
-  ck_rc(ACK(tc, &op, 1), ZKE_MISUSE);
+  play("eve opens");
+  ck_rc(ACK(party[4], &op, 1), ZKE_MISUSE);
+  play("dan aborts");
+  ck_rc(ACK(party[3], &op, 1), ZKE_MISUSE);
   ck_says("only a site takes operations along");
   op.path = "row";
-  ck_rc(ACK(t[0], &op, 1), ZKE_MARSHALLINGERROR);
-  ck_rc(ACK(t[0], &reads, 1), ZKE_BADARGUMENTS);
-  ck_row("a", "", -1);
-  all_decide(A);
-  die(zs[0]);
-  ck_rc(ACK(t[0], &op, 1), ZKE_INVALIDSTATE);
+  ck_rc(ACK(party[0], &op, 1), ZKE_MARSHALLINGERROR);
+  ck_rc(ACK(party[0], &reads, 1), ZKE_BADARGUMENTS);
+  play("row a -> NONODE;" ALL_ABORT "ann expires");
+  ck_rc(ACK(party[0], &op, 1), ZKE_INVALIDSTATE);
 #undef VOTE
 #undef ACK
   end();
 }
 
+/* The path of the transaction's "id-…". */
+static void find_id(char path[100]) {
+  zke_strings *names;
+  int i = 0;
+  ck_ok(zke_children(z[4], TX, NULL, NULL, &names, NULL));
+  while (strncmp(names->data[i], "id-", 3) != 0) i++;
+  snprintf(path, 100, TX "/%s", names->data[i]);
+  zke_free(names);
+}
+
 /* What something else has written is no endless loop: neither a vote with a
  * version that none has, nor a decision's sign without one. */
 TEST_LOOP(foreign_writes_end_a_vote, 0, 2) {
-  char path[100];
-  zke_strings *names;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_children(admin, TX, NULL, NULL, &names, NULL));
-  for (int i = 0; i < names->count; i++) {
-    if (_i && strncmp(names->data[i], "id-", 3) != 0) continue;
-    if (!_i && strcmp(names->data[i], "vote-a") != 0) continue;
-    snprintf(path, sizeof path, TX "/%s", names->data[i]);
-    ck_ok(zke_set(admin, path, "", 0, -1, NULL));
-    ck_ok(zke_set(admin, path, "", 0, -1, NULL));
-  }
-  zke_free(names);
-  ck_rc(zke_two_phase_vote(t[0], C), ZKE_RUNTIMEINCONSISTENCY);
-  ck_says("something else has written to " TX);
-  ck_rc(vote_row(t[0], "a", NULL), ZKE_RUNTIMEINCONSISTENCY);
-  ck_row("a", "", -1);
-  ck_ok(zke_two_phase_abort(tc, "somebody was here"));
-  all_decide(A);
+  char path[100] = TX "/vote-a";
+  begin(ZKE_TWO_PHASE_SITES);
+  if (_i) find_id(path);
+  for (int n = 0; n < 2; n++) ck_ok(zke_set(z[4], path, "", 0, -1, NULL));
+  play(
+      "ann votes commit -> RUNTIMEINCONSISTENCY;"
+      "said something else has written to /2pc/tx;"
+      "ann votes_row commit -> RUNTIMEINCONSISTENCY; row a -> NONODE;"
+      "dan aborts somebody was here;" ALL_ABORT);
   end();
 }
 
 /* A decision that is none, made by something else, ends the calls that rest on
  * it, and what looks without a call.  When it has gone, all goes on. */
 TEST(a_decision_of_something_elses_is_told) {
-  zke_two_phase *late;
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  for (int i = 1; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
-  ck_ok(zke_create(admin, TX "/decision", "maybe", 5, ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-  ck_rc(zke_two_phase_abort(tc, "why"), ZKE_RUNTIMEINCONSISTENCY);
-  ck_says("something else has written to " TX);
-  ck_rc(zke_two_phase_vote(t[0], C), ZKE_RUNTIMEINCONSISTENCY);
-  ck_rc(zke_two_phase_step(t[1]), ZKE_RUNTIMEINCONSISTENCY);
-  ck_rc(zke_two_phase_wait(t[1], soon(zs[1]), NULL), ZKE_RUNTIMEINCONSISTENCY);
-  ck_rc(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &late),
-        ZKE_RUNTIMEINCONSISTENCY);
-  dispatch_sites();
-  ck_ok(zke_delete(admin, TX "/decision", -1));
-  ck_ok(zke_two_phase_vote(t[0], C));
-  all_decide(C);
-  end();
+  play_form(ZKE_TWO_PHASE_SITES,
+            "bob,cid votes commit; create /2pc/tx/decision maybe;"
+            "dan aborts why -> RUNTIMEINCONSISTENCY;"
+            "said something else has written to /2pc/tx;"
+            "ann votes commit -> RUNTIMEINCONSISTENCY;"
+            "bob steps -> RUNTIMEINCONSISTENCY;"
+            "bob wait -> RUNTIMEINCONSISTENCY;"
+            "eve opens -> RUNTIMEINCONSISTENCY; all dispatch;"
+            "delete /2pc/tx/decision; ann votes commit;" ALL_COMMIT);
 }
 
 /* A mark from before the call is none of it, even with the id that the call is
  * going to have. */
 TEST(a_mark_from_before_is_anothers) {
-  char id[ZKE_RECIPE_GUID], next[ZKE_RECIPE_GUID];
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  zke_recipe_guid(zs[0], id);
-  memcpy(next, id, sizeof id);
-  snprintf(next + 24, sizeof next - 24, "%012lx",
+  char id[ZKE_RECIPE_GUID], script[100];
+  begin(ZKE_TWO_PHASE_SITES);
+  zke_recipe_guid(z[0], id);
+  snprintf(script, sizeof script, "create /2pc/tx/work-a %.24s%012lx", id,
            strtoul(id + 24, NULL, 16) + 1);
-  ck_ok(zke_create(admin, TX "/work-a", next, (int)strlen(next), ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-  ck_vote_row(t[0], "a", BEFORE);
-  ck_row("a", "", -1);
-  ck_ok(zke_two_phase_vote(t[1], A));
-  all_decide(A);
+  play(script);
+  play(
+      "ann votes_row commit -> before; row a -> NONODE; bob votes "
+      "abort;" ALL_ABORT);
   end();
 }
 
@@ -1261,100 +1049,48 @@ TEST(another_process_gives_other_ids) {
   ck_ok(zke_close(session));
 }
 
-/* Foreign znodes keep the transaction, so the last acknowledgement is written
- * instead: with its operations, once. */
-TEST(the_last_ack_among_foreign_znodes) {
-  begin(ZKE_TWO_PHASE_SITES, 0);
-  ck_ok(zke_create(admin, TX "/foreign", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
-                   NULL, NULL));
-  for (int i = 0; i < SITES; i++) ck_vote_row(t[i], site_names[i], DONE);
-  dispatch_sites();
-  ck_ok(zke_two_phase_ack(tc));
-  all_ack_rows(C);
-  ck_ack_row(t[2], "c", A, BEFORE);
-  ck_row("c", "C", 1);
-  ck_ok(zke_delete(admin, TX "/foreign", -1));
-  end();
+/* ---- another process in the middle of a call ----
+ *
+ * ann is the caller, and all others, who have the intruder's session, act
+ * between two of its steps. */
+
+static void open_pair(void) {
+  begin_steps(&of_two_phase);
+  open_two();
+  for (int i = 0; i < SESSIONS; i++) z[i] = i ? intruder : caller;
 }
 
-/* ---- lost replies ---- */
-
-/* 0: no reply is lost. */
-static const int losses[] = {0, ZKE_TEST_FAIL_BEFORE, ZKE_TEST_FAIL_AFTER};
-
-/* Whether the step was made before its reply was lost or not: it is made once,
- * and the call knows that it was the one; but for a transaction that has gone
- * by its lost step. */
-TEST_LOOP(lost_replies_of_operations, 0, 12) {
-  int loss = losses[_i % 3];
-  begin(_i / 3, 0);
-  for (int i = 0; i < SITES; i++) {
-    if (loss) ck_ok(zke_test_fail(zs[i], loss, 0));
-    ck_vote_row(t[i], site_names[i], DONE);
-    ck_row(site_names[i], "?", 0);
-  }
-  dispatch_sites();
-  ck_ok(zke_two_phase_ack(tc));
-  for (int i = 0; i < SITES; i++) {
-    bool gone = i == SITES - 1 && loss == ZKE_TEST_FAIL_AFTER;
-    if (loss) ck_ok(zke_test_fail(zs[i], loss, 0));
-    ck_ack_row(t[i], site_names[i], C, gone ? GONE : DONE);
-    ck_row(site_names[i], "C", 1);
-  }
-  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
-  end();
-}
-
-/* ---- another process in the middle of a call ---- */
-
-/* The caller is a site, in an object of its own; the intruder acts between two
- * of its steps. */
-static zke_two_phase *callers, *intruders;
-
-/* Begin a transaction of sites on `caller` and `intruder`; the coordinator goes
- * at once.  The rows of the round before go. */
-static void begin_two(const char *const *sites, int count) {
-  admin = intruder;
+/* Begin a transaction of so many sites, whose coordinator goes at once.  The
+ * rows of the round before go. */
+static void begin_pair(int count) {
+  sites = count;
   for (int i = 0; i < 2; i++) zke_delete(intruder, row(site_names[i]), -1);
-  ck_ok(zke_two_phase_begin(intruder, BASE, "tx", "", 0, sites, count, NULL,
-                            &tc));
-  zke_two_phase_free(tc);
-  tc = NULL;
-  ck_ok(zke_two_phase_open(caller, BASE, "tx", "a", NULL, &callers));
-  ck_ok(zke_two_phase_open(intruder, BASE, "tx", sites[count - 1], NULL,
-                           &intruders));
+  play("dan proposes; dan free");
 }
 
-static void end_two(void) {
-  zke_two_phase_free(callers);
-  zke_two_phase_free(intruders);
-  ck_rc(zke_exists(intruder, TX, NULL, NULL, NULL), ZKE_NONODE);
+static void end_pair(void) {
+  free_parties();
+  play("status -> NONODE");
 }
 
-static void others_ack(void) { ck_ok(ack_row(intruders, "b", C, NULL)); }
+static void others_ack(void) { play("bob acks_row commit -> done"); }
 
 /* Two sites acknowledge at the same moment: each is the last but one or the
  * last, whenever the other comes.  Both rows are written once. */
 TEST(acks_meet_at_every_moment) {
   int n = 0, was_last = 0;
-  open_two();
-  do {
-    int done = -1;
-    begin_two(site_names, 2);
-    ck_vote_row(callers, "a", DONE);
-    ck_vote_row(intruders, "b", DONE);
-    ck_ok(zke_two_phase_step(callers));
+  open_pair();
+  for (bool came = true; came && n < 100;) {
+    begin_pair(2);
+    play("ann,bob opens; ann,bob votes_row commit -> done; ann steps");
     act_at(++n, others_ack);
-    ck_ok(ack_row(callers, "a", C, &done));
-    ck_assert_int_eq(done, DONE);
+    play("ann acks_row commit -> done");
     was_last += zke_exists(caller, TX, NULL, NULL, NULL) == ZKE_NONODE;
-    bool came = acted();
+    came = acted();
     if (!came) others_ack();
-    ck_row("a", "C", 1);
-    ck_row("b", "C", 1);
-    end_two();
-    if (!came) break;
-  } while (n < 100);
+    play("row a -> C 1; row b -> C 1");
+    end_pair();
+  }
   ck_assert_int_gt(was_last, 0);
   ck_assert_int_gt(n, 1);
   close_two();
@@ -1362,39 +1098,26 @@ TEST(acks_meet_at_every_moment) {
 
 /* The transaction is aborted and done with, and one of its name commits. */
 static void next_commits(void) {
-  ck_ok(zke_two_phase_abort(intruders, "late"));
-  ck_ok(zke_two_phase_ack(intruders));
-  zke_two_phase_free(intruders);
-  ck_rc(zke_exists(intruder, TX, NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_two_phase_begin(intruder, BASE, "tx", "", 0, site_names, 1, NULL,
-                            &tc));
-  ck_ok(zke_two_phase_open(intruder, BASE, "tx", "a", NULL, &intruders));
-  ck_ok(zke_two_phase_vote(intruders, C));
+  play(
+      "bob aborts late; bob acks; status -> NONODE; dan proposes;"
+      "bob opens a; bob votes commit");
 }
 
 /* An onlooker is never told what became of a later transaction of the name. */
 TEST(a_later_decision_is_anothers) {
   int n = 0, lost = 0;
-  open_two();
-  do {
-    begin_two(site_names, 1);
-    zke_two_phase_free(callers);
-    ck_ok(zke_two_phase_open(caller, BASE, "tx", NULL, NULL, &callers));
+  open_pair();
+  for (bool came = true; came && n < 100;) {
+    begin_pair(1);
+    play("bob opens a; ann opens nobody");
     act_between(++n, next_commits);
-    ck_ok(zke_two_phase_step(callers));
-    bool came = acted();
+    play("ann steps");
+    came = acted();
     if (!came) next_commits();
-    ck_ok(zke_two_phase_step(callers));
-    ck_assert_int_eq(zke_two_phase_state(callers), LOST);
+    play("ann steps; ann is lost; bob wait -> commit; dan,bob acks");
     lost += came;
-    ck_ok(zke_two_phase_wait(intruders, soon(intruder), NULL));
-    ck_ok(zke_two_phase_ack(tc));
-    zke_two_phase_free(tc);
-    tc = NULL;
-    ck_ok(zke_two_phase_ack(intruders));
-    end_two();
-    if (!came) break;
-  } while (n < 100);
+    end_pair();
+  }
   ck_assert_int_gt(lost, 2);
   close_two();
 }
@@ -1416,22 +1139,20 @@ static void vote_goes(void) {
 /* A vote for which others are always quicker ends with the call's time; nobody
  * is accused of having written to it. */
 TEST(a_vote_that_is_never_quick_enough_ends) {
-  open_two();
-  begin_two(site_names, 2);
-  ck_ok(zke_two_phase_step(callers));
+  open_pair();
+  begin_pair(2);
+  play("ann,bob opens; ann steps");
   int64_t limit = zke_limit(caller, zke_now(caller) + 100);
   act_at(1, vote_goes);
-  int rc = zke_two_phase_vote(callers, C);
+  int rc = zke_two_phase_vote(party[0], C);
   acted();
   zke_limit(caller, limit);
   ck_rc(rc, ZKE_OPERATIONTIMEOUT);
   ck_says("others changed the tree at each look");
   zke_create(intruder, TX "/vote-a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
              NULL);
-  ck_ok(zke_two_phase_vote(callers, A));
-  ck_ok(zke_two_phase_ack(callers));
-  ck_ok(zke_two_phase_ack(intruders));
-  end_two();
+  play("ann votes abort; ann,bob acks");
+  end_pair();
   close_two();
 }
 
@@ -1441,36 +1162,31 @@ TEST(a_vote_that_is_never_quick_enough_ends) {
 static void others_undo(void) {
   zke_op op;
   int done = -1;
-  ck_ok(zke_two_phase_abort(intruders, "late"));
-  ck_ok(vote_row(intruders, "a", &done));
+  play("bob aborts late");
+  ck_ok(vote_row(party[1], "a", C, &done));
   zke_op_delete(&op, row("a"), -1);
-  ck_ok(zke_two_phase_ack_with(intruders, &op, done == BEFORE, NULL, NULL));
+  ck_ok(zke_two_phase_ack_with(party[1], &op, done == BEFORE, NULL, NULL));
 }
 
 /* A site's process that was stopped in its vote, for so long that another one
  * has undone its part, does nothing more when it goes on (T5). */
 TEST(a_stopped_vote_leaves_no_row) {
-  static const char *const sites[] = {"b", "a"};
-  zke_two_phase *b;
   int n = 0, late = 0;
-  open_two();
-  do {
+  open_pair();
+  for (bool came = true; came && n < 100;) {
     int done = -1;
-    begin_two(sites, 2);
+    begin_pair(2);
+    play("ann opens; bob opens a");
     act_at(++n, others_undo);
-    int rc = vote_row(callers, "a", &done);
-    bool came = acted();
+    int rc = vote_row(party[0], "a", C, &done);
+    came = acted();
     ck_ok(rc);
-    ck_assert_int_eq(zke_exists(intruder, row("a"), NULL, NULL, NULL) == ZKE_OK,
-                     !came);
+    play(came ? "row a -> NONODE" : "row a -> ? 0");
     late += came && done == NOT_DONE;
     if (!came) others_undo();
-    ck_ok(zke_two_phase_open(intruder, BASE, "tx", "b", NULL, &b));
-    ck_ok(zke_two_phase_ack(b));
-    zke_two_phase_free(b);
-    end_two();
-    if (!came) break;
-  } while (n < 100);
+    play("cid opens b; cid acks");
+    end_pair();
+  }
   ck_assert_int_gt(late, 0);
   close_two();
 }
@@ -1620,60 +1336,58 @@ static void choose_votes(void) {
 }
 
 /* A site's own record, which it keeps to whatever happens. */
-static void record(zke *s, const char *name, int site, int decision) {
+static void record(zke *s, const char *name, int decision) {
   char path[64], *data = NULL;
-  snprintf(path, sizeof path, "/log/%s-%d", name, site);
+  snprintf(path, sizeof path, "/log/%s-%d", name, self);
   const char *word = decision == C ? "C" : "A";
   int rc =
       zke_create(s, path, word, 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-  if (rc != ZKE_NODEEXISTS) {
-    if (rc != ZKE_OK) _exit(3);
-    return;
-  }
-  if (zke_get(s, path, NULL, NULL, &data, NULL, NULL) != ZKE_OK) _exit(4);
-  if (*data != *word) _exit(5); /* changed its mind */
+  if (rc == ZKE_NODEEXISTS)
+    rc = zke_get(s, path, NULL, NULL, &data, NULL, NULL);
+  if (rc != ZKE_OK) give_up("record", rc);
+  if (data && *data != *word) give_up("changed its mind", rc);
   zke_free(data);
 }
 
 /* A site's part in one transaction: vote, wait a while, record the decision,
  * acknowledge.  It comes back to what it did not finish. */
-static void serve(zke *s, const char *name, int site) {
+static void serve(zke *s, const char *name) {
   zke_two_phase *tx;
   int decision;
-  if (zke_two_phase_open(s, BASE, name, site_names[site], NULL, &tx) != ZKE_OK)
+  if (zke_two_phase_open(s, BASE, name, site_names[self], NULL, &tx) != ZKE_OK)
     return; /* gone, or one's former self is dying */
-  int rc = zke_two_phase_vote(tx, votes_commit(atoi(name + 1), site) ? C : A);
+  int rc = zke_two_phase_vote(tx, votes_commit(atoi(name + 1), self) ? C : A);
   if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + 50, &decision);
   if (rc == ZKE_OK) {
-    record(s, name, site, decision);
+    record(s, name, decision);
     rc = zke_two_phase_ack(tx);
   }
-  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT && rc != ZKE_LOST) _exit(6);
+  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT && rc != ZKE_LOST)
+    give_up("serve", rc);
   zke_two_phase_free(tx);
 }
 
 /* A site that serves whatever is pending, until the test's end. */
-static void be_site(zke *s, int site) {
-  for (;;) {
+static void be_site(zke *s) {
+  while (!load(&shared->done)) {
     zke_strings *names = NULL;
-    if (zke_two_phase_pending(s, BASE, site_names[site], NULL, NULL, &names) !=
-        ZKE_OK)
-      _exit(7);
-    for (int i = 0; i < names->count; i++) serve(s, names->data[i], site);
+    int rc =
+        zke_two_phase_pending(s, BASE, site_names[self], NULL, NULL, &names);
+    if (rc != ZKE_OK) give_up("pending", rc);
+    for (int i = 0; i < names->count; i++) serve(s, names->data[i]);
     zke_free(names);
-    if (zke_exists(s, "/end", NULL, NULL, NULL) == ZKE_OK) _exit(0);
     zke_wait(s, zke_now(s) + 2);
   }
 }
 
 /* Begins one after the other; after a restart where it was killed.  Those of
- * the first form have no limit, so that some commit however slow all is. */
+ * the first form have no limit, so that some commit however slow all is.  It
+ * ends without a word. */
 static void coordinate(zke *s) {
   for (int n = 0; n < TRANSACTIONS; n++) {
     char name[16], mark[32];
     zke_two_phase *tx = NULL;
-    zke_two_phase_options o = {.size = sizeof o};
-    o.form = form_of(n);
+    zke_two_phase_options o = {.size = sizeof o, .form = form_of(n)};
     if (o.form != ZKE_TWO_PHASE_SITES) o.limit_ms = 400;
     snprintf(name, sizeof name, "t%d", n);
     snprintf(mark, sizeof mark, "/begun/%s", name);
@@ -1684,35 +1398,33 @@ static void coordinate(zke *s) {
       rc =
           zke_two_phase_begin(s, BASE, name, "", 0, site_names, SITES, &o, &tx);
     if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + 30, NULL);
-    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) _exit(8);
+    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) give_up("coordinate", rc);
     zke_two_phase_free(tx);
   }
+  store(&shared->stage[SITES], 1);
   _exit(0);
 }
 
-/* A site or, as the last, the coordinator, in a process of its own. */
-static pid_t start_process(int role) {
-  pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid > 0) return pid;
-  zke *s;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  zke_options o = {.size = sizeof o,
-                   .identity = role < SITES ? site_names[role] : "master"};
-  if (zke_open(test_path("db"), &o, &s) != ZKE_OK) _exit(2);
-  if (role < SITES) be_site(s, role);
-  coordinate(s);
-  _exit(0);
+/* A site or, as the last, the coordinator. */
+static void take_part(zke *s) {
+  const char *const paths[] = {"/log", "/begun", BASE};
+  for (int i = 0; i < 3; i++) {
+    int rc = zke_ensure_path(s, paths[i], ZKE_PERSISTENT, ZKE_FOREVER);
+    if (rc != ZKE_OK) give_up(paths[i], rc);
+  }
+  if (self == SITES) coordinate(s);
+  be_site(s);
 }
 
-/* One of the processes has ended: by the killer, or well. */
-static bool reap(pid_t pid, int role) {
+/* A process has ended: by SIGKILL, or well. */
+static void reap(pid_t pid) {
   int state;
-  if (waitpid(pid, &state, WNOHANG) != pid) return false;
-  bool killed = WIFSIGNALED(state) && WTERMSIG(state) == SIGKILL;
-  ck_assert_msg(killed || (WIFEXITED(state) && WEXITSTATUS(state) == 0),
-                "process %d ended with %x", role, (unsigned)state);
-  return !killed;
+  ck_assert_int_eq(waitpid(pid, &state, 0), pid);
+  ck_assert_str_eq(shared->sentence, "");
+  if (WIFSIGNALED(state))
+    ck_assert_int_eq(WTERMSIG(state), SIGKILL);
+  else
+    ck_assert_int_eq(WEXITSTATUS(state), 0);
 }
 
 /* All sites recorded the same decision, and none to commit against a vote;
@@ -1744,47 +1456,22 @@ TEST(random_histories) {
   pid_t pids[PROCESSES];
   choose_votes();
   srand(votes_seed);
-  (void)test_path("db"); /* the children share the directory */
-  pid_t first = fork();
-  if (first == 0) {
-    zke *s = test_open(test_path("db"));
-    const char *const paths[] = {"/log", "/begun", BASE};
-    for (int i = 0; i < 3; i++)
-      if (zke_ensure_path(s, paths[i], ZKE_PERSISTENT, ZKE_FOREVER)) _exit(1);
-    zke_close(s);
-    _exit(0);
-  }
-  int state;
-  ck_assert_int_eq(waitpid(first, &state, 0), first);
-  ck_assert_int_eq(state, 0);
-  for (int i = 0; i < PROCESSES; i++) pids[i] = start_process(i);
-  int64_t kill_at = test_now() + 20;
-  for (bool running = true; running;) {
+  share();
+  store(&shared->go, 1);
+  for (int i = 0; i < PROCESSES; i++) pids[i] = spawn(i, take_part);
+  for (int64_t kill_at = test_now() + 20; !load(&shared->stage[SITES]);) {
     test_pause();
     if (test_now() < kill_at) continue;
     kill_at = test_now() + 5 + rand() % 40;
     int role = rand() % PROCESSES;
     kill(pids[role], SIGKILL);
-    while (waitpid(pids[role], &state, WNOHANG) == 0) test_pause();
-    bool well = WIFEXITED(state);
-    ck_assert_msg(!well || WEXITSTATUS(state) == 0, "process %d: %x", role,
-                  (unsigned)state);
-    if (well && role == SITES)
-      running = false;
-    else
-      pids[role] = start_process(role);
+    reap(pids[role]);
+    pids[role] = spawn(role, take_part);
   }
   zke *s = test_open(test_path("db"));
-  int64_t limit = test_now() + test_patience(8000);
-  while (!nothing_pending(s) && test_now() < limit) {
-    zke_wait(s, zke_now(s) + 5);
-    for (int i = 0; i < SITES; i++) ck_assert(!reap(pids[i], i));
-  }
-  ck_ok(zke_create(s, "/end", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  for (int i = 0; i < SITES; i++) {
-    bool ended = false;
-    ck_until(ended || (ended = reap(pids[i], i)), 5000);
-  }
+  ck_until(nothing_pending(s) || *shared->sentence, 8000);
+  store(&shared->done, 1);
+  for (int i = 0; i < PROCESSES; i++) reap(pids[i]);
   ck_assert(nothing_pending(s)); /* every one came to its end */
   check_history(s);
   ck_ok(zke_check(s, NULL, NULL));
