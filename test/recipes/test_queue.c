@@ -821,12 +821,12 @@ static int others_rc;
 
 static void act_of_bob(void) { others_rc = take_by(1, at_moment->act, ""); }
 
-/* One of the two has it, or both. */
-static void pass_moment(const moment *m, int n, int *won, int *lost) {
-  others_rc = ZKE_LOST;
+/* One of the two has it, or both.  Returns whether bob did something. */
+static bool pass_moment(const moment *m, int n, int *won, int *lost) {
   act_between(n, act_of_bob);
   int rc = take_by(0, m->call, "");
-  bool has = rc == ZKE_OK, other = acted() && others_rc == ZKE_OK;
+  bool more = acted(), has = rc == ZKE_OK;
+  bool other = more && others_rc == ZKE_OK;
   ck_assert_msg(m->both ? has : has != other, "%s at place %d, and %s",
                 zke_error_name(rc), n, zke_error_name(others_rc));
   *won += has;
@@ -834,6 +834,7 @@ static void pass_moment(const moment *m, int n, int *won, int *lost) {
   play(has ? m->won : m->lost);
   while (take_by(0, "take", "") == ZKE_OK) continue;
   ck_assert_int_eq(items(caller) + entries(caller, PATH "/keys"), 0);
+  return more;
 }
 
 #define ENDED "ann put a; bob claim soon -> a; ann until items=1 ready=1"
@@ -854,21 +855,22 @@ static const moment all_moments[] = {
      "ann take -> b key=k", .limit = 0},
     {"", "put a key=k soon", "put b", "bob put c key=k -> NODEEXISTS", "",
      .both = true}};
-enum { MOMENTS = sizeof all_moments / sizeof *all_moments };
 
 /* Whatever the other one does, and whenever: one of the two has it. */
-TEST_LOOP(one_of_two_has_it_at_every_moment, 0, MOMENTS) {
+TEST_LOOP(one_of_two_has_it_at_every_moment, 0,
+          sizeof all_moments / sizeof *all_moments) {
   const moment *m = at_moment = &all_moments[_i];
   int won = 0, lost = 0;
+  bool more = true;
   open_moments(WITH(.limit = m->limit), WITH(.claim_ms = m->claim_ms));
-  for (int n = 1; n < 3 || others_rc != ZKE_LOST; n++) {
+  for (int n = 1; more; n++) {
     if (m->wraps) {
       play("bob put x; bob take -> x");
       test_set_version(test_path("db"), PATH "/entries", -2);
       play("bob put x; bob take -> x");
     }
     play(m->before);
-    pass_moment(m, n, &won, &lost);
+    more = pass_moment(m, n, &won, &lost);
   }
   ck_assert_int_gt(won, 0);
   ck_assert_int_gt(lost, 0);
@@ -907,11 +909,10 @@ TEST_WITH(the_listener_hears_that_a_claim_has_ended,
 static const char *const late[] = {
     "ann ack -> LOST", "ann prolong ann 60000 -> LOST",
     "ann release delay=60000 -> LOST", "ann ack_all ann -> LOST", "ann free"};
-enum { LATE = sizeof late / sizeof late[0] };
 
 /* A claim's time is over and another consumer has the item: every call with the
  * first claim is ZKE_LOST, and takes nothing from the second. */
-TEST_LOOP(a_claim_that_is_over_can_do_nothing, 0, LATE) {
+TEST_LOOP(a_claim_that_is_over_can_do_nothing, 0, sizeof late / sizeof *late) {
   open_queue(WITH(.claim_ms = 30));
   play("ann put a; ann claim -> a; bob claim soon -> a x2");
   play("bob prolong bob 60000");
