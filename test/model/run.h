@@ -26,7 +26,8 @@
   X(EPHEMERALS_OF, 60)    \
   X(STATE, 60)            \
   X(DEAD_END, 60)         \
-  X(BATCH, 250)
+  X(BATCH, 250)           \
+  X(USAGE, 60)
 
 #define RUN_EXTRA_ENUM(name, weight) RUN_##name,
 typedef enum run_extra { RUN_EXTRA_LIST(RUN_EXTRA_ENUM) RUN_EXTRAS } run_extra;
@@ -41,14 +42,15 @@ typedef struct run_step {
   bool twice; /* the model does it, is set back, and does it again */
 } run_step;
 
-/* The clock of both. */
+/* The clock of both: the wall's, and how far it is ahead of the monotonic. */
 typedef struct run_clock {
-  int64_t ms;
+  int64_t ms, ahead;
 } run_clock;
 
 /* One of the two. */
 typedef struct run_side {
   const char *file; /* for zke_open(); NULL: in memory */
+  zke *given;       /* a session of the tree to run on; NULL: open a new one */
   cf_store *store;
   zke *anchor;         /* the harness's own session */
   struct model *model; /* NULL: the engine */
@@ -58,8 +60,15 @@ extern run_side run_engine, run_model;
 
 void run_begin(run_side *side, run_clock *clock, int64_t container_ms);
 void run_end(run_side *side);
-void run_advance(run_side *side); /* time has passed: what is due goes */
+/* Time has passed: what is due goes. */
+void run_advance(run_side *side, const run_clock *clock);
 void run_call(const run_side *side, cf_zke *z, const run_step *s, cf_reply *r);
 int run_batch(cf_zke *z, zke_batch_fn fn, void *context);
+
+/* Make random steps on both sides.  true: no difference; else it is printed,
+ * shrunk unless the engine's tree is given.  run_steps_done and
+ * run_events_compared count over all seeds. */
+bool run_seed(uint64_t seed, int length);
+extern int64_t run_steps_done, run_events_compared;
 
 #endif

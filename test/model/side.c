@@ -14,16 +14,38 @@
 
 static int64_t side_clock(void *arg, int which) {
   const run_clock *c = arg;
-  int64_t ms = which == ZKE_CLOCK_REALTIME ? c->ms : c->ms - 1000000000;
+  int64_t ms = which == ZKE_CLOCK_REALTIME ? c->ms : c->ms - c->ahead;
   return ms * 1000000;
 }
 
+/* As the laboratory's processes have it, too. */
 static int64_t side_pid(void *arg) {
   (void)arg;
-  return 4711;
+  return 1000;
 }
 
 run_side run_engine = {.file = NULL}, run_model = {.file = "model:"};
+
+static cf_store *store_of(zke *anchor) {
+  cf_store *s = calloc(1, sizeof *s);
+  if (!s) cf_die("out of memory");
+  s->anchor = anchor;
+  return s;
+}
+
+/* Let a new model go on from a tree without nodes: the harness's session has
+ * the id that it has there, and the next change the same zxid. */
+static void follow(run_side *side, zke *given) {
+  zke *first = side->anchor;
+  model_set_zxid(side->model, zke_session_id(given) - 1);
+  must(zke_open_session(first, &cf_zke_options, &side->anchor),
+       "zke_open_session");
+  must(zke_close(first), "zke_close");
+  side->store->anchor = side->anchor;
+  zke_zxid(); /* from the first call on the thread is told of them */
+  must(zke_sync(given, "/"), "zke_sync");
+  model_set_zxid(side->model, zke_zxid());
+}
 
 void run_begin(run_side *side, run_clock *clock, int64_t container_ms) {
   zke_os os = ZKE_INIT(zke_os);
@@ -35,23 +57,30 @@ void run_begin(run_side *side, run_clock *clock, int64_t container_ms) {
   cf_zke_options.identity = "run";
   cf_zke_options.container_ms = container_ms;
   if (side->file) must(zke_register_engine(&model_engine), "the model");
-  side->store = cf_store_open(side->file);
+  side->store = side->given ? store_of(side->given) : cf_store_open(side->file);
   side->anchor = cf_store_anchor(side->store);
   side->model = side->file ? model_of(side->anchor) : NULL;
   cf_zke_options.os = NULL;
+  if (side->model && run_engine.given) follow(side, run_engine.given);
 }
 
 void run_end(run_side *side) {
-  cf_store_close(side->store);
+  if (side->given)
+    free(side->store);
+  else
+    cf_store_close(side->store);
   if (side->model) model_end(side->model);
 }
 
-/* The engine sweeps in a dispatch; a second one finds nothing. */
-void run_advance(run_side *side) {
-  if (side->model)
+/* The clock of a tree that is given passes in sleeps.  The engine sweeps in a
+ * dispatch; a second one finds nothing. */
+void run_advance(run_side *side, const run_clock *clock) {
+  if (side->model) {
     model_sweep(side->model);
-  else
+  } else {
+    zke_sleep(side->anchor, clock->ms - clock->ahead);
     zke_dispatch(side->anchor, NULL);
+  }
 }
 
 /* ---- the extra calls ---- */
@@ -187,6 +216,13 @@ static void side_raise(zke *z, const run_step *s, cf_reply *r) {
   r->has_stat = r->rc == ZKE_OK;
 }
 
+static void side_usage(zke *z, const run_step *s, cf_reply *r) {
+  int64_t bytes = 0;
+  r->rc = zke_usage(z, s->op.path, &r->number, &bytes);
+  r->has_count = r->rc == ZKE_OK;
+  r->path = cf_text("%" PRId64, bytes);
+}
+
 static void side_overdue(zke *z, cf_reply *r) {
   int overdue = 0;
   r->rc = zke_overdue(z, &overdue);
@@ -222,6 +258,9 @@ static void side_extra(cf_zke *c, const run_step *s, cf_reply *r) {
       break;
     case RUN_OVERDUE:
       side_overdue(c->z, r);
+      break;
+    case RUN_USAGE:
+      side_usage(c->z, s, r);
       break;
     case RUN_EPHEMERALS_OF:
       side_ephemerals(c->z, s, r);
