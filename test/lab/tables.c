@@ -10,8 +10,8 @@
  * is rolled back puts the old one back (journal).  Tables are small, so what is
  * not asked for by its key is looked for in all rows.
  *
- * Each function was written for one text of SQL, whose hash stands beside its
- * name; where zkembed.c has another one, nothing runs.
+ * The row of a statement in `statements` was written for one text of SQL, whose
+ * hash stands there; where zkembed.c has another one, nothing runs.
  *
  * Start reading at `statements`, then tables_step(). */
 #include "tables.h"
@@ -25,6 +25,7 @@ enum {
   COLUMNS_MOST = 19,
   PARAMETERS_MOST = 12,
   COMPUTED_MOST = 6,
+  TERMS_MOST = 5,
   LIMIT_NAMES = 128, /* of the statements that have one */
   LIMIT_EVENTS = 64
 };
@@ -143,6 +144,14 @@ typedef struct statement {
   value computed[COMPUTED_MOST];
 } statement;
 
+/* A comparison of a WHERE: what a column may be, compared with a parameter or
+ * with a number.  kind<=?2 is {WATCH_KIND, LESS | SAME, 2}, and kind<2 is
+ * {WATCH_KIND, LESS, NUMBER + 2}. */
+enum { LESS = 1, SAME = 2, MORE = 4, NUMBER = 100 };
+typedef struct term {
+  unsigned char column, order, to;
+} term;
+
 /* What is known of a statement. */
 typedef struct known {
   const char *name;
@@ -151,6 +160,9 @@ typedef struct known {
   void (*run)(statement *s);
   int table; /* whose rows it gives or changes, with these columns */
   unsigned char columns[COLUMNS_MOST];
+  term where[TERMS_MOST + 1]; /* all of them, and `also`, hold of its rows */
+  bool (*also)(const row *r, const value *p);
+  int limit; /* of the rows; 0: none */
 } known;
 
 static struct tables {
@@ -344,9 +356,6 @@ static void edit_end(edit *e) {
 
 /* ---- looking for rows ---- */
 
-/* Does a row meet a statement's condition? */
-typedef bool condition(const row *r, const value *p);
-
 static void give(statement *s, row *r) {
   void *found = s->found;
   if (!array_grow(&found, s->found_count, &s->found_cap, sizeof(row *))) return;
@@ -354,32 +363,91 @@ static void give(statement *s, row *r) {
   s->found[s->found_count++] = r;
 }
 
-static void give_all(statement *s, int table, condition *meets, int limit) {
-  const struct table *t = &T->t[table];
-  for (int i = 0; i < t->count && s->found_count < limit; i++) {
-    if (meets(t->rows[i], s->p)) give(s, t->rows[i]);
+/* A column's value beside what the term compares it with: as memcmp(). */
+static int compare_term(const statement *s, const row *r, const term *t) {
+  const value *is = &r->v[t->column];
+  if (has_bytes(is)) {
+    bool same = is->size == s->p[t->to].size;
+    return t->order == SAME && !same ? 1 : compare_bytes(is, &s->p[t->to]);
   }
+  int64_t to = t->to < NUMBER ? s->p[t->to].number : t->to - NUMBER;
+  return (is->number > to) - (is->number < to);
 }
 
-static void remove_all(const statement *s, int table, condition *meets) {
-  struct table *t = &T->t[table];
-  for (int i = 0; i < t->count;) {
-    int count = t->count;
-    if (meets(t->rows[i], s->p)) replace(t->rows[i], NULL);
-    i += t->count == count; /* the next stands here now */
+/* Does a row meet the statement's condition? */
+static bool meets(const statement *s, const row *r) {
+  for (const term *t = s->is->where; t->order; t++) {
+    int order = compare_term(s, r, t);
+    int is = order < 0 ? LESS : MORE;
+    if (order == 0) is = SAME;
+    if (!(t->order & is)) return false;
   }
+  return !s->is->also || s->is->also(r, s->p);
 }
 
-static int count_all(const value *p, int table, condition *meets) {
+static int count_all(const statement *s) {
+  const struct table *t = &T->t[s->is->table];
   int count = 0;
-  for (int i = 0; i < T->t[table].count; i++)
-    count += meets(T->t[table].rows[i], p);
+  for (int i = 0; i < t->count; i++) count += meets(s, t->rows[i]);
   return count;
 }
 
 static void compute(statement *s, int column, int64_t number) {
   s->computes = true;
   s->computed[column] = of_int(number);
+}
+
+/* ---- what most statements do ---- */
+
+/* The row whose key is in the first parameters. */
+static void run_find(statement *s) {
+  row *r = find(s->is->table, &s->p[1]);
+  if (r) give(s, r);
+}
+
+static void run_take(statement *s) {
+  row *r = find(s->is->table, &s->p[1]);
+  if (r) replace(r, NULL);
+}
+
+static void run_insert(statement *s) { insert(s->is->table, &s->p[1]); }
+
+/* All rows that meet the condition. */
+static void run_give(statement *s) {
+  const struct table *t = &T->t[s->is->table];
+  int limit = s->is->limit ? s->is->limit : INT32_MAX;
+  for (int i = 0; i < t->count && s->found_count < limit; i++) {
+    if (meets(s, t->rows[i])) give(s, t->rows[i]);
+  }
+}
+
+static void run_remove(statement *s) {
+  struct table *t = &T->t[s->is->table];
+  for (int i = 0; i < t->count;) {
+    int count = t->count;
+    if (meets(s, t->rows[i])) replace(t->rows[i], NULL);
+    i += t->count == count; /* the next stands here now */
+  }
+}
+
+static void run_count(statement *s) { compute(s, 0, count_all(s)); }
+static void run_any(statement *s) { compute(s, 0, count_all(s) > 0); }
+
+/* Begin to change a row: the first parameters are the values of the statement's
+ * columns, and the key follows them; false: there is none. */
+static bool assign(statement *s, edit *out) {
+  int table = s->is->table;
+  int count = s->is->parameters - shapes[table].keys;
+  row *r = find(table, &s->p[1 + count]);
+  if (!r) return false;
+  *out = edit_begin(r);
+  for (int i = 0; i < count; i++) out->v[s->is->columns[i]] = s->p[1 + i];
+  return true;
+}
+
+static void run_assign(statement *s) {
+  edit e;
+  if (assign(s, &e)) edit_end(&e);
 }
 
 /* ---- transactions and the meta row ---- */
@@ -434,28 +502,15 @@ static void run_foreign(statement *s) {
   T->failed = true;
 }
 
-static void run_meta_set(statement *s) {
+/* The parameters are the columns' values. */
+static void run_meta_assign(statement *s) {
   edit e = edit_begin(meta_row());
-  e.v[META_ZXID] = s->p[1];
-  e.v[META_RECURSIVE] = s->p[2];
-  e.v[META_LOST] = s->p[3];
-  edit_end(&e);
-}
-
-static void run_meta_files(statement *s) { give(s, meta_row()); }
-
-static void run_meta_files_set(statement *s) {
-  edit e = edit_begin(meta_row());
-  for (int i = 0; i < 7; i++) e.v[META_BOOT + i] = s->p[1 + i];
+  for (int i = 0; i < s->is->parameters; i++)
+    e.v[s->is->columns[i]] = s->p[1 + i];
   edit_end(&e);
 }
 
 /* ---- znodes ---- */
-
-static void run_node_row(statement *s) {
-  row *r = find(NODE, &s->p[1]);
-  if (r) give(s, r);
-}
 
 static void run_node_add(statement *s) {
   const value *p = s->p;
@@ -481,123 +536,57 @@ static void run_node_add(statement *s) {
                          [NODE_DATA] = p[12]});
 }
 
-/* Begin to change the row whose key is in two parameters; false: there is
- * none. */
-static bool node_edit(statement *s, int key, edit *out) {
-  row *r = find(NODE, &s->p[key]);
-  if (r) *out = edit_begin(r);
-  return r != NULL;
-}
-
-/* Begin to change a row: the first parameters are the values of the statement's
- * columns, and the last two are the key. */
-static bool node_assign(statement *s, edit *out) {
-  int count = s->is->parameters - 2;
-  if (!node_edit(s, count + 1, out)) return false;
-  for (int i = 0; i < count; i++) out->v[s->is->columns[i]] = s->p[1 + i];
-  return true;
-}
-
-static void run_node_assign(statement *s) {
-  edit e;
-  if (node_assign(s, &e)) edit_end(&e);
-}
-
 static void run_node_child_added(statement *s) {
   edit e;
-  if (!node_assign(s, &e)) return;
+  if (!assign(s, &e)) return;
   e.v[NODE_NCHILD].number++;
   edit_end(&e);
 }
 
 static void run_node_child_gone(statement *s) {
-  edit e;
-  if (!node_edit(s, 3, &e)) return;
+  row *r = find(NODE, &s->p[3]);
+  if (!r) return;
+  edit e = edit_begin(r);
   e.v[NODE_NCHILD].number -= s->p[1].number;
   e.v[NODE_PZXID] = s->p[2];
   edit_end(&e);
 }
 
-static void run_node_remove(statement *s) {
-  row *r = find(NODE, &s->p[1]);
-  if (r) replace(r, NULL);
-}
-
 static void run_node_set(statement *s) {
   edit e;
-  if (!node_assign(s, &e)) return;
+  if (!assign(s, &e)) return;
   if (e.v[NODE_KIND].number == 2 && e.v[NODE_NCHILD].number == 0)
     e.v[NODE_DUE] = of_int(e.v[NODE_MTIME].number + e.v[NODE_TTL].number);
   edit_end(&e);
 }
 
-static bool is_named_after(const row *r, const value *p) {
-  return compare(&r->v[NODE_PARENT], &p[1]) == 0 &&
-         compare(&r->v[NODE_NAME], &p[2]) > 0;
-}
-
+/* As many as the third parameter says; -1: all. */
 static void run_node_names(statement *s) {
   int64_t most = s->p[3].number;
-  give_all(s, NODE, is_named_after,
-           most < 0 || most > INT32_MAX ? INT32_MAX : (int)most);
+  run_give(s);
+  if (most >= 0 && most < s->found_count) s->found_count = (int)most;
 }
 
-static bool is_child(const row *r, const value *p) {
-  return compare(&r->v[NODE_PARENT], &p[1]) == 0;
-}
-
-static bool is_far_below(const row *r, const value *p) {
-  return compare(&r->v[NODE_PARENT], &p[2]) > 0 &&
-         compare(&r->v[NODE_PARENT], &p[3]) < 0;
-}
-
-static void run_node_count(statement *s) {
-  compute(
-      s, 0,
-      count_all(s->p, NODE, is_child) + count_all(s->p, NODE, is_far_below));
+/* Below a path are its children, and all whose parent is between two others. */
+static bool is_below(const row *r, const value *p) {
+  const value *parent = &r->v[NODE_PARENT];
+  return compare(parent, &p[1]) == 0 ||
+         (compare(parent, &p[2]) > 0 && compare(parent, &p[3]) < 0);
 }
 
 /* Bytes of data; -1 is none. */
-static int64_t sum_bytes(const value *p, condition *chosen) {
-  int64_t sum = 0;
-  for (int i = 0; i < T->t[NODE].count; i++) {
-    const row *r = T->t[NODE].rows[i];
-    int64_t len = int_of(r, NODE_LEN);
-    if (chosen(r, p) && len > 0) sum += len;
-  }
-  return sum;
-}
-
 static void run_node_bytes(statement *s) {
-  compute(s, 0, sum_bytes(s->p, is_child) + sum_bytes(s->p, is_far_below));
+  int64_t sum = 0;
+  run_give(s);
+  for (int i = 0; i < s->found_count; i++) {
+    int64_t len = int_of(s->found[i], NODE_LEN);
+    sum += len > 0 ? len : 0;
+  }
+  compute(s, 0, sum);
 }
 
 static void run_node_count_all(statement *s) {
   compute(s, 0, T->t[NODE].count - 1);
-}
-
-static bool is_owned(const row *r, const value *p) {
-  int64_t owner = int_of(r, NODE_OWNER);
-  return owner != 0 && owner == p[1].number;
-}
-
-static void run_node_owned_all(statement *s) {
-  give_all(s, NODE, is_owned, INT32_MAX);
-}
-
-static bool is_owned_leaf(const row *r, const value *p) {
-  return is_owned(r, p) && int_of(r, NODE_NCHILD) == 0;
-}
-
-static void run_node_owned(statement *s) {
-  give_all(s, NODE, is_owned_leaf, LIMIT_NAMES);
-}
-
-static bool is_due(const row *r, const value *p) {
-  int64_t due = int_of(r, NODE_DUE);
-  return int_of(r, NODE_KIND) == p[1].number && due != 0 &&
-         due <= p[2].number && int_of(r, NODE_NCHILD) == 0 &&
-         int_of(r, NODE_TTL) >= 0;
 }
 
 static int by_due(const void *a, const void *b) {
@@ -607,7 +596,7 @@ static int by_due(const void *a, const void *b) {
 }
 
 static void run_node_due(statement *s) {
-  give_all(s, NODE, is_due, INT32_MAX);
+  run_give(s);
   if (s->found_count)
     qsort(s->found, (size_t)s->found_count, sizeof(row *), by_due);
   if (s->found_count > LIMIT_NAMES) s->found_count = LIMIT_NAMES;
@@ -629,17 +618,11 @@ static bool is_sequence(const char *rest, int size, int64_t digits) {
 static bool is_discarded(const row *r, const value *p) {
   const value *name = &r->v[NODE_NAME];
   int64_t digits = p[3].number;
-  if (compare(&r->v[NODE_PARENT], &p[1]) != 0) return false;
-  if (int_of(r, NODE_OWNER) != p[4].number) return false;
   if (p[5].number != 0 && int_of(r, NODE_CZXID) != p[5].number) return false;
   if (digits <= 0) return compare(name, &p[2]) == 0;
   int size = name->size - p[2].size;
   return size > 0 && memcmp(name->at, p[2].at, (size_t)p[2].size) == 0 &&
          is_sequence(name->at + p[2].size, size, digits);
-}
-
-static void run_node_discard(statement *s) {
-  give_all(s, NODE, is_discarded, LIMIT_NAMES);
 }
 
 static void run_blob_add(statement *s) {
@@ -648,36 +631,10 @@ static void run_blob_add(statement *s) {
   insert(BLOB, (value[]){of_int(T->blob), s->p[1]});
 }
 
-static void run_blob_remove(statement *s) {
-  row *r = find(BLOB, &s->p[1]);
-  if (r) replace(r, NULL);
-}
-
 /* ---- watches and events ---- */
 
 static void run_watch_add(statement *s) {
   if (!find(WATCH, &s->p[1])) insert(WATCH, &s->p[1]);
-}
-
-static void run_watch_remove(statement *s) {
-  row *r = find(WATCH, &s->p[1]);
-  if (r) replace(r, NULL);
-}
-
-static bool is_watched(const row *r, const value *p) {
-  return compare(&r->v[WATCH_PATH], &p[1]) == 0;
-}
-
-static void run_watch_at(statement *s) {
-  give_all(s, WATCH, is_watched, INT32_MAX);
-}
-
-static bool is_watched_so(const row *r, const value *p) {
-  return is_watched(r, p) && int_of(r, WATCH_KIND) == p[2].number;
-}
-
-static void run_watch_drop(statement *s) {
-  remove_all(s, WATCH, is_watched_so);
 }
 
 /* Below "/a" is what begins with "/a/". */
@@ -688,32 +645,9 @@ static bool is_watched_below(const row *r, const value *p) {
          memcmp(path->at, p[1].at, (size_t)size) == 0;
 }
 
+/* No row where there is none. */
 static void run_watch_below(statement *s) {
-  if (count_all(s->p, WATCH, is_watched_below)) compute(s, 0, 1);
-}
-
-static bool is_watcher(const row *r, const value *p) {
-  return int_of(r, WATCH_SESSION) == p[1].number;
-}
-
-static void run_watch_end(statement *s) { remove_all(s, WATCH, is_watcher); }
-
-static bool is_recursive(const row *r, const value *p) {
-  return is_watcher(r, p) && int_of(r, WATCH_KIND) >= 4;
-}
-
-static void run_watch_recursive(statement *s) {
-  compute(s, 0, count_all(s->p, WATCH, is_recursive));
-}
-
-static bool is_one_shot(const row *r, const value *p) {
-  return is_watcher(r, p) && int_of(r, WATCH_KIND) < 2;
-}
-
-static void run_watch_spend(statement *s) { remove_all(s, WATCH, is_one_shot); }
-
-static bool is_told(const row *r, const value *p) {
-  return int_of(r, EVENT_SESSION) == p[1].number;
+  if (count_all(s)) compute(s, 0, 1);
 }
 
 /* What is not there is NULL in SQL; whoever asks reads it as 0. */
@@ -722,7 +656,7 @@ static void run_event_bounds(statement *s) {
   int64_t first = 0, last = 0;
   for (int i = 0; i < T->t[EVENT].count; i++) {
     const row *r = T->t[EVENT].rows[i];
-    if (!is_told(r, s->p)) continue;
+    if (int_of(r, EVENT_SESSION) != s->p[1].number) continue;
     last = int_of(r, EVENT_SEQ);
     if (!first) first = last;
   }
@@ -733,30 +667,7 @@ static void run_event_bounds(statement *s) {
   compute(s, 4, session ? int_of(session, SESSION_CARRIER) : 0);
 }
 
-static void run_event_add(statement *s) { insert(EVENT, &s->p[1]); }
-
-static void run_event_end(statement *s) { remove_all(s, EVENT, is_told); }
-
-static bool is_seen(const row *r, const value *p) {
-  return is_told(r, p) && int_of(r, EVENT_SEQ) <= p[2].number;
-}
-
-static void run_event_trim(statement *s) { remove_all(s, EVENT, is_seen); }
-
-static bool is_new(const row *r, const value *p) {
-  return is_told(r, p) && int_of(r, EVENT_SEQ) > p[2].number;
-}
-
-static void run_event_next(statement *s) {
-  give_all(s, EVENT, is_new, LIMIT_EVENTS);
-}
-
 /* ---- sessions ---- */
-
-static void run_session_row(statement *s) {
-  row *r = find(SESSION, &s->p[1]);
-  if (r) give(s, r);
-}
 
 static void run_session_seen(statement *s) {
   row *r = find(SESSION, &s->p[1]);
@@ -775,18 +686,9 @@ static void run_session_add(statement *s) {
   insert(SESSION, v);
 }
 
-static void run_session_end(statement *s) {
-  row *r = find(SESSION, &s->p[1]);
-  if (r) replace(r, NULL);
-}
-
 static bool is_attached(const row *r, const value *p) {
   (void)p;
   return !int_of(r, SESSION_TIMEOUT) || int_of(r, SESSION_CARRIER);
-}
-
-static void run_session_any(statement *s) {
-  compute(s, 0, count_all(s->p, SESSION, is_attached) > 0);
 }
 
 /* ---- light sessions, and kept ones ---- */
@@ -796,19 +698,9 @@ static bool is_carried(const row *r, const value *p) {
   return (carrier ? carrier : int_of(r, SESSION_ID)) == p[1].number;
 }
 
-static bool is_light_of(const row *r, const value *p) {
-  return int_of(r, SESSION_CARRIER) && is_carried(r, p);
-}
-
-static void run_session_carried(statement *s) {
-  compute(s, 0,
-          count_all(s->p, SESSION, is_light_of) > 0 ||
-              find(SESSION, &s->p[1]) != NULL);
-}
-
-/* Sessions are in the order of their ids. */
-static void run_session_carried_by(statement *s) {
-  give_all(s, SESSION, is_carried, INT32_MAX);
+/* Light ones, or the session itself. */
+static bool is_carried_or_carries(const row *r, const value *p) {
+  return int_of(r, SESSION_ID) == p[1].number || is_carried(r, p);
 }
 
 static void run_session_detach(statement *s) {
@@ -817,18 +709,6 @@ static void run_session_detach(statement *s) {
   edit e = edit_begin(r);
   e.v[SESSION_CARRIER] = e.v[SESSION_LIFE] = of_int(0);
   e.v[SESSION_HEARD] = s->p[2];
-  edit_end(&e);
-}
-
-static void run_session_attach(statement *s) {
-  static const int columns[] = {SESSION_IDENTITY, SESSION_PID,   SESSION_LIFE,
-                                SESSION_CARRIER,  SESSION_LIMIT, SESSION_SEEN,
-                                SESSION_TIMEOUT};
-  enum { COUNT = sizeof columns / sizeof columns[0] };
-  row *r = find(SESSION, &s->p[1 + COUNT]);
-  if (!r) return;
-  edit e = edit_begin(r);
-  for (int i = 0; i < COUNT; i++) e.v[columns[i]] = s->p[1 + i];
   edit_end(&e);
 }
 
@@ -844,35 +724,12 @@ static void run_session_rearm(statement *s) {
   }
 }
 
-static bool is_carried_event(const row *r, const value *p) {
-  return int_of(r, EVENT_CARRIER) && int_of(r, EVENT_CARRIER) == p[1].number &&
-         int_of(r, EVENT_ZXID) > p[2].number;
-}
-
-/* Not each session once only: who asks takes that. */
-static void run_event_carried(statement *s) {
-  give_all(s, EVENT, is_carried_event, INT32_MAX);
-}
-
 static void run_session_few(statement *s) {
   compute(s, 0, T->t[SESSION].count <= s->p[1].number);
 }
 
 static bool is_of_part(const row *r, const value *p) {
   return int_of(r, SESSION_ID) % p[1].number == p[2].number;
-}
-
-static void run_session_part(statement *s) {
-  give_all(s, SESSION, is_of_part, INT32_MAX);
-}
-
-static bool is_in_range(const row *r, const value *p) {
-  int64_t id = int_of(r, SESSION_ID);
-  return id >= p[1].number && id <= p[2].number;
-}
-
-static void run_session_view(statement *s) {
-  give_all(s, SESSION, is_in_range, INT32_MAX);
 }
 
 static void run_slot_last(statement *s) {
@@ -882,15 +739,6 @@ static void run_slot_last(statement *s) {
     if (slot > last) last = slot;
   }
   compute(s, 0, last);
-}
-
-static bool has_slot(const row *r, const value *p) {
-  int64_t slot = int_of(r, SESSION_SLOT);
-  return slot >= 0 && slot == p[1].number;
-}
-
-static void run_slot_taken(statement *s) {
-  compute(s, 0, count_all(s->p, SESSION, has_slot) > 0);
 }
 
 /* ---- statements, and SQLite's functions for them ---- */
@@ -904,88 +752,129 @@ static void run_slot_taken(statement *s) {
   SESSION_ID, SESSION_LEASE, SESSION_SLOT, SESSION_LIFE, SESSION_CARRIER, \
       SESSION_TIMEOUT, SESSION_HEARD
 
-/* The hash is of the text that the function was written for: after a change of
- * the text read both, change the function, then the hash. */
+/* The hash is of the text that the row was written for: after a change of the
+ * text read both, change the row and its functions, then the hash. */
 /* clang-format off */
 static const known statements[] = {
-    {"BEGIN_READ", 0x39bb217e, 0, run_begin, 0, {0}},
-    {"BEGIN_WRITE", 0xa72bae3b, 0, run_begin, 0, {0}},
-    {"COMMIT", 0xa869911c, 0, run_commit, 0, {0}},
-    {"ROLLBACK", 0xb8bf437d, 0, run_rollback, 0, {0}},
-    {"JOIN", 0xb09d80a4, 0, run_join, 0, {0}},
-    {"JOIN_END", 0x3d8f8ac4, 0, run_join_end, 0, {0}},
-    {"JOIN_UNDO", 0x50e002c8, 0, run_join_undo, 0, {0}},
-    {"APP_BEGIN", 0x0a9f4e77, 0, run_foreign, 0, {0}},
-    {"APP_END", 0x3d8ecc17, 0, run_foreign, 0, {0}},
-    {"META", 0xb31a2601, 1, run_meta, 0, {0}},
-    {"META_SET", 0x84e37477, 3, run_meta_set, 0, {0}},
-    {"META_FILES", 0xd14806c2, 0, run_meta_files, META, {4, 5, 6, 7, 8, 9, 10}},
-    {"META_FILES_SET", 0xcf624bb5, 7, run_meta_files_set, 0, {0}},
-    {"NODE_ROW", 0xd11449ac, 2, run_node_row, NODE, {NODE_COLUMNS}},
-    {"NODE_DATA", 0xf2779dfd, 2, run_node_row, NODE, {NODE_COLUMNS, NODE_DATA}},
-    {"NODE_ADD", 0xba1ff780, 12, run_node_add, 0, {0}},
-    {"NODE_CHILD_ADDED", 0x1d88e360, 4, run_node_child_added, NODE,
-     {NODE_CREATES, NODE_PZXID}},
-    {"NODE_CHILD_GONE", 0x89a49f21, 4, run_node_child_gone, 0, {0}},
-    {"NODE_RAISE", 0x21226bad, 4, run_node_assign, NODE,
-     {NODE_CREATES, NODE_PZXID}},
-    {"NODE_SET_DUE", 0x75f2868c, 3, run_node_assign, NODE,
-     {NODE_DUE}},
-    {"NODE_REMOVE", 0x2a804c15, 2, run_node_remove, 0, {0}},
-    {"NODE_SET", 0xc4ed20c3, 8, run_node_set, NODE,
-     {NODE_DATA, NODE_BLOB, NODE_LEN, NODE_MZXID, NODE_MTIME, NODE_VERSION}},
-    {"NODE_SET_ACL", 0xc2299eff, 4, run_node_assign, NODE,
-     {NODE_ACL, NODE_AVERSION}},
-    {"NODE_NAMES", 0x6f05effd, 3, run_node_names, NODE, {NODE_NAME}},
-    {"NODE_COUNT", 0xd7f86c16, 3, run_node_count, 0, {0}},
-    {"NODE_BYTES", 0x21a65764, 3, run_node_bytes, 0, {0}},
-    {"NODE_COUNT_ALL", 0xf008c034, 0, run_node_count_all, 0, {0}},
-    {"NODE_OWNED_ALL", 0x9c5c86c1, 1, run_node_owned_all, NODE,
-     {NODE_PARENT, NODE_NAME}},
-    {"NODE_OWNED", 0x072ec2a8, 1, run_node_owned, NODE, {NODE_REMOVAL}},
-    {"NODE_DUE", 0xfe3a8441, 2, run_node_due, NODE, {NODE_REMOVAL}},
-    {"NODE_DISCARD", 0xbe692dee, 5, run_node_discard, NODE, {NODE_REMOVAL}},
-    {"BLOB_ADD", 0x02d54a52, 1, run_blob_add, 0, {0}},
-    {"BLOB_REMOVE", 0xff43f7c3, 1, run_blob_remove, 0, {0}},
-    {"WATCH_AT", 0xb9966ef3, 1, run_watch_at, WATCH,
-     {WATCH_KIND, WATCH_SESSION}},
-    {"WATCH_BELOW", 0x390f2ccd, 1, run_watch_below, 0, {0}},
-    {"WATCH_DROP", 0x913e228c, 2, run_watch_drop, 0, {0}},
-    {"WATCH_ADD", 0x231898a7, 3, run_watch_add, 0, {0}},
-    {"WATCH_REMOVE", 0xdb0e16d6, 3, run_watch_remove, 0, {0}},
-    {"WATCH_RECURSIVE", 0xa17dc1e3, 1, run_watch_recursive, 0, {0}},
-    {"WATCH_END", 0x5a5afa80, 1, run_watch_end, 0, {0}},
-    {"WATCH_SPEND", 0x3a42beff, 1, run_watch_spend, 0, {0}},
-    {"EVENT_BOUNDS", 0xafdcc2d5, 1, run_event_bounds, 0, {0}},
-    {"EVENT_ADD", 0x040b555b, 7, run_event_add, 0, {0}},
-    {"EVENT_NEXT", 0x041c19b5, 2, run_event_next, EVENT, {1, 2, 3, 4, 5}},
-    {"EVENT_TRIM", 0x4a7a6d89, 2, run_event_trim, 0, {0}},
-    {"SESSION_SEEN", 0x4c03b08b, 2, run_session_seen, 0, {0}},
-    {"EVENT_END", 0x5ffc1ba5, 1, run_event_end, 0, {0}},
-    {"SESSION_ADD", 0x7d518c50, 12, run_session_add, 0, {0}},
-    {"SESSION_HAS", 0x2c96b29d, 1, run_session_row, SESSION,
-     {SESSION_JUDGED}},
-    {"SESSION_CARRIED", 0x694e38c0, 1, run_session_carried, 0, {0}},
-    {"SESSION_CARRIED_BY", 0x3d7b89b5, 1, run_session_carried_by, SESSION,
-     {SESSION_ID}},
-    {"SESSION_DETACH", 0x7acbeaf2, 2, run_session_detach, 0, {0}},
-    {"SESSION_PASSWORD", 0x876cfbbc, 1, run_session_row, SESSION,
-     {SESSION_PASSWORD}},
-    {"SESSION_ATTACH", 0x9365d22a, 8, run_session_attach, 0, {0}},
-    {"SESSION_REARM", 0xff4d560b, 2, run_session_rearm, 0, {0}},
-    {"EVENT_CARRIED", 0xd2fff5a7, 2, run_event_carried, EVENT, {EVENT_SESSION}},
-    {"SESSION_PID", 0x405f03dc, 1, run_session_row, SESSION, {SESSION_PID}},
-    {"SESSION_END", 0xd5824d36, 1, run_session_end, 0, {0}},
-    {"SESSION_ANY", 0x7f482e44, 0, run_session_any, 0, {0}},
-    {"SESSION_FEW", 0xf304c11a, 1, run_session_few, 0, {0}},
-    {"SESSION_PART", 0xbb95dfc1, 2, run_session_part, SESSION,
-     {SESSION_JUDGED}},
-    {"SLOT_LAST", 0x853d82ff, 0, run_slot_last, 0, {0}},
-    {"HISTORY_ADD", 0x0d9ed4c7, 7, run_foreign, 0, {0}},
-    {"HISTORY_PRUNE", 0x00c173b6, 3, run_foreign, 0, {0}},
-    {"HISTORY_LIMITS", 0xcc8880de, 2, run_foreign, 0, {0}},
-    {"HISTORY_KEPT", 0x99ba3b91, 0, run_history_kept, 0, {0}},
-    {"SLOT_TAKEN", 0xe4dfa3ea, 1, run_slot_taken, 0, {0}}};
+    {"BEGIN_READ", 0x39bb217e, 0, run_begin, .columns = {0}},
+    {"BEGIN_WRITE", 0xa72bae3b, 0, run_begin, .columns = {0}},
+    {"COMMIT", 0xa869911c, 0, run_commit, .columns = {0}},
+    {"ROLLBACK", 0xb8bf437d, 0, run_rollback, .columns = {0}},
+    {"JOIN", 0xb09d80a4, 0, run_join, .columns = {0}},
+    {"JOIN_END", 0x3d8f8ac4, 0, run_join_end, .columns = {0}},
+    {"JOIN_UNDO", 0x50e002c8, 0, run_join_undo, .columns = {0}},
+    {"APP_BEGIN", 0x0a9f4e77, 0, run_foreign, .columns = {0}},
+    {"APP_END", 0x3d8ecc17, 0, run_foreign, .columns = {0}},
+    {"META", 0xb31a2601, 1, run_meta, .columns = {0}},
+    {"META_SET", 0x84e37477, 3, run_meta_assign, .table = META,
+     .columns = {META_ZXID, META_RECURSIVE, META_LOST}},
+    {"META_FILES", 0xd14806c2, 0, run_give, .table = META,
+     .columns = {4, 5, 6, 7, 8, 9, 10}},
+    {"META_FILES_SET", 0xcf624bb5, 7, run_meta_assign, .table = META,
+     .columns = {4, 5, 6, 7, 8, 9, 10}},
+    {"NODE_ROW", 0xd11449ac, 2, run_find, .table = NODE,
+     .columns = {NODE_COLUMNS}},
+    {"NODE_DATA", 0xf2779dfd, 2, run_find, .table = NODE,
+     .columns = {NODE_COLUMNS, NODE_DATA}},
+    {"NODE_ADD", 0xba1ff780, 12, run_node_add, .columns = {0}},
+    {"NODE_CHILD_ADDED", 0x1d88e360, 4, run_node_child_added, .table = NODE,
+     .columns = {NODE_CREATES, NODE_PZXID}},
+    {"NODE_CHILD_GONE", 0x89a49f21, 4, run_node_child_gone, .columns = {0}},
+    {"NODE_RAISE", 0x21226bad, 4, run_assign, .table = NODE,
+     .columns = {NODE_CREATES, NODE_PZXID}},
+    {"NODE_SET_DUE", 0x75f2868c, 3, run_assign, .table = NODE,
+     .columns = {NODE_DUE}},
+    {"NODE_REMOVE", 0x2a804c15, 2, run_take, .table = NODE},
+    {"NODE_SET", 0xc4ed20c3, 8, run_node_set, .table = NODE,
+     .columns = {NODE_DATA, NODE_BLOB, NODE_LEN, NODE_MZXID, NODE_MTIME,
+                 NODE_VERSION}},
+    {"NODE_SET_ACL", 0xc2299eff, 4, run_assign, .table = NODE,
+     .columns = {NODE_ACL, NODE_AVERSION}},
+    {"NODE_NAMES", 0x6f05effd, 3, run_node_names, .table = NODE,
+     .columns = {NODE_NAME},
+     .where = {{NODE_PARENT, SAME, 1}, {NODE_NAME, MORE, 2}}},
+    {"NODE_COUNT", 0xd7f86c16, 3, run_count, .table = NODE, .also = is_below},
+    {"NODE_BYTES", 0x21a65764, 3, run_node_bytes, .table = NODE,
+     .also = is_below},
+    {"NODE_COUNT_ALL", 0xf008c034, 0, run_node_count_all, .columns = {0}},
+    {"NODE_OWNED_ALL", 0x9c5c86c1, 1, run_give, .table = NODE,
+     .columns = {NODE_PARENT, NODE_NAME},
+     .where = {{NODE_OWNER, SAME, 1}, {NODE_OWNER, LESS | MORE, NUMBER}}},
+    {"NODE_OWNED", 0x072ec2a8, 1, run_give, .table = NODE,
+     .columns = {NODE_REMOVAL},
+     .where = {{NODE_OWNER, SAME, 1}, {NODE_OWNER, LESS | MORE, NUMBER},
+               {NODE_NCHILD, SAME, NUMBER}}, .limit = LIMIT_NAMES},
+    {"NODE_DUE", 0xfe3a8441, 2, run_node_due, .table = NODE,
+     .columns = {NODE_REMOVAL},
+     .where = {{NODE_KIND, SAME, 1}, {NODE_DUE, LESS | MORE, NUMBER},
+               {NODE_DUE, LESS | SAME, 2}, {NODE_NCHILD, SAME, NUMBER},
+               {NODE_TTL, SAME | MORE, NUMBER}}},
+    {"NODE_DISCARD", 0xbe692dee, 5, run_give, .table = NODE,
+     .columns = {NODE_REMOVAL},
+     .where = {{NODE_PARENT, SAME, 1}, {NODE_OWNER, SAME, 4}},
+     .also = is_discarded, .limit = LIMIT_NAMES},
+    {"BLOB_ADD", 0x02d54a52, 1, run_blob_add, .columns = {0}},
+    {"BLOB_REMOVE", 0xff43f7c3, 1, run_take, .table = BLOB},
+    {"WATCH_AT", 0xb9966ef3, 1, run_give, .table = WATCH,
+     .columns = {WATCH_KIND, WATCH_SESSION}, .where = {{WATCH_PATH, SAME, 1}}},
+    {"WATCH_BELOW", 0x390f2ccd, 1, run_watch_below, .table = WATCH,
+     .also = is_watched_below},
+    {"WATCH_DROP", 0x913e228c, 2, run_remove, .table = WATCH,
+     .where = {{WATCH_PATH, SAME, 1}, {WATCH_KIND, SAME, 2}}},
+    {"WATCH_ADD", 0x231898a7, 3, run_watch_add, .columns = {0}},
+    {"WATCH_REMOVE", 0xdb0e16d6, 3, run_take, .table = WATCH},
+    {"WATCH_RECURSIVE", 0xa17dc1e3, 1, run_count, .table = WATCH,
+     .where = {{WATCH_SESSION, SAME, 1},
+               {WATCH_KIND, SAME | MORE, NUMBER + 4}}},
+    {"WATCH_END", 0x5a5afa80, 1, run_remove, .table = WATCH,
+     .where = {{WATCH_SESSION, SAME, 1}}},
+    {"WATCH_SPEND", 0x3a42beff, 1, run_remove, .table = WATCH,
+     .where = {{WATCH_SESSION, SAME, 1}, {WATCH_KIND, LESS, NUMBER + 2}}},
+    {"EVENT_BOUNDS", 0xafdcc2d5, 1, run_event_bounds, .columns = {0}},
+    {"EVENT_ADD", 0x040b555b, 7, run_insert, .table = EVENT},
+    {"EVENT_NEXT", 0x041c19b5, 2, run_give, .table = EVENT,
+     .columns = {1, 2, 3, 4, 5},
+     .where = {{EVENT_SESSION, SAME, 1}, {EVENT_SEQ, MORE, 2}},
+     .limit = LIMIT_EVENTS},
+    {"EVENT_TRIM", 0x4a7a6d89, 2, run_remove, .table = EVENT,
+     .where = {{EVENT_SESSION, SAME, 1}, {EVENT_SEQ, LESS | SAME, 2}}},
+    {"SESSION_SEEN", 0x4c03b08b, 2, run_session_seen, .columns = {0}},
+    {"EVENT_END", 0x5ffc1ba5, 1, run_remove, .table = EVENT,
+     .where = {{EVENT_SESSION, SAME, 1}}},
+    {"SESSION_ADD", 0x7d518c50, 12, run_session_add, .columns = {0}},
+    {"SESSION_HAS", 0x2c96b29d, 1, run_find, .table = SESSION,
+     .columns = {SESSION_JUDGED}},
+    {"SESSION_CARRIED", 0x694e38c0, 1, run_any, .table = SESSION,
+     .also = is_carried_or_carries},
+    {"SESSION_CARRIED_BY", 0x3d7b89b5, 1, run_give, .table = SESSION,
+     .columns = {SESSION_ID}, .also = is_carried},
+    {"SESSION_DETACH", 0x7acbeaf2, 2, run_session_detach, .columns = {0}},
+    {"SESSION_PASSWORD", 0x876cfbbc, 1, run_find, .table = SESSION,
+     .columns = {SESSION_PASSWORD}},
+    {"SESSION_ATTACH", 0x9365d22a, 8, run_assign, .table = SESSION,
+     .columns = {SESSION_IDENTITY, SESSION_PID, SESSION_LIFE,
+                 SESSION_CARRIER, SESSION_LIMIT, SESSION_SEEN,
+                 SESSION_TIMEOUT}},
+    {"SESSION_REARM", 0xff4d560b, 2, run_session_rearm, .columns = {0}},
+    {"EVENT_CARRIED", 0xd2fff5a7, 2, run_give, .table = EVENT,
+     .columns = {EVENT_SESSION},
+     .where = {{EVENT_CARRIER, SAME, 1},
+               {EVENT_CARRIER, LESS | MORE, NUMBER}, {EVENT_ZXID, MORE, 2}}},
+    {"SESSION_PID", 0x405f03dc, 1, run_find, .table = SESSION,
+     .columns = {SESSION_PID}},
+    {"SESSION_END", 0xd5824d36, 1, run_take, .table = SESSION},
+    {"SESSION_ANY", 0x7f482e44, 0, run_any, .table = SESSION,
+     .also = is_attached},
+    {"SESSION_FEW", 0xf304c11a, 1, run_session_few, .columns = {0}},
+    {"SESSION_PART", 0xbb95dfc1, 2, run_give, .table = SESSION,
+     .columns = {SESSION_JUDGED}, .also = is_of_part},
+    {"SLOT_LAST", 0x853d82ff, 0, run_slot_last, .columns = {0}},
+    {"HISTORY_ADD", 0x0d9ed4c7, 7, run_foreign, .columns = {0}},
+    {"HISTORY_PRUNE", 0x00c173b6, 3, run_foreign, .columns = {0}},
+    {"HISTORY_LIMITS", 0xcc8880de, 2, run_foreign, .columns = {0}},
+    {"HISTORY_KEPT", 0x99ba3b91, 0, run_history_kept, .columns = {0}},
+    {"SLOT_TAKEN", 0xe4dfa3ea, 1, run_any, .table = SESSION,
+     .where = {{SESSION_SLOT, SAME, 1}, {SESSION_SLOT, SAME | MORE, NUMBER}}}};
 /* clang-format on */
 
 /* The view of sessions, which recipes ask for.  It is prepared each time, and
@@ -994,11 +883,12 @@ static const known session_view = {
     "zke_sessions",
     0x26ad6b77,
     2,
-    run_session_view,
-    SESSION,
-    {SESSION_ID, SESSION_IDENTITY, SESSION_PID, SESSION_STARTED, SESSION_LEASE,
-     COUNT_OWNED, COUNT_WATCHES, COUNT_EVENTS, SESSION_LIFE, SESSION_CARRIER,
-     SESSION_TIMEOUT}};
+    run_give,
+    .table = SESSION,
+    .columns = {SESSION_ID, SESSION_IDENTITY, SESSION_PID, SESSION_STARTED,
+                SESSION_LEASE, COUNT_OWNED, COUNT_WATCHES, COUNT_EVENTS,
+                SESSION_LIFE, SESSION_CARRIER, SESSION_TIMEOUT},
+    .where = {{SESSION_ID, SAME | MORE, 1}, {SESSION_ID, LESS | SAME, 2}}};
 
 enum { STATEMENTS = sizeof statements / sizeof statements[0] };
 
@@ -1128,13 +1018,15 @@ int tables_reset(sqlite3_stmt *st) {
 }
 
 static const value *count_of(statement *s, const row *session, int what) {
-  const value p[] = {of_int(0), session->v[SESSION_ID]};
-  if (what == COUNT_OWNED)
-    s->computed[0] = of_int(count_all(p, NODE, is_owned));
-  else if (what == COUNT_WATCHES)
-    s->computed[0] = of_int(count_all(p, WATCH, is_watcher));
-  else
-    s->computed[0] = of_int(count_all(p, EVENT, is_told));
+  static const struct {
+    int table, column;
+  } whose[] = {
+      {NODE, NODE_OWNER}, {WATCH, WATCH_SESSION}, {EVENT, EVENT_SESSION}};
+  const struct table *t = &T->t[whose[what - COUNT_OWNED].table];
+  int64_t id = int_of(session, SESSION_ID), count = 0;
+  for (int i = 0; i < t->count; i++)
+    count += int_of(t->rows[i], whose[what - COUNT_OWNED].column) == id;
+  s->computed[0] = of_int(count);
   return &s->computed[0];
 }
 
