@@ -3,9 +3,10 @@
 #
 #   transcripts.sh [--update] [FILE...]
 #
-# Without FILE: test/shell/*.txt, and README.md and doc/*.md as far as they have
-# any.  --update writes what is printed now into FILE, but keeps the old text
-# where the two are the same but for what differs from run to run (below).
+# Without FILE: those in TRANSCRIPTS, or test/shell/*.txt, and README.md and
+# doc/*.md as far as they have any.  Several files are run at a time.  --update
+# writes what is printed now into FILE, but keeps the old text where the two are
+# the same but for what differs from run to run (below).  FULL=1 is passed on.
 #
 # A transcript:
 #
@@ -29,6 +30,22 @@
 # the line that started it: wait for it in a later one.  After $LIMIT seconds
 # (300) for one command all that runs is killed, and the rest has failed.
 #
+# Besides sh's own words there are
+#
+#     await COMMAND       waits until that succeeds: await '[ -s out ]'
+#     begin COMMAND... &  as a shell starts it that a person uses: a job in the
+#                         background of a script ignores INT and QUIT
+#     talk <<'END'        plays its input to `zke app.db --coprocess`, whose
+#                         process is $coprocess, and prints the answers:
+#         LINE            is sent, and the next line that comes printed
+#         > LINE          is only sent
+#         < N             prints the next N lines, sorted
+#         $ COMMAND       is run here.  It may call say LINE and hear, which
+#                         leaves the line in $heard, and hear_all N.  What stays
+#                         in the background must close its input, by 8>&-.
+#                         In the end the input is closed, and the rest printed,
+#                         sorted; the exit code is the coprocess's.
+#
 # These differ from run to run, and are the same to this script:
 #
 #     times               2026-11-20T12:00:00Z, 2026-11-20 12:00:00,
@@ -49,8 +66,6 @@
 . test/report.sh
 
 : "${LIMIT:=300}"
-top=$(pwd)
-scratch rooms transcripts
 
 # split FILE: writes N.cmd, N.exp (what is to be printed), N.line, and `count`;
 # or, with update=1, prints FILE with what stands in each N.exp in its place
@@ -120,9 +135,11 @@ split_file() {
   awk -v room="$2" -v update="${3:-0}" -v document=$document "$split" "$1"
 }
 
-# normalise: from standard input to standard output
+# normalise FILE...: writes FILE.same for each
 normalise() {
-  sed -E '
+  for text in "$@"; do : >"$text.same"; done
+  [ $# = 0 ] || sed -E -s '
+    1F
     s/[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){2}(\.[0-9]+)?Z?/@TIME/g
     :again
     s/(^|[^0-9])1[0-9]{12}([^0-9]|$)/\1@TIME\2/
@@ -134,9 +151,20 @@ normalise() {
     s/( and )[0-9]+(, as the database)/\1@ID\2/
     s/(^|[^0-9.])[0-9]+\.[0-9]+( ?m?s)($|[^A-Za-z])/\1@DURATION\3/g
     s/("(ttl|every|timeout|wait|grace)_ms":)/\1 /
-    s/(_ms":)[0-9]+/\1@DURATION/g' | awk '
+    s/(_ms":)[0-9]+/\1@DURATION/g' "$@" | awk -v room="$room/" '
+    function end(   i) {
+      for (i = 1; i <= n; i++) {
+        if (varies) gsub(/   *|\t/, "  ", line[i])
+        if (varies) sub(/ +$/, "", line[i])
+        print line[i] >same
+      }
+      if (same) close(same)
+      n = varies = ends = 0
+    }
+    # The name of the next file, on a line of its own (1F).
+    index($0, room) == 1 { end(); same = $0 ".same"; next }
     # Where a heading PID ends, the numbers below it end.
-    { line[NR] = $0 }
+    { line[++n] = $0 }
     /@/ { varies = 1 }
     match($0, /(^| )PID( |$)/) && !/[a-z]/ {
       ends = RSTART + RLENGTH - (substr($0, RSTART + RLENGTH - 1, 1) == " ")
@@ -144,16 +172,10 @@ normalise() {
       next
     }
     ends && match(substr($0, 1, ends - 1), /[0-9]+$/) {
-      line[NR] = substr($0, 1, RSTART - 1) "@PID" substr($0, ends)
-      sub(/^ +@PID/, "@PID", line[NR])
+      line[n] = substr($0, 1, RSTART - 1) "@PID" substr($0, ends)
+      sub(/^ +@PID/, "@PID", line[n])
     }
-    END {
-      for (i = 1; i <= NR; i++) {
-        if (varies) gsub(/   *|\t/, "  ", line[i])
-        if (varies) sub(/ +$/, "", line[i])
-        print line[i]
-      }
-    }'
+    END { end() }'
 }
 
 # printed COUNT: leaves N.got, what a transcript would show of each command
@@ -190,10 +212,11 @@ printed() {
     }'
 }
 
-# unlike COUNT: prints N for each command that printed another text than it
-# was to, be it by what differs from run to run
+# unlike END N...: prints those of which N.expEND and N.gotEND are not the same
 unlike() {
-  awk -v room="$room" -v count="$1" '
+  ending=$1
+  shift
+  [ $# = 0 ] || printf '%s\n' "$@" | awk -v room="$room" -v ending="$ending" '
     function differ(one, other,   a, b, line, text) {
       do {
         a = (getline line <one) > 0
@@ -203,18 +226,41 @@ unlike() {
       close(other)
       return a || b
     }
-    BEGIN {
-      for (i = 1; i <= count; i++)
-        if (differ(room "/" i ".exp", room "/" i ".got")) print i
-    }'
+    differ(room "/" $0 ".exp" ending, room "/" $0 ".got" ending)'
 }
 
-# driver COUNT: the shell script that runs the commands.  Its wait does not say
+# What all commands may call, as the head says.  Its wait does not say
 # "Terminated", as some shells do where they have not seen before that a job was
 # killed.
+vocabulary='
+  wait() { command wait "$@"; } 2>/dev/null
+  await() { until eval "$1" >/dev/null 2>&1; do sleep 0.01; done; }
+  begin() { exec env --default-signal "$@"; }
+  say() { printf "%s\n" "$1" >&8; }
+  hear() { IFS= read -r heard <&9 && printf "%s\n" "$heard"; }
+  hear_all() { i=0; while [ $((i += 1)) -le "$1" ]; do hear; done | sort; }
+  talk() {
+    rm -f in out; mkfifo in out
+    begin zke app.db --coprocess <in >out & coprocess=$!
+    exec 8>in 9<out
+    while IFS= read -r line; do
+      case $line in
+        "$ "*) eval "${line#$ }" </dev/null ;;
+        "> "*) say "${line#> }" ;;
+        "< "*) hear_all "${line#< }" ;;
+        *) say "$line"; hear ;;
+      esac
+    done
+    exec 8>&-
+    sort <&9
+    exec 9<&-
+    wait $coprocess
+  }'
+
+# driver COUNT: the shell script that runs the commands
 driver() {
   echo "transcript=0"
-  echo 'wait() { command wait "$@"; } 2>/dev/null'
+  echo "$vocabulary"
   i=0
   while [ $((i += 1)) -le "$1" ]; do
     stem=$room/$i
@@ -244,8 +290,9 @@ run_commands() {
   # Sanitizers and coverage are asked for by the environment.  What the script
   # was started with besides its input and output is not the commands' concern:
   # some of them use up all descriptors.
-  (cd "$room/work" && exec setsid env -i HOME="$room/work" LC_ALL=C.UTF-8 \
-    TERM=dumb TZ=UTC PATH="$room/bin:$PATH" \
+  (cd "$room/work" && exec setsid env --default-signal -i \
+    HOME="$room/work" LC_ALL=C.UTF-8 TERM=dumb TZ=UTC PATH="$room/bin:$PATH" \
+    ${FULL+FULL="$FULL"} \
     LD_LIBRARY_PATH="$(dirname "$(readlink "$room/bin/zke")")" \
     ${ASAN_OPTIONS+ASAN_OPTIONS="$ASAN_OPTIONS"} \
     ${UBSAN_OPTIONS+UBSAN_OPTIONS="$UBSAN_OPTIONS"} \
@@ -265,14 +312,6 @@ session=
 trap '[ -z "$session" ] || kill -s KILL -- -$session $dog' EXIT
 trap 'exit 129' HUP INT TERM
 
-# same STEM: is what was printed what was to be, but for what differs from run
-# to run?
-same() {
-  normalise <"$1.exp" >"$1.exp.same"
-  normalise <"$1.got" >"$1.got.same"
-  cmp -s "$1.exp.same" "$1.got.same"
-}
-
 # show FILE STEM: a command that failed, with what is different
 show() {
   echo "FAILED: $1:$(cat "$2.line")"
@@ -289,8 +328,9 @@ transcript() {
   run_commands "$count"
   printed "$count"
   bad=0
-  for i in $(unlike "$count"); do
-    same "$room/$i" && continue
+  first=$(unlike '' $(seq "$count"))
+  normalise $(for i in $first; do echo "$room/$i.exp" "$room/$i.got"; done)
+  for i in $(unlike .same $first); do
     bad=$((bad + 1))
     show "$1" "$room/$i"
     mv "$room/$i.got" "$room/$i.exp" # for --update
@@ -398,6 +438,22 @@ END
 
 # ----------------------------------------------------------------------------
 
+# one FILE: a line of its own for each, which run.sh sums; it comes in one piece
+one() {
+  transcript "$1" >"$rooms/$$.log"
+  echo "$1: $good passed, $bad failed" >>"$rooms/$$.log"
+  cat "$rooms/$$.log"
+  [ -z "$update" ] ||
+    { split_file "$1" "$room" 1 >"$room/new" && cat "$room/new" >"$1"; }
+  [ $bad = 0 ]
+}
+
+if [ "${1-}" = --one ]; then
+  rooms=$2 update=$3
+  one "$4"
+  exit
+fi
+scratch rooms transcripts
 update=
 if [ "${1-}" = --update ]; then
   update=1
@@ -408,16 +464,12 @@ expect "this script: wrong ones are wrong" try_wrong
 expect "this script: --update" try_update
 if [ $# = 0 ]; then
   expect "a command that takes too long is wrong" try_limit
-  # The sqlite3 command has no sanitizer's runtime, which the library needs then.
-  set -- test/shell/*.txt $(grep -l '^```console$' README.md doc/*.md |
+  # The sqlite3 command has no sanitizer's runtime, which the library needs.
+  documents=$(grep -l '^```console$' README.md doc/*.md |
     grep -vx "${SAN:+doc/extension.md}")
+  set -- ${TRANSCRIPTS:-$(ls -S test/shell/*.txt) $documents}
 fi
-for file in "$@"; do
-  transcript "$file"
-  passed=$((passed + good))
-  failed=$((failed + bad))
-  if [ "$update" ]; then
-    split_file "$file" "$room" 1 >"$room/new" && cat "$room/new" >"$file"
-  fi
-done
+# Several at a time, since they mostly wait; the longest first.
+printf '%s\n' "$@" | xargs -P $(($(nproc) * 2)) -n 1 \
+  sh "$0" --one "$rooms" "$update" || failed=$((failed + 1))
 report
