@@ -111,10 +111,10 @@ TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
   $(if $(SAN),test/checks/check_docs.sh)
 WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link dispatch_failures ensemble recipes
-LONGEST = fault check_docs transcripts coprocess guard lab_serve \
-  power_fence file shell_work kazoo order lab transfer terminal_edit \
-  coprocess_clients scale lines election two_phase lab_forked semaphore rwlock \
-  corpus lock lab_bugs multilock lab_recipes double_barrier tell
+LONGEST = fault check_docs transcripts lab_serve power_fence file kazoo order \
+  lab transfer terminal_edit coprocess coprocess_clients scale shell_work \
+  lines election two_phase lab_forked semaphore rwlock corpus lock lab_bugs \
+  multilock lab_recipes double_barrier tell
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_WAITING = $(call named_tests,$(WAITING))
 TEST_FIRST = $(call named_tests,$(LONGEST))
@@ -158,8 +158,9 @@ $(TESTS:%=test-%): test-%: $T/test_% $(TEST_NEEDS)
 	@sh test/run.sh $<
 
 test-tsan:
-	@$(MAKE) --no-print-directory SAN=thread EXAMPLES= test-thread \
-	  test-coprocess test-lab_forked
+	@TRANSCRIPTS=test/shell/coprocess.txt $(MAKE) --no-print-directory \
+	  SAN=thread EXAMPLES= test-thread test-coprocess transcripts \
+	  test-lab_forked
 
 test-ensemble: $(ENSEMBLE_PROGRAMS) $T/test_semantics $(BUILD)/zke
 	@sh test/ensemble/recipes.sh $(ENSEMBLE_PROGRAMS) $T/test_semantics
