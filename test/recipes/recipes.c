@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KILLED = 1, MOST_PLACES = 200 };
+enum { KILLED = 1, MOST_PLACES = 200, LONG_LOG = 256 << 10 };
 enum { PATIENCE_MS = 5000, SHORT_PATIENCE_MS = 100 };
 
 int recipe_patience_ms = PATIENCE_MS;
@@ -238,12 +238,23 @@ static void check(const recipe_use *u, int rc) {
   alarm(0);
 }
 
+/* After a failed sync the engine writes its whole log again.  So a log may not
+ * grow through all rounds: closing the last store empties it. */
+static void shorten_log(void) {
+  struct stat log;
+  if (stat(test_path("recipe/db-wal"), &log) != 0) return;
+  if (log.st_size < LONG_LOG) return;
+  close_other();
+  open_other();
+}
+
 /* The next round finds nothing of this one. */
 static void check_and_clear(const recipe_use *u, int rc) {
   check(u, rc);
   expire_all();
   delete_below("");
   ck_ok(zke_dispatch(other, NULL));
+  shorten_log();
 }
 
 /* After a loop.  SQLite keeps a database's descriptors while any store of this
