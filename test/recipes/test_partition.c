@@ -19,6 +19,7 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "steps.h"
 #include "test/seam.h"
 
 #define PATH "/shards"
@@ -27,11 +28,9 @@ enum { MANY = 4, ITEMS = 10 };
 static const char *const items[ITEMS] = {"a",        "b/c", "c d", "%41", "e.f",
                                          "\xc3\xa9", "g",   "h",   "i",   "j"};
 
-static zke *admin, *z[MANY];
-static zke_partition *p[MANY];
 static int64_t release_ms;
 static bool lets_go = true;
-static int heard[MANY][4]; /* how many of each event */
+static int heard[PARTIES][4]; /* how many of each event */
 
 /* Which of the items it is. */
 static int index_of(const char *item) {
@@ -65,67 +64,59 @@ static void hear(zke_partition *who, int event, const char *item, int64_t token,
   }
 }
 
-/* The i-th member, named by a letter, on a session of its own. */
-static void open_one(int i) {
-  char name[2] = {(char)('A' + i), 0};
-  zke_options o = {.size = sizeof o, .identity = name};
-  zke_partition_options po = {.size = sizeof po,
-                              .name = name,
-                              .release_ms = release_ms,
-                              .listener = hear,
-                              .context = heard[i]};
-  ck_ok(zke_open_session(admin, &o, &z[i]));
-  ck_ok(zke_partition_new(z[i], PATH, items, ITEMS, &po, &p[i]));
+static int create(zke *session, const char *name, void **object) {
+  int i = 0;
+  while (strcmp(party_name(i), name) != 0) i++;
+  zke_partition_options o = {.size = sizeof o,
+                             .name = name,
+                             .release_ms = release_ms,
+                             .listener = hear,
+                             .context = heard[i]};
+  return zke_partition_new(session, PATH, items, ITEMS, &o,
+                           (zke_partition **)object);
 }
 
-static void begin_sessions(void) {
-  for (int i = 0; i < MANY; i++) open_one(i);
-}
-
-static void begin(void) {
-  admin = test_open(":memory:");
-  begin_sessions();
-}
-
-static void dispatch_all(void) {
-  for (int any = 1; any;) {
-    any = 0;
-    for (int i = 0; i < MANY; i++) any += dispatch_on(z[i]);
-  }
-}
-
-/* The znodes that the owners of items have there beside the items'. */
-static int twins(void) {
+/* The znodes that the owners of items have there beside the items', which are
+ * deleted if wanted. */
+static int twins_there(bool delete) {
   zke_strings *names;
+  char path[128];
   int count = 0,
-      rc = zke_children(admin, PATH "/items", NULL, NULL, &names, NULL);
+      rc = zke_children(z[4], PATH "/items", NULL, NULL, &names, NULL);
   if (rc == ZKE_NONODE) return 0;
   ck_ok(rc);
-  for (int i = 0; i < names->count; i++)
-    count += strncmp(names->data[i], "own-", 4) == 0;
+  for (int i = 0; i < names->count; i++) {
+    if (strncmp(names->data[i], "own-", 4) != 0) continue;
+    count++;
+    snprintf(path, sizeof path, PATH "/items/%s", names->data[i]);
+    if (delete) ck_ok(zke_delete(z[4], path, -1));
+  }
   zke_free(names);
   return count;
 }
 
+static int twins(void) { return twins_there(false); }
+
 /* All members leave: no item has an owner, and nothing is watched. */
 static void end(void) {
   zke_partition_owners *list;
-  for (int i = 0; i < MANY; i++) zke_partition_free(p[i]);
+  free_parties();
   ck_assert_int_eq(twins(), 0);
-  for (int i = 0; i < MANY; i++) ck_ok(zke_close(z[i]));
-  ck_ok(zke_partition_parties(admin, PATH, &list));
+  ck_ok(zke_partition_parties(z[4], PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
-  close_last(admin);
+  ck_assert_int_eq(all_watches(z[4]), 0);
+  ck_ok(zke_check(z[4], NULL, NULL));
+  close_sessions();
 }
 
 /* What a member has. */
 static int has(int i) {
   zke_strings *names;
-  ck_ok(zke_partition_list(p[i], &names));
+  ck_ok(zke_partition_list(party[i], &names));
   int count = names->count;
   for (int j = 0; j < count; j++)
-    ck_assert_int_gt(zke_partition_token(p[i], names->data[j]), 0);
+    ck_assert_int_gt(zke_partition_token(party[i], names->data[j]), 0);
   zke_free(names);
   return count;
 }
@@ -135,19 +126,20 @@ static int has(int i) {
 static void check_division(int members) {
   zke_partition_owners *list;
   int all = 0;
-  for (int i = 0; i < MANY; i++) {
-    if (zke_partition_state(p[i]) != ZKE_PARTITION_SETTLED) continue;
+  for (int i = 0; i < PARTIES; i++) {
+    if (zke_partition_state(party[i]) != ZKE_PARTITION_SETTLED) continue;
     int count = has(i);
     ck_assert_int_le(count, (ITEMS + members - 1) / members);
     all += count;
   }
   ck_assert_int_eq(all, ITEMS);
-  ck_ok(zke_partition_parties(admin, PATH, &list));
+  ck_ok(zke_partition_parties(z[4], PATH, &list));
   ck_assert_int_eq(list->count, ITEMS);
   for (int i = 0; i < ITEMS; i++) {
     const zke_partition_owner *o = &list->data[i];
     int k = index_of(o->item);
-    ck_assert_int_eq(o->identity[0], 'A' + owner[k] - 1);
+    ck_assert_int_gt(owner[k], 0);
+    ck_assert_str_eq(o->identity, identities[owner[k] - 1]);
     ck_assert_int_eq(o->token, tokens[k]);
     ck_assert_int_eq(o->pid, getpid());
     ck_assert_int_gt(o->since_ms, 0);
@@ -155,28 +147,142 @@ static void check_division(int members) {
   zke_free(list);
 }
 
+/* ---- steps as text ----
+ *
+ * A member is ann, bob, cid or dan. */
+
+STEP(start, zke_partition_start(s->object))
+STEP(leave, zke_partition_leave(s->object))
+STEP(step, zke_partition_step(s->object))
+STEP(wait, zke_partition_wait(s->object, s->deadline))
+STEP(check, zke_partition_check(s->object, s->rest))
+STEP(has, sees(s, "%d", has(s->who)))
+STEP(lost, sees(s, "%d", heard[s->who][ZKE_PARTITION_LOST]))
+STEP(asked, sees(s, "%d", heard[s->who][ZKE_PARTITION_RELEASE]))
+STEP(twins, sees(s, "%d", twins()))
+STEP(divided, (check_division(atoi(s->rest)), ZKE_OK))
+
+static int step_untwin(step *s) {
+  ck_step(s, twins_there(true) > 0, "there is none");
+  return ZKE_OK;
+}
+
+static int step_is(step *s) {
+  static const char *const names[] = {
+      [ZKE_PARTITION_OUT] = "OUT",
+      [ZKE_PARTITION_ALLOCATING] = "ALLOCATING",
+      [ZKE_PARTITION_SETTLED] = "SETTLED",
+      [ZKE_PARTITION_RELEASING] = "RELEASING",
+      [ZKE_PARTITION_LOST] = "LOST",
+  };
+  return sees(s, "%s", names[zke_partition_state(s->object)]);
+}
+
+/* "becomes SETTLED": dispatch until it is. */
+static int step_becomes(step *s) {
+  ck_until(
+      (dispatch_all(), zke_partition_state(s->object)) ==
+          (*s->rest == 'S' ? ZKE_PARTITION_SETTLED : ZKE_PARTITION_ALLOCATING),
+      5000);
+  return ZKE_OK;
+}
+
+/* P's items, or all, are nobody's before their owners are told. */
+static int step_forget(step *s) {
+  for (int i = 0; i < ITEMS; i++)
+    if (s->who < 0 || owner[i] == s->who + 1) owner[i] = 0;
+  return ZKE_OK;
+}
+
+/* Wait until all that was asked for by now is overdue. */
+static int step_overdue(step *s) {
+  int64_t due = zke_now(s->session) + release_ms;
+  ck_until(zke_now(s->session) > due, 5000);
+  return ZKE_OK;
+}
+
+/* "due never". */
+static int step_due(step *s) {
+  int64_t next;
+  ck_ok(zke_partition_due(s->object, &next));
+  return sees(s, "%s", next == ZKE_FOREVER ? "never" : "some day");
+}
+
+/* Let go of each item that another one is to have: "release 5".  Each is then
+ * released, and cannot be again. */
+static int step_release(step *s) {
+  int count = 0;
+  for (int i = 0; i < ITEMS; i++) {
+    int rc = zke_partition_release(s->object, items[i]);
+    if (rc == ZKE_MISUSE) continue; /* it stays */
+    ck_ok(rc);
+    ck_rc(zke_partition_release(s->object, items[i]), ZKE_LOST);
+    owner[i] = 0;
+    count++;
+  }
+  return sees(s, "%d", count);
+}
+
+/* "fenced 5": so many steps with P's operations fail, since P was robbed. */
+static int step_fenced(step *s) {
+  int fenced = 0;
+  for (int i = 0; i < ITEMS; i++) {
+    zke_op op;
+    if (zke_partition_op(s->object, items[i], &op) != ZKE_OK) continue;
+    int rc = zke_multi(s->session, &op, 1, NULL);
+    fenced += rc == ZKE_NONODE;
+    if (rc != ZKE_NONODE) ck_ok(rc);
+  }
+  return sees(s, "%d", fenced);
+}
+
+static const step_verb verbs[] = {
+    VERB(start),   VERB(leave),   VERB(step),    VERB(wait),   VERB(check),
+    VERB(has),     VERB(lost),    VERB(asked),   VERB(twins),  VERB(untwin),
+    VERB(divided), VERB(is),      VERB(becomes), VERB(forget), VERB(overdue),
+    VERB(due),     VERB(release), VERB(fenced),  {NULL, NULL}};
+
+static void release(void *object) { zke_partition_free(object); }
+static int cancel(void *object) { return zke_partition_cancel(object); }
+
+/* Does a call on the object sleep? */
+static bool sleeps(const step *s) {
+  zke_recipe *r = s->object;
+  pthread_mutex_lock(&r->m);
+  bool asleep = r->sleepers != NULL;
+  pthread_mutex_unlock(&r->m);
+  return asleep;
+}
+
+static const step_recipe of_partition = {.verbs = verbs,
+                                         .create = create,
+                                         .free = release,
+                                         .cancel = cancel,
+                                         .waits = sleeps};
+
+static void begin(void) {
+  memset(heard, 0, sizeof heard);
+  memset(owner, 0, sizeof owner);
+  memset(tokens, 0, sizeof tokens);
+  open_steps(&of_partition);
+}
+
+static void play_members(const char *script) {
+  begin();
+  play(script);
+  end();
+}
+
 /* They come one after the other, and go again: always divided, each item one
  * owner at any time (the listener asserts it). */
 TEST(joins_and_leaves) {
-  begin();
-  for (int i = 0; i < MANY; i++) {
-    ck_ok(zke_partition_start(p[i]));
-    dispatch_all();
-    check_division(i + 1);
-  }
-  for (int i = 0; i < MANY - 1; i++) {
-    for (int k = 0; k < ITEMS; k++) owner[k] = owner[k] == i + 1 ? 0 : owner[k];
-    if (i % 2)
-      ck_ok(zke_partition_leave(p[i]));
-    else
-      ck_ok(zke_expire(admin, zke_session_id(z[i])));
-    dispatch_all();
-    check_division(MANY - 1 - i);
-  }
-  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
-  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_OUT);
-  ck_rc(zke_partition_start(p[MANY - 1]), ZKE_MISUSE);
-  end();
+  play_members(
+      "ann start; all dispatch; divided 1; bob start; all dispatch; divided 2;"
+      "cid start; all dispatch; divided 3; dan start; all dispatch; divided 4;"
+      "ann forget; ann expires; all dispatch; divided 3;"
+      "bob forget; bob leave; all dispatch; divided 2;"
+      "cid forget; cid expires; all dispatch; divided 1;"
+      "ann is LOST; bob is OUT; dan start -> MISUSE");
 }
 
 /* Any text is an item.  Files have these names: letters, digits, '-' and '_'
@@ -185,11 +291,11 @@ TEST(any_text_is_an_item) {
   static const char *const names[] = {"a",     "b%2Fc", "c%20d",
                                       "%2541", "e%2Ef", "%C3%A9"};
   begin();
-  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(party[0]));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char path[64];
     snprintf(path, sizeof path, PATH "/items/item-%s", names[i]);
-    ck_ok(zke_exists(admin, path, NULL, NULL, NULL));
+    ck_ok(zke_exists(z[4], path, NULL, NULL, NULL));
   }
   check_division(1);
   end();
@@ -200,32 +306,27 @@ TEST(any_text_is_an_item) {
 TEST(the_division_follows_from_names_and_items) {
   int first[ITEMS];
   begin();
-  for (int i = 0; i < MANY; i++) ck_ok(zke_partition_start(p[i]));
-  dispatch_all();
+  play("ann start; bob start; cid start; dan start; all dispatch");
   memcpy(first, owner, sizeof first);
-  for (int i = 0; i < MANY; i++) {
-    for (int k = 0; k < ITEMS; k++) owner[k] = owner[k] == i + 1 ? 0 : owner[k];
-    ck_ok(zke_partition_leave(p[i]));
-    dispatch_all();
-  }
-  for (int i = MANY - 1; i >= 0; i--) ck_ok(zke_partition_start(p[i]));
-  dispatch_all();
+  play(
+      "ann forget; ann leave; all dispatch; bob forget; bob leave;"
+      "all dispatch; cid forget; cid leave; all dispatch; dan forget;"
+      "dan leave; all dispatch;"
+      "dan start; cid start; bob start; ann start; all dispatch");
   ck_assert_int_eq(memcmp(first, owner, sizeof first), 0);
   end();
 }
 
 /* What stays with its member is not touched by a change. */
 TEST(moves_little) {
-  begin();
-  for (int i = 0; i < MANY - 1; i++) ck_ok(zke_partition_start(p[i]));
-  dispatch_all();
   int64_t before[ITEMS];
   int moved = 0;
+  begin();
+  play("ann start; bob start; cid start; all dispatch");
   memcpy(before, tokens, sizeof before);
-  ck_ok(zke_partition_start(p[MANY - 1]));
-  dispatch_all();
+  play("dan start; all dispatch");
   for (int i = 0; i < ITEMS; i++) moved += tokens[i] != before[i];
-  ck_assert_int_ge(moved, has(MANY - 1));
+  ck_assert_int_ge(moved, has(3));
   ck_assert_int_le(moved, ITEMS / 2);
   end();
 }
@@ -233,76 +334,53 @@ TEST(moves_little) {
 /* An item that is not let go stays where it is, its next owner waits and can
  * say for whom; released, it goes over at once, and wakes nobody else. */
 TEST(waits_for_release) {
-  begin();
+  int gone = 0;
   lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_ALLOCATING);
-  dispatch_all();
-  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_RELEASING);
-  ck_assert_int_eq(heard[0][ZKE_PARTITION_RELEASE], ITEMS / 2);
-  ck_assert_int_eq(has(0), ITEMS);
-  ck_assert_int_eq(has(1), 0);
-  ck_rc(zke_partition_wait(p[1], zke_now(z[1]) + 10), ZKE_OPERATIONTIMEOUT);
-  ck_says("of " PATH " is held by A (pid ");
-  int64_t next;
-  ck_ok(zke_partition_due(p[1], &next));
-  ck_assert(next == ZKE_FOREVER);
-  int stay = 0, gone = 0;
+  begin();
+  play(
+      "ann start; bob start; bob is ALLOCATING; all dispatch;"
+      "ann is RELEASING; ann asked 5; ann has 10; bob has 0;"
+      "bob wait_10 -> OPERATIONTIMEOUT; said of " PATH
+      " is held by ann (pid ;"
+      "bob due never");
   for (int i = 0; i < ITEMS; i++) {
-    int rc = zke_partition_release(p[0], items[i]);
-    stay += rc == ZKE_MISUSE;
-    if (rc != ZKE_OK) continue;
+    if (zke_partition_release(party[0], items[i]) == ZKE_MISUSE) continue;
     owner[i] = 0;
     ck_assert_int_eq(dispatch_on(z[1]), 1);
     ck_assert_int_eq(owner[i], 2);
     ck_assert_int_eq(has(1), ++gone);
-    ck_rc(zke_partition_release(p[0], items[i]), ZKE_LOST);
+    ck_rc(zke_partition_release(party[0], items[i]), ZKE_LOST);
   }
-  ck_assert_int_eq(stay, ITEMS / 2);
-  ck_ok(zke_partition_wait(p[0], 0));
-  ck_ok(zke_partition_wait(p[1], 0));
-  check_division(2);
+  ck_assert_int_eq(gone, ITEMS / 2);
+  play("ann wait_now; bob wait_now; divided 2");
   end();
 }
 
 /* A time to let go that never ends is as none: nothing is due. */
 TEST(an_endless_time_to_let_go_is_as_none) {
-  int64_t next;
   release_ms = ZKE_FOREVER;
-  begin();
   lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_ALLOCATING);
-  ck_ok(zke_partition_due(p[1], &next));
-  ck_assert(next == ZKE_FOREVER);
-  ck_rc(zke_partition_wait(p[1], zke_now(z[1]) + 10), ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_eq(has(1), 0);
-  end();
+  play_members(
+      "ann start; bob start; bob is ALLOCATING; bob due never;"
+      "bob wait_10 -> OPERATIONTIMEOUT; bob has 0");
 }
 
 /* The time to let go has passed: its next owner takes it, the old one is
  * told. */
 TEST(taken_at_deadline) {
-  release_ms = 40;
-  begin();
-  lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  int64_t start = zke_now(z[1]);
-  ck_ok(zke_partition_start(p[1])); /* the other does not even dispatch */
   int64_t next;
-  ck_ok(zke_partition_due(p[1], &next));
+  release_ms = 40;
+  lets_go = false;
+  begin();
+  play("ann start");
+  int64_t start = zke_now(z[1]);
+  play("bob start"); /* the other does not even dispatch */
+  ck_ok(zke_partition_due(party[1], &next));
   ck_assert_int_le(next, zke_now(z[1]) + 40);
   ck_assert_int_ge(next, start + 40);
-  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
-  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
+  play("forget; bob wait");
   ck_assert_int_ge(zke_now(z[1]), next);
-  ck_assert_int_eq(has(1), ITEMS / 2);
-  dispatch_on(z[0]);
-  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS / 2);
-  ck_assert_int_eq(has(0), ITEMS / 2);
-  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_SETTLED);
+  play("bob has 5; ann dispatches; ann lost 5; ann has 5; ann is SETTLED");
   end();
 }
 
@@ -311,86 +389,45 @@ TEST(taken_at_deadline) {
 TEST(a_late_release_tells_of_the_loss) {
   int late = 0;
   release_ms = 40;
-  begin();
   lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  dispatch_on(z[0]);
-  ck_assert_int_eq(heard[0][ZKE_PARTITION_RELEASE], ITEMS / 2);
-  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
-  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
+  begin();
+  play("ann start; bob start; ann dispatches; ann asked 5; forget; bob wait");
   for (int i = 0; i < ITEMS; i++) {
-    if (!zke_partition_token(p[1], items[i])) continue;
-    ck_rc(zke_partition_release(p[0], items[i]), ZKE_LOST);
+    if (!zke_partition_token(party[1], items[i])) continue;
+    ck_rc(zke_partition_release(party[0], items[i]), ZKE_LOST);
     ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ++late);
-    ck_assert_int_eq(zke_partition_token(p[0], items[i]), 0);
+    ck_assert_int_eq(zke_partition_token(party[0], items[i]), 0);
   }
   ck_assert_int_eq(late, ITEMS / 2);
-  ck_assert_int_eq(has(1), ITEMS / 2);
-  dispatch_all();
-  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS / 2);
-  ck_ok(zke_partition_wait(p[0], zke_now(z[0]) + 5000));
+  play("bob has 5; all dispatch; ann lost 5; ann wait");
   end();
 }
 
 /* A member that was robbed, and does not know: what it does in one step with
  * its operation fails, for each item that it has not got any more. */
 TEST(an_operation_fences_a_member_that_was_robbed) {
-  int fenced = 0;
   release_ms = 40;
-  begin();
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
-  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
-  for (int i = 0; i < ITEMS; i++) {
-    zke_op op;
-    bool robbed = zke_partition_token(p[1], items[i]) != 0;
-    ck_ok(zke_partition_op(p[0], items[i], &op));
-    ck_rc(zke_multi(z[0], &op, 1, NULL), robbed ? ZKE_NONODE : ZKE_OK);
-    fenced += robbed;
-    if (!robbed) continue;
-    ck_ok(zke_partition_op(p[1], items[i], &op));
-    ck_ok(zke_multi(z[1], &op, 1, NULL));
-  }
-  ck_assert_int_eq(fenced, ITEMS / 2);
-  ck_assert_int_eq(twins(), ITEMS);
-  end();
+  play_members(
+      "ann start; bob start; forget; bob wait; ann has 10; ann fenced 5;"
+      "bob has 5; bob fenced 0; twins 10");
 }
 
-/* Two members, and the second one takes its items at the deadline: its n-th
- * change loses its reply. */
-static void take_and_lose(int when, int n) {
-  begin();
-  lets_go = false;
-  memset(owner, 0, sizeof owner);
-  memset(tokens, 0, sizeof tokens);
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  int64_t due = zke_now(z[1]) + release_ms; /* of all of them */
-  ck_until(zke_now(z[1]) > due, 5000);
-  memset(owner, 0, sizeof owner); /* the first one is told too late */
-  ck_ok(zke_test_fail(z[1], when, n));
-  ck_ok(zke_partition_step(p[1]));
-  ck_ok(zke_test_fail(z[1], 0, 0));
-}
-
-/* A member takes items, and leaves with them, and a reply is lost: it has each
- * of them once, and nothing of them stays behind. */
+/* A member takes items at their deadline, and leaves with them, and a reply is
+ * lost: it has each of them once, and nothing of them stays behind. */
 TEST_LOOP(a_lost_reply_leaves_no_twin, ZKE_TEST_FAIL_BEFORE,
           ZKE_TEST_FAIL_AFTER + 1) {
   release_ms = 1;
+  lets_go = false;
   for (int n = 0; n < ITEMS / 2; n++) {
-    take_and_lose(_i, n);
-    ck_assert_int_eq(has(1), ITEMS / 2);
-    ck_assert_int_eq(twins(), ITEMS);
+    begin();
+    play("ann start; bob start; overdue; forget");
+    ck_ok(zke_test_fail(z[1], _i, n));
+    play("bob step; bob fails none; bob has 5; twins 10");
     for (int i = 0; i < ITEMS; i++)
-      ck_ok(zke_partition_check(p[owner[i] == 2], items[i]));
-    dispatch_on(z[0]);
-    ck_assert_int_eq(has(0), ITEMS / 2);
+      ck_ok(zke_partition_check(party[owner[i] == 2], items[i]));
+    play("ann dispatches; ann has 5");
     ck_ok(zke_test_fail(z[1], _i, 0));
-    ck_ok(zke_partition_leave(p[1]));
-    ck_assert_int_eq(twins(), ITEMS / 2);
+    play("bob leave; twins 5");
     end();
   }
 }
@@ -404,14 +441,13 @@ TEST(a_start_that_fails_tells_of_no_item) {
   for (int n = 0; n < 4 * ITEMS; n++) {
     memset(heard, 0, sizeof heard);
     memset(owner, 0, sizeof owner);
-    memset(tokens, 0, sizeof tokens);
     ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, n));
     int64_t limit = zke_limit(z[0], zke_now(z[0]));
-    bool fails = zke_partition_start(p[0]) != ZKE_OK;
+    bool fails = zke_partition_start(party[0]) != ZKE_OK;
     zke_limit(z[0], limit);
     ck_ok(zke_test_fail(z[0], 0, 0));
     ck_assert_int_eq(heard[0][ZKE_PARTITION_ACQUIRED], fails ? 0 : ITEMS);
-    if (!fails) ck_ok(zke_partition_leave(p[0]));
+    if (!fails) ck_ok(zke_partition_leave(party[0]));
     failed += fails;
   }
   ck_assert_int_ge(failed, ITEMS);
@@ -422,14 +458,12 @@ TEST(a_start_that_fails_tells_of_no_item) {
 TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
           ZKE_TEST_FAIL_AFTER + 1) {
   int released = 0;
-  begin();
   lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  dispatch_on(z[0]);
+  begin();
+  play("ann start; bob start; ann dispatches");
   for (int i = 0; i < ITEMS; i++) {
     ck_ok(zke_test_fail(z[0], _i, 0));
-    int rc = zke_partition_release(p[0], items[i]);
+    int rc = zke_partition_release(party[0], items[i]);
     ck_ok(zke_test_fail(z[0], 0, 0));
     if (rc == ZKE_MISUSE) continue; /* it stays */
     ck_ok(rc);
@@ -440,59 +474,37 @@ TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
     ck_assert_int_eq(has(1), released);
   }
   ck_assert_int_eq(released, ITEMS / 2);
-  check_division(2);
+  play("divided 2");
   end();
 }
 
-/* The first of two members begins to take what the second one has had too long,
- * or has left, and its n-th read is lost: it may have made an item's znode and
- * not know it.  Then it is alone. */
+/* Ann begins to take what bob has had too long, or has left, and her n-th read
+ * is lost: she may have made an item's znode and not know it.  Then she is
+ * alone. */
 static void take_and_not_see(bool overdue, int n) {
   lets_go = !overdue;
-  ck_ok(zke_partition_start(p[overdue]));
-  ck_ok(zke_partition_start(p[!overdue]));
-  dispatch_all();
-  int64_t due = zke_now(z[0]) + release_ms; /* of all of them */
-  if (overdue) ck_until(zke_now(z[0]) > due, 5000);
-  if (!overdue) ck_ok(zke_partition_leave(p[1]));
-  for (int i = 0; i < ITEMS; i++) owner[i] = owner[i] == 1;
+  play(overdue ? "bob start; ann start; all dispatch; overdue; bob forget"
+               : "ann start; bob start; all dispatch; bob leave; bob forget");
   ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, n));
-  zke_partition_step(p[0]);
-  ck_ok(zke_test_fail(z[0], 0, 0));
-  if (overdue) ck_ok(zke_partition_leave(p[1]));
+  zke_partition_step(party[0]);
+  play("ann fails none");
+  if (overdue) play("bob leave");
   lets_go = true;
 }
 
-/* Another object for the third member: it waits for items without end. */
-static void make_patient(void) {
-  int64_t kept = release_ms;
-  zke_partition_free(p[2]);
-  ck_ok(zke_close(z[2]));
-  release_ms = 0;
-  open_one(2);
-  release_ms = kept;
-}
-
 /* A member has made an item's znode, or taken it when it was overdue (1), and
- * could not read it.  Before it looks again another member comes, and the plan
- * gives the item to that one: it goes there. */
+ * could not read it.  Before it looks again another member comes, which waits
+ * for items without end, and the plan gives the item to that one: it goes
+ * there. */
 TEST_LOOP(an_item_that_was_got_unseen_is_given_up, 0, 2) {
-  release_ms = _i ? 1 : 0;
   for (int n = 0; n < 12; n++) {
+    release_ms = _i;
     begin();
-    make_patient();
-    memset(owner, 0, sizeof owner);
-    memset(tokens, 0, sizeof tokens);
     take_and_not_see(_i, n);
-    ck_ok(zke_partition_start(p[2]));
-    ck_until(
-        (dispatch_all(), zke_partition_state(p[2])) == ZKE_PARTITION_SETTLED,
-        5000);
-    ck_until(
-        (dispatch_all(), zke_partition_state(p[0])) == ZKE_PARTITION_SETTLED,
-        5000);
-    ck_assert_int_eq(twins(), ITEMS);
-    check_division(2);
+    release_ms = 0;
+    play(
+        "cid renewed; cid start; cid becomes SETTLED; ann becomes SETTLED;"
+        "twins 10; divided 2");
     end();
   }
 }
@@ -504,25 +516,23 @@ TEST(an_item_that_was_got_unseen_and_deleted_leaves_no_twin) {
     zke_strings *names;
     char path[128];
     begin();
-    memset(owner, 0, sizeof owner);
-    memset(tokens, 0, sizeof tokens);
     take_and_not_see(false, n);
-    ck_ok(zke_children(admin, PATH "/items", NULL, NULL, &names, NULL));
+    ck_ok(zke_children(z[4], PATH "/items", NULL, NULL, &names, NULL));
     for (int i = 0; i < names->count; i++) {
       snprintf(path, sizeof path, PATH "/items/%s", names->data[i]);
       if (strncmp(names->data[i], "item-", 5) == 0)
-        ck_ok(zke_delete(admin, path, -1));
+        ck_ok(zke_delete(z[4], path, -1));
     }
     zke_free(names);
-    ck_ok(zke_partition_leave(p[0]));
+    play("ann leave");
     end();
   }
 }
 
 static zke *loser; /* what it reads after the next pause is lost */
 
-static void lose_a_read(seam_call *c) {
-  (void)c;
+static void lose_a_read(void *context, int64_t ns) {
+  (void)context, (void)ns;
   if (loser) ck_ok(zke_test_fail(loser, ZKE_TEST_FAIL_READ, 0));
   loser = NULL;
 }
@@ -531,80 +541,39 @@ static void lose_a_read(seam_call *c) {
  * look after it.  Then the member leaves, and another read is lost: no twin
  * stays behind. */
 TEST_LOOP(an_item_that_was_got_unseen_leaves_no_twin, 0, 6) {
-  static seam s = {.before = {[SEAM_sleep] = lose_a_read}};
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
+  zke_os os = {.size = sizeof os, .sleep = lose_a_read};
   for (int m = 0; m < 12; m++) {
-    ck_ok(zke_open(":memory:", &o, &admin));
-    begin_sessions();
-    memset(tokens, 0, sizeof tokens);
-    ck_ok(zke_partition_start(p[0]));
-    ck_ok(zke_partition_start(p[1]));
-    dispatch_all();
-    ck_ok(zke_partition_leave(p[1]));
     memset(owner, 0, sizeof owner);
+    memset(tokens, 0, sizeof tokens);
+    open_steps_by(&of_partition, ":memory:", &os);
+    play("ann start; bob start; all dispatch; bob leave; forget");
     loser = z[0];
     ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, _i));
-    zke_partition_step(p[0]);
+    zke_partition_step(party[0]);
     loser = NULL;
     ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, m));
-    zke_partition_leave(p[0]);
-    ck_ok(zke_test_fail(z[0], 0, 0));
-    ck_assert_int_eq(twins(), 0);
-    memset(owner, 0, sizeof owner);
+    zke_partition_leave(party[0]);
+    play("ann fails none; twins 0; forget");
     end();
   }
-}
-
-/* Delete all that owners have beside the items' znodes. */
-static void delete_twins(void) {
-  zke_strings *names;
-  char path[128];
-  ck_ok(zke_children(admin, PATH "/items", NULL, NULL, &names, NULL));
-  for (int i = 0; i < names->count; i++) {
-    snprintf(path, sizeof path, PATH "/items/%s", names->data[i]);
-    if (strncmp(names->data[i], "own-", 4) == 0)
-      ck_ok(zke_delete(admin, path, -1));
-  }
-  zke_free(names);
 }
 
 /* Somebody deletes an owner's second znodes by hand: its items can be taken and
  * released all the same, and it can leave. */
 TEST(items_without_a_twin_change_hands) {
   release_ms = 40;
-  begin();
   lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  delete_twins();
-  ck_ok(zke_partition_start(p[1]));
-  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
-  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
-  ck_assert_int_eq(has(1), ITEMS / 2);
-  dispatch_all();
-  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS / 2);
-  delete_twins();
+  begin();
+  play(
+      "ann start; untwin; bob start; forget; bob wait; bob has 5;"
+      "all dispatch; ann lost 5; untwin");
   for (int i = 0; i < ITEMS; i++)
-    owner[i] = zke_partition_token(p[0], items[i]) ? 1 : 2;
+    owner[i] = zke_partition_token(party[0], items[i]) ? 1 : 2;
   lets_go = true;
-  ck_ok(zke_partition_start(p[2]));
-  dispatch_all();
-  ck_assert_int_gt(has(2), 0);
-  check_division(3);
-  delete_twins();
-  for (int i = 0; i < ITEMS; i++) owner[i] = owner[i] == 3 ? 3 : 0;
-  ck_ok(zke_partition_leave(p[0]));
-  ck_ok(zke_partition_leave(p[1]));
-  dispatch_all();
-  ck_assert_int_eq(has(2), ITEMS);
+  play(
+      "cid start; all dispatch; divided 3; untwin; ann forget; bob forget;"
+      "ann leave; bob leave; all dispatch; cid has 10");
   end();
-}
-
-/* Make an item another one's, as if it had just taken it: the only item whose
- * znode has that name. */
-static void give_to_another(const char *name) {
-  ck_ok(zke_delete(admin, name, -1));
-  ck_ok(zke_create(admin, name, "another", 7, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
-                   NULL));
 }
 
 /* The time to let go is counted for each owner: one that has taken the item a
@@ -615,29 +584,24 @@ TEST(each_owner_has_its_time) {
   char path[64];
   int i = 0;
   release_ms = 300;
-  begin();
   lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  dispatch_on(z[0]);
-  due = zke_now(z[1]) + release_ms; /* of all of them */
-  ck_until(zke_now(z[1]) > due, 5000);
+  begin();
+  play("ann start; bob start; ann dispatches; overdue");
   /* One of those that were asked for. */
-  while (items[i][1] || zke_partition_release(p[0], items[i]) != ZKE_OK) i++;
+  while (items[i][1] || zke_partition_release(party[0], items[i]) != ZKE_OK)
+    i++;
   snprintf(path, sizeof path, PATH "/items/item-%s", items[i]);
-  ck_ok(zke_create(admin, path, "another", 7, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+  ck_ok(zke_create(z[4], path, "another", 7, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
                    NULL));
-  ck_ok(zke_exists(admin, path, NULL, NULL, &before));
-  for (int k = 0; k < ITEMS; k++) owner[k] = 0; /* it is told too late */
+  before = test_stat(z[4], path);
   int64_t now = zke_now(z[1]);
-  dispatch_on(z[1]);
-  ck_ok(zke_exists(admin, path, NULL, NULL, &after));
+  play("forget; bob dispatches");
+  after = test_stat(z[4], path);
   ck_assert_int_eq(after.czxid, before.czxid);
   ck_assert_int_eq(has(1), ITEMS / 2 - 1);
-  ck_ok(zke_partition_due(p[1], &due));
+  ck_ok(zke_partition_due(party[1], &due));
   ck_assert_int_ge(due, now + 300);
-  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
-  ck_assert_int_eq(has(1), ITEMS / 2);
+  play("bob wait; bob has 5");
   end();
 }
 
@@ -652,10 +616,10 @@ TEST(the_directory_of_the_items_goes) {
   ck_ok(zke_partition_start(one));
   ck_ok(zke_partition_start(two));
   ck_assert_int_eq(zke_partition_state(two), ZKE_PARTITION_ALLOCATING);
-  ck_ok(zke_delete(admin, PATH "/items/item-a", -1));
-  ck_ok(zke_delete(admin, PATH "/items/item-b%2Fc", -1));
-  delete_twins();
-  ck_ok(zke_delete(admin, PATH "/items", -1));
+  ck_ok(zke_delete(z[4], PATH "/items/item-a", -1));
+  ck_ok(zke_delete(z[4], PATH "/items/item-b%2Fc", -1));
+  twins_there(true);
+  ck_ok(zke_delete(z[4], PATH "/items", -1));
   dispatch_on(z[1]);
   ck_assert_int_eq(zke_partition_state(two), ZKE_PARTITION_SETTLED);
   ck_ok(zke_partition_list(two, &names));
@@ -671,138 +635,62 @@ TEST(the_directory_of_the_items_goes) {
  * member takes it again. */
 TEST(a_check_that_fails_tells_the_listener) {
   begin();
-  ck_ok(zke_partition_start(p[0]));
-  give_to_another(PATH "/items/item-a");
-  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, 0));
+  play("ann start; delete " PATH
+       "/items/item-a;"
+       "ephemeral " PATH "/items/item-a another; ann fails read");
   ck_ok(zke_dispatch(z[0], NULL));
-  ck_ok(zke_test_fail(z[0], 0, 0));
-  ck_rc(zke_partition_check(p[0], "a"), ZKE_LOST);
-  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], 1);
-  ck_assert_int_eq(zke_partition_token(p[0], "a"), 0);
-  ck_assert_int_eq(has(0), ITEMS - 1);
-  ck_rc(zke_partition_check(p[0], "a"), ZKE_LOST);
-  ck_until((dispatch_on(z[0]), zke_partition_state(p[0])) ==
-               ZKE_PARTITION_ALLOCATING,
-           5000);
-  ck_ok(zke_delete(admin, PATH "/items/item-a", -1));
-  ck_until((dispatch_on(z[0]), has(0)) == ITEMS, 5000);
-  ck_ok(zke_partition_check(p[0], "a"));
+  play("ann fails none; ann check a -> LOST; ann lost 1; ann has 9");
+  ck_assert_int_eq(zke_partition_token(party[0], "a"), 0);
+  play(
+      "ann check a -> LOST; ann becomes ALLOCATING;"
+      "delete " PATH
+      "/items/item-a; ann becomes SETTLED; ann has 10;"
+      "ann check a");
   end();
 }
 
 /* A session's end, or a member's znode deleted, loses everything. */
 TEST(a_lost_session_or_znode_loses_all_items) {
-  zke_strings *names;
   zke_op ops[2];
-  char path[200];
   begin();
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_op(p[0], "a", &ops[0]));
-  ck_ok(zke_partition_check(p[0], "a"));
-  ck_rc(zke_partition_check(p[0], "none"), ZKE_LOST);
-  ck_rc(zke_partition_check(p[1], "a"), ZKE_LOST);
+  play("ann start; ann check a; ann check none -> LOST; bob check a -> LOST");
+  ck_ok(zke_partition_op(party[0], "a", &ops[0]));
   zke_op_create(&ops[1], "/guarded", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
-  ck_ok(zke_children(admin, PATH "/members", NULL, NULL, &names, NULL));
-  ck_assert_int_eq(names->count, 1);
-  snprintf(path, sizeof path, PATH "/members/%s", names->data[0]);
-  zke_free(names);
-  ck_ok(zke_delete(admin, path, -1));
+  play("empty " PATH "/members");
   ck_ok(zke_multi(z[0], ops, 1, NULL)); /* nobody else can have the item yet */
   dispatch_on(z[0]);
   ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
-  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS);
-  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
-  ck_assert_int_eq(zke_partition_token(p[0], "a"), 0);
-  ck_rc(zke_partition_op(p[0], "a", &ops[0]), ZKE_LOST);
-  ck_rc(zke_partition_check(p[0], "a"), ZKE_LOST);
-  ck_rc(zke_partition_wait(p[0], 0), ZKE_LOST);
-  ck_ok(zke_expire(admin, zke_session_id(z[0])));
-  ck_ok(zke_partition_start(p[1]));
-  ck_ok(zke_expire(admin, zke_session_id(z[1])));
-  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_LOST);
-  ck_assert_int_eq(heard[1][ZKE_PARTITION_LOST], ITEMS);
-  ck_rc(zke_partition_release(p[1], "a"), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(zke_partition_token(party[0], "a"), 0);
+  ck_rc(zke_partition_op(party[0], "a", &ops[0]), ZKE_LOST);
+  play(
+      "ann lost 10; ann is LOST; ann check a -> LOST; ann wait_now -> LOST;"
+      "ann expires; bob start; bob expires; bob is LOST; bob lost 10");
+  ck_rc(zke_partition_release(party[1], "a"), ZKE_INVALIDSTATE);
   end();
 }
 
 /* A member's znode is deleted while its session lives: its items are free, so
  * that another member has them, and this one when it starts again. */
 TEST(a_lost_member_keeps_no_item) {
-  zke_strings *names;
-  char path[200];
-  begin();
-  for (int i = 0; i < 2; i++) {
-    ck_ok(zke_partition_start(p[0]));
-    ck_assert_int_eq(has(0), ITEMS);
-    ck_ok(zke_children(admin, PATH "/members", NULL, NULL, &names, NULL));
-    ck_assert_int_eq(names->count, 1);
-    snprintf(path, sizeof path, PATH "/members/%s", names->data[0]);
-    zke_free(names);
-    ck_ok(zke_delete(admin, path, -1));
-    ck_until(
-        (dispatch_on(z[0]), zke_partition_state(p[0])) == ZKE_PARTITION_LOST,
-        5000);
-    ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], (i + 1) * ITEMS);
-  }
-  ck_ok(zke_partition_start(p[1]));
-  ck_assert_int_eq(has(1), ITEMS);
-  ck_ok(zke_partition_leave(p[1]));
-  for (int i = 0; i < ITEMS; i++) owner[i] = 0;
-  end();
-}
-
-static void *wait_there(void *arg) {
-  *(int *)arg = zke_partition_wait(p[1], ZKE_FOREVER);
-  return NULL;
+  play_members(
+      "ann start; ann has 10; empty " PATH
+      "/members; all dispatch;"
+      "ann is LOST; ann lost 10;"
+      "ann start; ann has 10; empty " PATH
+      "/members; all dispatch;"
+      "ann is LOST; ann lost 20; bob start; bob has 10; bob leave; forget");
 }
 
 /* A member that waits for items is cancelled by another thread; one that has
- * not joined cannot wait. */
-TEST(cancel_ends_the_wait) {
-  pthread_t thread;
-  int rc = 0;
-  begin();
+ * not joined cannot wait.  A thread waits until the member is settled, and
+ * another one lets go of the last item: the wait ends, although nothing else
+ * happens. */
+TEST(a_wait_ends_by_a_cancel_or_by_a_release) {
   lets_go = false;
-  ck_rc(zke_partition_wait(p[1], 0), ZKE_LOST);
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
-  ck_until(zke_partition_cancel(p[1]) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
-  ck_assert_int_eq(rc, ZKE_CANCELLED);
-  end();
-}
-
-static int run_wait(call *c) {
-  return zke_partition_wait(c->object, c->deadline);
-}
-
-/* Does a call on the object sleep? */
-static bool sleeps(zke_partition *who) {
-  zke_recipe *r = (zke_recipe *)who;
-  pthread_mutex_lock(&r->m);
-  bool asleep = r->sleepers != NULL;
-  pthread_mutex_unlock(&r->m);
-  return asleep;
-}
-
-/* A thread waits until the member is settled, and another one lets go of the
- * last item: the wait ends, although nothing else happens. */
-TEST(a_release_on_another_thread_ends_the_wait) {
-  call c;
-  begin();
-  lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_start(p[1]));
-  dispatch_on(z[0]);
-  call_begin(&c, run_wait, p[0], 0, ZKE_FOREVER);
-  ck_until(sleeps(p[0]), 5000);
-  for (int i = 0; i < ITEMS; i++) {
-    if (zke_partition_release(p[0], items[i]) == ZKE_OK) owner[i] = 0;
-  }
-  call_end(&c);
-  ck_ok(c.rc);
-  end();
+  play_members(
+      "bob wait_now -> LOST; ann start; bob start;"
+      "bob begins wait; bob cancels; bob returns -> CANCELLED;"
+      "ann dispatches; ann waits wait; ann release 5; ann returns");
 }
 
 /* P11: items that are there twice, empty or none, and other bad arguments are
@@ -813,46 +701,40 @@ TEST(bad_arguments) {
   zke_partition_options o = {.size = 1};
   zke_partition *other;
   begin();
-  ck_rc(zke_partition_new(admin, PATH, twice, 3, NULL, &other),
+  ck_rc(zke_partition_new(z[4], PATH, twice, 3, NULL, &other),
         ZKE_BADARGUMENTS);
   ck_says("a is there twice");
-  ck_rc(zke_partition_new(admin, PATH, empty, 2, NULL, &other),
+  ck_rc(zke_partition_new(z[4], PATH, empty, 2, NULL, &other),
         ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_new(admin, PATH, items, 0, NULL, &other),
+  ck_rc(zke_partition_new(z[4], PATH, items, 0, NULL, &other),
         ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_new(admin, PATH, NULL, 1, NULL, &other),
-        ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_new(admin, PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(z[4], PATH, NULL, 1, NULL, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(z[4], PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
   o = (zke_partition_options){.size = sizeof o, .release_ms = -1};
-  ck_rc(zke_partition_new(admin, PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_new(admin, PATH, items, 1, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(z[4], PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(z[4], PATH, items, 1, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(other);
-  ck_rc(zke_partition_list(p[0], NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_op(p[0], "a", NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_parties(admin, PATH, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_leave(p[0]), ZKE_LOST);
+  ck_rc(zke_partition_list(party[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_op(party[0], "a", NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_parties(z[4], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_leave(party[0]), ZKE_LOST);
   zke_partition_free(NULL);
   /* Other items than those that are there. */
-  ck_ok(zke_partition_start(p[0]));
-  ck_ok(zke_partition_new(admin, PATH, items, 3, NULL, &other));
+  ck_ok(zke_partition_start(party[0]));
+  ck_ok(zke_partition_new(z[4], PATH, items, 3, NULL, &other));
   ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
-  ck_says("the member A of " PATH " divides other items");
+  ck_says("the member ann of " PATH " divides other items");
   zke_partition_free(other);
   /* Foreign children and another kind. */
-  ck_ok(zke_create(admin, PATH "/members/x", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
-                   NULL, NULL));
-  ck_ok(zke_create(admin, PATH "/items/x", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
-                   NULL, NULL));
-  ck_ok(zke_create(admin, PATH "/items/item-%4", "", 0, ZKE_OPEN_ACL,
-                   ZKE_EPHEMERAL, NULL, NULL));
-  dispatch_all();
-  check_division(1);
-  ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_partition_new(admin, "/lock", items, 3, NULL, &other));
+  play("ephemeral " PATH "/members/x; ephemeral " PATH
+       "/items/x;"
+       "ephemeral " PATH
+       "/items/item-%4; all dispatch; divided 1;"
+       "create /lock zkembed lock");
+  ck_ok(zke_partition_new(z[4], "/lock", items, 3, NULL, &other));
   ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
   zke_partition_free(other);
-  ck_ok(zke_partition_step(p[0]));
+  ck_ok(zke_partition_step(party[0]));
   end();
 }
 
@@ -915,6 +797,8 @@ static pid_t start_member(void) {
   for (;;) zke_wait(own, ZKE_FOREVER);
 }
 
+static zke *admin; /* looks at the processes */
+
 /* Every item is owned by one of so many. */
 static bool divided(int members) {
   zke_partition_owners *list;
@@ -968,17 +852,17 @@ TEST(what_the_killed_had_is_soon_owned_by_others) {
 TEST(two_members_on_one_handle) {
   zke_partition_options o = {.size = sizeof o, .name = "second"};
   zke_partition *second;
-  begin();
   lets_go = false;
-  ck_ok(zke_partition_start(p[0]));
-  dispatch_all();
+  begin();
+  play("ann start; all dispatch");
   for (int skip = 0; skip < 40; skip++) {
     ck_ok(zke_partition_new(z[0], PATH, items, ITEMS, &o, &second));
     ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, skip));
     zke_partition_start(second);
     zke_partition_free(second);
     ck_ok(zke_test_fail(z[0], 0, 0));
-    for (int i = 0; i < ITEMS; i++) ck_ok(zke_partition_check(p[0], items[i]));
+    for (int i = 0; i < ITEMS; i++)
+      ck_ok(zke_partition_check(party[0], items[i]));
   }
   end();
 }
