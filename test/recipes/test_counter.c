@@ -87,7 +87,8 @@ static int64_t newest;          /* token of a change that a step has made */
 static int64_t heard[SESSIONS]; /* the last token that each listener was told */
 static int64_t known[PARTIES];  /* the last token that each has read */
 
-/* The listener tells "ann =5", REMOVED and LOST with the value.  Tokens rise. */
+/* The listener tells "ann =5", and REMOVED and LOST with the value.  Tokens
+ * rise. */
 static void hear(zke_counter *c, int event, int64_t v, int64_t token,
                  void *context) {
   static const char *const names[] = {"", "=", "REMOVED ", "LOST "};

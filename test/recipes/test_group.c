@@ -287,8 +287,8 @@ TEST(bad_arguments) {
 
 /* ---- waiting ---- */
 
-/* wait() ends when so many are there, without a listener too; a deadline, a cancel and the session's
- * end finish it too, each with its code. */
+/* wait() ends when so many are there, without a listener too; a deadline, a
+ * cancel and the session's end finish it, each with its code. */
 TEST(waits_for_members) {
   deaf = true;
   play_steps(&of_group,
