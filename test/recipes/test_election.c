@@ -23,258 +23,284 @@
 #define WORD PATH "/leader"
 #define GUID "01234567-89ab-cdef-0123-456789abcdef"
 
-static zke_election *e[SESSIONS];
+/* ---- steps as text ---- */
 
-/* What each listener heard. */
-static char heard[SESSIONS][600];
-static int64_t heard_token;
+static bool twins;      /* dan's objects are named "twin" */
+static int acts;        /* bob's listener takes office (1), and resigns (2) or
+                              frees its candidate (3) */
+static int64_t highest; /* token that a listener has heard */
+static int64_t heard[PARTIES]; /* the last token of each */
+static zke_observer *observer[PARTIES];
 
-/* The listener of a candidate: writes its events in words; the token comes with
- * those of ELECTED only. */
-static void listen(zke_election *election, int event, int64_t token, void *c) {
-  static const char *const words[] = {"START",
-                                      "OFFER_START",
-                                      "OFFER_COMPLETE",
-                                      "DETERMINE_START",
-                                      "DETERMINE_COMPLETE",
-                                      "ELECTED_START",
-                                      "ELECTED_COMPLETE",
-                                      "READY_START",
-                                      "READY_COMPLETE",
-                                      "FAILED",
-                                      "STOP_START",
-                                      "STOP_COMPLETE"};
-  char *text = c;
-  size_t used = strlen(text);
-  (void)election;
-  snprintf(text + used, sizeof heard[0] - used, "%s%s", used ? " " : "",
-           words[event - ZKE_ELECTION_STARTED]);
-  bool elected = event == ZKE_ELECTION_ELECTED_START ||
-                 event == ZKE_ELECTION_ELECTED_COMPLETE;
-  ck_assert_int_eq(token != 0, elected);
-  if (elected) heard_token = token;
+static int number_of(const char *who) {
+  int i = 0;
+  while (strcmp(party_name(i), who) != 0) i++;
+  return i;
 }
 
-#define OFFERED "START OFFER_START OFFER_COMPLETE "
-#define DETERMINED "DETERMINE_START DETERMINE_COMPLETE "
-#define ELECTED DETERMINED "ELECTED_START ELECTED_COMPLETE"
-#define READY DETERMINED "READY_START READY_COMPLETE"
-#define STOPPED "STOP_START STOP_COMPLETE"
+/* What must have come before an event; 0: anything. */
+static int before_event(int event) {
+  switch (event) {
+    case ZKE_ELECTION_STARTED:
+    case ZKE_ELECTION_FAILURE:
+    case ZKE_ELECTION_STOP_START:
+      return 0;
+    case ZKE_ELECTION_READY_START:
+      return ZKE_ELECTION_DETERMINE_COMPLETE;
+    default:
+      return event - 1;
+  }
+}
 
-#define ck_heard(i, expected)             \
-  do {                                    \
-    ck_assert_str_eq(heard[i], expected); \
-    heard[i][0] = '\0';                   \
-  } while (0)
+/* Bob's listener may call anything. */
+static void act(zke_election *election) {
+  ck_ok(zke_election_ready(election));
+  if (acts == 2) ck_ok(zke_election_resign(election));
+  if (acts == 3) zke_election_free(election);
+}
 
-/* A candidate with that name, whose listener writes to text, where given. */
-static zke_election *make(zke *session, const char *name, char *text) {
+/* The listener of a candidate tells READY, ELECTED, FAILED and STOPPED; nothing
+ * if somebody observes.  Its events come in their order, each in its state, and
+ * a token with those of ELECTED only. */
+static void listen(zke_election *election, int event, int64_t token, void *c) {
+  static const char *const words[] = {
+      [ZKE_ELECTION_READY_COMPLETE] = "READY",
+      [ZKE_ELECTION_ELECTED_COMPLETE] = "ELECTED",
+      [ZKE_ELECTION_FAILURE] = "FAILED",
+      [ZKE_ELECTION_STOP_COMPLETE] = "STOPPED"};
+  static const char states[] = "SOODDEERRF--";
+  static int last[PARTIES];
+  const char *who = c;
+  if (!who) return; /* of a use */
+  int i = number_of(who), *before = &last[i], wanted = before_event(event);
+  if (event == ZKE_ELECTION_DETERMINE_START &&
+      *before == ZKE_ELECTION_READY_COMPLETE)
+    wanted = *before;
+  if (wanted) ck_assert_int_eq(*before, wanted);
+  *before = event;
+  int state = zke_election_state(election);
+  ck_assert_int_eq("-SODERF"[state], states[event - ZKE_ELECTION_STARTED]);
+  ck_assert_int_eq(token != 0, state == ZKE_ELECTION_ELECTED);
+  if (event == ZKE_ELECTION_ELECTED_START) {
+    ck_assert_int_gt(token, highest);
+    highest = heard[i] = token;
+  }
+  bool observed = false;
+  for (int k = 0; k < PARTIES; k++) observed |= observer[k] != NULL;
+  if (words[event] && !observed) tell("%s %s", who, words[event]);
+  if (event == ZKE_ELECTION_ELECTED_COMPLETE && acts && who[0] == 'b')
+    act(election);
+}
+
+/* A candidate with that name; `who` is its listener's, or NULL. */
+static zke_election *make(zke *session, const char *name, const char *who) {
   zke_election *election;
   zke_election_options o = {.size = sizeof o,
                             .name = name,
-                            .listener = text ? listen : NULL,
-                            .context = text};
+                            .listener = who ? listen : NULL,
+                            .context = (void *)(uintptr_t)who};
   ck_ok(zke_election_new(session, PATH, &o, &election));
   return election;
 }
 
-static void open_all(void) {
-  open_sessions();
-  for (int i = 0; i < SESSIONS; i++) e[i] = make(z[i], identities[i], heard[i]);
+static int create(zke *session, const char *who, void **object) {
+  *object = make(session, twins && who[0] == 'd' ? "twin" : who, who);
+  return ZKE_OK;
 }
 
-/* Nothing stays behind. */
-static void close_all(void) {
-  for (int i = 0; i < SESSIONS; i++) zke_election_free(e[i]);
-  close_clean(PATH);
+/* The listener of an observer tells "name=value", or "nobody". */
+static void observe(zke_observer *o, const char *name, int64_t token,
+                    const char *value, int len, void *c) {
+  (void)o, (void)c;
+  ck_assert_int_eq(name != NULL, token != 0);
+  ck_assert_int_eq(name != NULL, value != NULL);
+  tell("%s%s%.*s", name ? name : "nobody", len ? "=" : "", len,
+       len ? value : "");
 }
 
-static void volunteer(int count) {
-  for (int i = 0; i < count; i++) ck_ok(zke_election_start(e[i]));
-  memset(heard, 0, sizeof heard);
+static zke_observer *observer_of(zke *session) {
+  zke_observer *o;
+  zke_observer_options options = {.size = sizeof options, .listener = observe};
+  ck_ok(zke_observer_new(session, PATH, &options, &o));
+  return o;
 }
 
-/* The path of a candidate's znode. */
-static const char *latch(int i) {
-  static char path[200];
-  zke_strings *own;
-  ck_ok(zke_ephemerals(z[3], zke_session_id(z[i]), PATH "/_c_", &own));
-  ck_assert_int_eq(own->count, 1);
-  snprintf(path, sizeof path, "%s", own->data[0]);
-  zke_free(own);
-  return path;
+STEP(start, zke_election_start(s->object))
+STEP(ready, zke_election_ready(s->object))
+STEP(resign, zke_election_resign(s->object))
+STEP(hands, zke_election_hand_over(s->object, s->word[0]))
+STEP(value, zke_election_set(s->object, *s->rest ? s->rest : NULL,
+                             (int)strlen(s->rest), s->deadline))
+
+static int step_check(step *s) {
+  int rc = zke_election_check(s->object);
+  int64_t token = zke_election_token(s->object);
+  ck_step(s, token == (rc ? 0 : heard[s->who]), "it has another token");
+  return rc;
 }
 
-/* "ann bob cid": the leader and who comes next; "ann!" is in office. */
-static const char *queue(void) {
-  static char text[200];
+static int step_is(step *s) {
+  static const char *const names[] = {"STOP",    "START", "OFFER", "DETERMINE",
+                                      "ELECTED", "READY", "FAILED"};
+  return sees(s, "%s", names[zke_election_state(s->object)]);
+}
+
+/* Another session deletes P's znode. */
+static int step_loses(step *s) {
+  char path[200] = "";
   zke_party_list *list;
-  text[0] = '\0';
-  ck_ok(zke_election_parties(z[SESSIONS - 1], PATH, &list));
+  ck_ok(zke_election_parties(z[4], PATH, &list));
+  for (int i = 0; i < list->count; i++)
+    if (strcmp(list->data[i].data, party_name(s->who)) == 0)
+      snprintf(path, sizeof path, PATH "/%s", list->data[i].name);
+  zke_free(list);
+  return zke_delete(z[4], path, -1);
+}
+
+/* "queue ann bob cid": the leader, and who comes next. */
+static int step_queue(step *s) {
+  char text[200] = "";
+  zke_party_list *list;
+  ck_ok(zke_election_parties(s->session, PATH, &list));
   for (int i = 0; i < list->count; i++) {
     const zke_party *p = &list->data[i];
     ck_assert_int_eq(p->held, i == 0);
     size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "",
-             p->data ? p->data : "-");
+    snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "", p->data);
   }
   zke_free(list);
-  return text;
+  return sees(s, "%s", text);
 }
 
-/* The word of who is in office, or "". */
-static const char *word(void) {
-  static char text[100];
-  char *data = NULL;
-  int rc = zke_get(z[SESSIONS - 1], WORD, NULL, NULL, &data, NULL, NULL);
-  if (rc != ZKE_OK) ck_rc(rc, ZKE_NONODE);
-  snprintf(text, sizeof text, "%s", data ? data : "");
+/* "office ann": the word of the office is ann's, with her token and in her
+ * session; "office nobody": there is none. */
+static int step_office(step *s) {
+  char mine[100] = "nobody", *data = NULL;
+  zke_stat stat;
+  int i = 0, rc = zke_get(s->session, WORD, NULL, NULL, &data, NULL, &stat);
+  if (rc == ZKE_NONODE) return sees(s, "nobody");
+  ck_ok(rc);
+  while (i < SESSIONS && stat.ephemeralOwner != zke_session_id(z[i])) i++;
+  if (i < SESSIONS)
+    snprintf(mine, sizeof mine, "%lld %s",
+             (long long)zke_election_token(party[i]), identities[i]);
+  sees(s, "%s", strcmp(mine, data) == 0 ? identities[i] : data);
   zke_free(data);
-  return text;
+  return ZKE_OK;
 }
 
-static const char *word_of(int i) {
-  static char text[100];
-  snprintf(text, sizeof text, "%lld %s", (long long)zke_election_token(e[i]),
-           identities[i]);
-  return text;
+/* "changed N": so many children have come or gone since "changed", the last one
+ * in one step with the word of the office, if there is one. */
+static int step_changed(step *s) {
+  static int before;
+  zke_stat stat = test_stat(s->session, PATH), word;
+  int now = stat.cversion - before;
+  before = stat.cversion;
+  if (!*s->rest) return ZKE_OK;
+  if (zke_exists(s->session, WORD, NULL, NULL, &word) == ZKE_OK)
+    ck_assert_int_eq(stat.pzxid, word.czxid);
+  return sees(s, "%d", now);
 }
 
-/* Who has lost its session has another from now on. */
-static void renew(int i) {
-  zke_election_free(e[i]);
-  renew_session(i);
-  e[i] = make(z[i], identities[i], heard[i]);
+static int step_observes(step *s) {
+  observer[s->who] = observer_of(s->session);
+  return *s->rest ? ZKE_OK : zke_observer_start(observer[s->who]);
 }
 
-static int run_lead(call *c) {
-  return zke_election_lead(c->object, c->deadline);
+static int step_looks_away(step *s) {
+  zke_observer_free(observer[s->who]);
+  observer[s->who] = NULL;
+  return ZKE_OK;
 }
 
-/* zke_election_lead() on a thread of its own. */
-static void lead_aside(call *c, zke_election *election, int64_t deadline) {
-  call_begin(c, run_lead, election, 0, deadline);
+STEP(awaits, zke_observer_wait(observer[s->who], atoi(s->rest), s->deadline))
+STEP(gives_up, zke_observer_cancel(observer[s->who]))
+
+/* "leader" answers "ann" or "ann value", or "nobody". */
+static int step_leader(step *s) {
+  char *name = (char *)s->answer, *value = name;
+  int64_t token = -1;
+  int len = -1;
+  int rc = zke_observer_leader(observer[s->who], &name, &token, &value, &len);
+  if (rc != ZKE_OK) return rc;
+  ck_step(s, (token > 0) == (name != NULL), "its token is wrong");
+  ck_step(s, len == (value ? (int)strlen(value) : 0), "its length is wrong");
+  answer(s, "%s%s%s", name ? name : "nobody", len ? " " : "", len ? value : "");
+  if (name) ck_step(s, token == heard[number_of(name)], "an old token");
+  zke_free(name);
+  zke_free(value);
+  return rc;
+}
+
+/* The last that was told; the observer may have missed others. */
+static int step_last(step *s) {
+  const char *comma = strrchr(told, ',');
+  sees(s, "%s", comma ? comma + 2 : told);
+  told[0] = '\0';
+  return ZKE_OK;
+}
+
+static const step_verb verbs[] = {
+    VERB(start),      VERB(ready),  VERB(resign),   VERB(hands),
+    VERB(value),      VERB(check),  VERB(is),       VERB(loses),
+    VERB(queue),      VERB(office), VERB(changed),  VERB(observes),
+    VERB(looks_away), VERB(awaits), VERB(gives_up), VERB(leader),
+    VERB(last),       {NULL, NULL}};
+
+static void release(void *object) { zke_election_free(object); }
+static bool waits(const step *s) {
+  return zke_observer_wait(observer[s->who], 1, 0) == ZKE_MISUSE;
+}
+
+static const step_recipe of_election = {
+    .verbs = verbs, .create = create, .free = release, .waits = waits};
+
+static void open_all(void) { open_steps(&of_election); }
+
+/* Nothing stays behind. */
+static void close_all(void) {
+  for (int i = 0; i < PARTIES; i++) zke_observer_free(observer[i]);
+  free_parties();
+  close_clean(PATH);
+}
+
+static void play_election(const char *script) {
+  open_all();
+  play(script);
+  close_all();
 }
 
 /* ---- events ---- */
 
-/* Whether or not it was a candidate. */
-static void resign(zke_election *which) {
-  int rc = zke_election_resign(which);
-  if (rc != ZKE_LOST) ck_ok(rc);
-  ck_assert_int_eq(zke_election_state(which), ZKE_ELECTION_STOP);
-}
-
 /* A candidate without rivals passes all states in one call; its token comes
  * with ELECTED; resigning ends its candidacy once. */
 TEST(the_first_is_elected) {
-  open_all();
-  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
-  ck_ok(zke_election_start(e[0]));
-  ck_heard(0, OFFERED ELECTED);
-  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_ELECTED);
-  ck_assert_int_gt(zke_election_token(e[0]), 0);
-  ck_assert_int_eq(heard_token, zke_election_token(e[0]));
-  ck_ok(zke_election_check(e[0]));
-  ck_rc(zke_election_start(e[0]), ZKE_MISUSE);
-  ck_ok(zke_election_resign(e[0]));
-  ck_heard(0, STOPPED);
-  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
-  ck_assert_int_eq(zke_election_token(e[0]), 0);
-  ck_rc(zke_election_check(e[0]), ZKE_LOST);
-  ck_rc(zke_election_resign(e[0]), ZKE_LOST); /* is none */
-  ck_heard(0, "");
-  close_all();
+  play_election(
+      "ann is STOP; ann start; told ann ELECTED; ann is ELECTED; ann check;"
+      "ann start -> MISUSE; ann resign; told ann STOPPED; ann is STOP;"
+      "ann check -> LOST; ann resign -> LOST; told ");
 }
 
-/* The states that a listener sees, in the order of its events. */
-static void note_state(zke_election *election, int event, int64_t token,
-                       void *context) {
-  char *text = context;
-  (void)event, (void)token;
-  text[strlen(text)] = "-SODERF"[zke_election_state(election)];
-}
-
-/* START, OFFER and DETERMINE are passed inside one call, and seen by the
- * listener. */
-TEST(the_listener_sees_each_state) {
-  char states[64] = "";
-  zke_election *mine;
-  zke_election_options o = {
-      .size = sizeof o, .listener = note_state, .context = states};
-  open_all();
-  ck_ok(zke_election_start(e[0]));
-  ck_ok(zke_election_new(z[1], PATH, &o, &mine));
-  ck_ok(zke_election_start(mine));
-  ck_assert_str_eq(states, "SOODDRR");
-  ck_assert_int_eq(zke_election_state(mine), ZKE_ELECTION_READY);
-  ck_ok(zke_election_resign(e[0]));
-  memset(states, 0, sizeof states);
-  dispatch_all();
-  ck_assert_str_eq(states, "DDEE");
-  ck_assert_int_eq(zke_election_state(mine), ZKE_ELECTION_ELECTED);
-  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
-  memset(states, 0, sizeof states);
-  dispatch_all();
-  ck_assert_str_eq(states, "F");
-  zke_election_free(mine);
-  close_all();
-}
-
-/* Those behind the leader are told READY, and nothing more until their turn;
- * each new leader has a greater token. */
+/* Those behind the leader are told READY, and nothing more until their turn, or
+ * until the one before goes: then they are determined anew.  Each new leader
+ * has a greater token, as the listener asserts. */
 TEST(the_others_are_ready_and_follow_in_order) {
-  open_all();
-  ck_ok(zke_election_start(e[0]));
-  ck_ok(zke_election_start(e[1]));
-  ck_ok(zke_election_start(e[2]));
-  ck_heard(1, OFFERED READY);
-  ck_heard(2, OFFERED READY);
-  ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_READY);
-  ck_assert_str_eq(queue(), "ann bob cid");
-  ck_rc(zke_election_check(e[1]), ZKE_LOST);
-  int64_t token = zke_election_token(e[0]);
-  ck_ok(zke_election_resign(e[0]));
-  dispatch_all();
-  ck_heard(1, ELECTED);
-  ck_heard(2, "");
-  ck_assert_int_gt(zke_election_token(e[1]), token);
-  ck_assert_str_eq(queue(), "bob cid");
-  close_all();
-}
-
-/* The one before goes, but it did not lead: determined anew, ready again. */
-TEST(a_candidate_that_moves_up_determines_again) {
-  open_all();
-  volunteer(3);
-  ck_ok(zke_election_resign(e[1]));
-  dispatch_all();
-  ck_heard(0, "");
-  ck_heard(1, STOPPED);
-  ck_heard(2, READY);
-  ck_ok(zke_election_resign(e[0]));
-  dispatch_all();
-  ck_heard(2, ELECTED);
-  close_all();
+  play_election(
+      "ann start; bob start; cid start; told ann ELECTED, bob READY, cid READY;"
+      "bob is READY; queue ann bob cid; bob check -> LOST;"
+      "ann resign; news ann STOPPED, bob ELECTED; queue bob cid; bob check;"
+      "ann start; news ann READY; cid resign; news cid STOPPED, ann READY;"
+      "bob resign; news bob STOPPED, ann ELECTED");
 }
 
 /* A leader whose session has ended hears FAILED; the word of its office has
  * gone; no call of it claims anything (P5, P6). */
 TEST(an_expired_session_leads_no_more) {
-  open_all();
-  volunteer(2);
-  ck_ok(zke_election_ready(e[0]));
-  ck_ok(zke_expire(z[3], zke_session_id(z[0])));
-  dispatch_all();
-  ck_heard(0, "FAILED");
-  ck_heard(1, ELECTED);
-  ck_assert_str_eq(word(), "");
-  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
-  ck_assert_int_eq(zke_election_token(e[0]), 0);
-  ck_rc(zke_election_check(e[0]), ZKE_INVALIDSTATE);
-  ck_rc(zke_election_ready(e[0]), ZKE_INVALIDSTATE);
-  ck_rc(zke_election_resign(e[0]), ZKE_INVALIDSTATE);
-  close_all();
+  play_election(
+      "ann start; bob start; ann ready; told ann ELECTED, bob READY;"
+      "ann expires; news ann FAILED, bob ELECTED; office nobody;"
+      "ann is FAILED; ann check -> INVALIDSTATE; ann ready -> INVALIDSTATE;"
+      "ann resign -> INVALIDSTATE");
 }
 
 /* P11: arguments that make no sense are refused, among them a name with a line
@@ -286,9 +312,9 @@ TEST(arguments_are_checked) {
   open_all();
   ck_rc(zke_election_new(z[0], PATH, &options, &election), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(election);
-  ck_rc(zke_election_hand_over(e[0], NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_election_hand_over(e[0], "bob"), ZKE_LOST);
-  ck_rc(zke_election_ready(e[0]), ZKE_LOST);
+  ck_rc(zke_election_hand_over(party[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_election_set(party[0], "x", -1, 0), ZKE_BADARGUMENTS);
+  play("ann hands bob -> LOST; ann ready -> LOST");
   ck_rc(zke_observer_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_observer_new(z[0], "x", NULL, &o), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(o);
@@ -302,16 +328,12 @@ TEST(arguments_are_checked) {
 /* An observer does not take another recipe's directory for an election. */
 TEST(another_kind_on_the_path_is_refused) {
   zke_lock *lock;
-  zke_observer *o = NULL;
   open_all();
   ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
   ck_ok(zke_lock_try(lock));
-  ck_ok(zke_observer_new(z[1], PATH, NULL, &o));
-  ck_rc(zke_observer_start(o), ZKE_OTHERKIND);
-  ck_says(PATH " is of kind lock, not election");
-  ck_rc(zke_observer_wait(o, 1, soon(z[1])), ZKE_OTHERKIND);
-  ck_rc(zke_observer_leader(o, NULL, NULL, NULL, NULL), ZKE_MISUSE);
-  zke_observer_free(o);
+  play("bob observes -> OTHERKIND; said " PATH
+       " is of kind lock, not election;"
+       "bob awaits 1 -> OTHERKIND; bob leader -> MISUSE");
   zke_lock_free(lock);
   close_all();
 }
@@ -349,31 +371,14 @@ TEST(a_lost_place_is_not_handed_over) {
             "bob is HELD");
 }
 
-/* A listener may take office, resign, or free its candidate. */
-static void acts(zke_election *election, int event, int64_t token, void *c) {
-  const int *what = c;
-  (void)token;
-  if (event != ZKE_ELECTION_ELECTED_COMPLETE) return;
-  ck_ok(zke_election_ready(election));
-  if (*what == 1) ck_ok(zke_election_resign(election));
-  if (*what == 2) zke_election_free(election);
-}
-
 /* The listener takes office, resigns or frees, as it hears that it is
  * elected. */
-TEST_LOOP(a_listener_may_call_anything, 0, 3) {
-  int what = _i;
-  zke_election *election;
-  zke_election_options o = {
-      .size = sizeof o, .listener = acts, .context = &what};
+TEST_LOOP(a_listener_may_call_anything, 1, 4) {
+  acts = _i;
   open_all();
-  volunteer(1);
-  ck_ok(zke_election_new(z[1], PATH, &o, &election));
-  ck_ok(zke_election_start(election));
-  ck_ok(zke_election_resign(e[0]));
-  dispatch_all();
-  ck_assert_int_eq(*word() != '\0', what == 0);
-  if (what != 2) zke_election_free(election);
+  play("ann start; bob start; ann resign; all dispatch");
+  play(_i == 1 ? "office bob" : "office nobody");
+  if (_i == 3) party[1] = NULL;
   close_all();
 }
 
@@ -382,192 +387,101 @@ TEST_LOOP(a_listener_may_call_anything, 0, 3) {
 /* The word is the leader's alone: refused to others, once however often it is
  * asked for, and not written again after the place was lost. */
 TEST(only_the_leader_takes_office) {
-  open_all();
-  volunteer(2);
-  ck_assert_str_eq(word(), ""); /* first in line is not yet in office */
-  ck_rc(zke_election_ready(e[1]), ZKE_LOST);
-  ck_rc(zke_election_ready(e[2]), ZKE_LOST);
-  ck_assert_str_eq(word(), "");
-  ck_ok(zke_election_ready(e[0]));
-  ck_assert_str_eq(word(), word_of(0));
-  ck_ok(zke_election_ready(e[0])); /* twice does no harm */
-  zke_stat stat;
-  ck_ok(zke_exists(z[1], WORD, NULL, NULL, &stat));
-  ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(z[0]));
-  ck_ok(zke_delete(z[3], WORD, -1));
-  ck_ok(zke_delete(z[3], latch(0), -1));
-  ck_ok(zke_dispatch(z[0], NULL)); /* wants to write it again, but is none */
-  ck_assert_str_eq(word(), "");
-  ck_rc(zke_election_ready(e[0]), ZKE_LOST);
-  close_all();
+  play_election(
+      "ann start; bob start; office nobody;" /* first in line only */
+      "bob ready -> LOST; cid ready -> LOST; office nobody;"
+      "ann ready; office ann; ann ready; office ann;"
+      "delete " WORD
+      "; ann loses;"
+      "ann dispatches; office nobody;" /* wants to write it, but is none */
+      "ann ready -> LOST");
 }
 
-/* Resigning takes it back in one step with the place. */
-TEST(resigning_takes_the_word_back) {
-  test_events seen = {0};
-  open_all();
-  volunteer(2);
-  ck_ok(zke_election_ready(e[0]));
-  ck_ok(zke_add_watch(z[3], WORD, ZKE_WATCH_PERSISTENT, test_record, &seen));
-  zke_stat before, after;
-  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &before));
-  ck_ok(zke_election_resign(e[0]));
-  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &after));
-  ck_assert_int_eq(after.cversion, before.cversion + 2);
-  test_expect(z[3], &seen, "DELETED " WORD);
-  dispatch_all();
-  ck_ok(zke_election_ready(e[1]));
-  ck_assert_str_eq(word(), word_of(1));
-  ck_ok(zke_remove_watch(z[3], WORD, ZKE_WATCH_ANY, test_record, &seen));
-  close_all();
-}
-
-/* A former leader's word that somehow stayed is replaced, in one step: nobody
- * sees two or none. */
-TEST_LOOP(a_stale_word_is_replaced, 0, 2) {
-  zke_stat word_stat, place;
-  open_all();
-  volunteer(1);
-  ck_ok(zke_create(z[3], WORD, "1 old", 5, ZKE_OPEN_ACL,
-                   _i ? ZKE_PERSISTENT : ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &place));
-  ck_ok(zke_election_ready(e[0]));
-  ck_assert_str_eq(word(), word_of(0));
-  ck_ok(zke_exists(z[3], WORD, NULL, NULL, &word_stat));
-  ck_assert_int_eq(word_stat.ephemeralOwner, zke_session_id(z[0]));
-  int version = place.cversion;
-  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &place));
-  ck_assert_int_eq(place.cversion, version + 2);
-  ck_assert_int_eq(place.pzxid, word_stat.czxid);
-  close_all();
+/* Resigning takes it back in one step with the place.  A former leader's word
+ * that somehow stayed is replaced, in one step: nobody sees two or none. */
+TEST(the_word_comes_and_goes_in_one_step) {
+  play_election(
+      "ann start; bob start; ann ready; changed ; ann resign; changed 2;"
+      "office nobody; all dispatch; bob ready; office bob; bob resign;"
+      "ann start; create " WORD
+      " 1 old; changed ; ann ready; changed 2;"
+      "office ann; ann resign;"
+      "ann start; ephemeral " WORD
+      " 1 old; changed ; ann ready; changed 2;"
+      "office ann");
 }
 
 /* "Leader key deleted by somebody else": it is written again. */
 TEST(a_deleted_word_is_written_again) {
-  open_all();
-  volunteer(2);
-  ck_ok(zke_election_ready(e[0]));
-  for (int i = 0; i < 3; i++) {
-    ck_ok(zke_delete(z[3], WORD, -1));
-    dispatch_all();
-    ck_assert_str_eq(word(), word_of(0));
-  }
-  ck_ok(zke_set(z[3], WORD, "9 me", 4, -1, NULL));
-  dispatch_all();
-  ck_assert_str_eq(word(), word_of(0));
-  ck_ok(zke_election_resign(e[0]));
-  dispatch_all();
-  ck_assert_str_eq(word(), "");
-  close_all();
+  play_election(
+      "ann start; bob start; ann ready;"
+      "delete " WORD
+      "; all dispatch; office ann;"
+      "delete " WORD
+      "; all dispatch; office ann;"
+      "set " WORD
+      " 9 me; all dispatch; office ann;"
+      "delete " WORD
+      "; all dispatch; office ann;"
+      "ann resign; all dispatch; office nobody");
 }
 
 /* Who lost its place, but lives, takes its word back; not the next one's. */
-TEST_LOOP(a_lost_place_takes_the_word_back, 0, 2) {
-  open_all();
-  volunteer(2);
-  ck_ok(zke_election_ready(e[0]));
-  ck_ok(zke_delete(z[3], latch(0), -1));
-  if (_i) {
-    zke_dispatch(z[1], NULL);
-    ck_ok(zke_election_ready(e[1]));
-  }
-  zke_dispatch(z[0], NULL);
-  ck_assert_str_eq(word(), _i ? word_of(1) : "");
-  dispatch_all();
-  ck_assert_str_eq(word(), _i ? word_of(1) : "");
-  close_all();
+TEST(a_lost_place_takes_the_word_back) {
+  play_election(
+      "ann start; bob start; ann ready; ann loses; ann dispatches;"
+      "office nobody; all dispatch; office nobody;"
+      "bob resign; ann start; bob start; ann ready; ann loses; bob dispatches;"
+      "bob ready; ann dispatches; office bob; all dispatch; office bob");
 }
 
 /* ---- handing over ---- */
 
 /* Handing over brings the named candidate before all that came earlier; these
- * keep their order. Tokens rise with each hand-over. */
+ * keep their order.  Tokens rise with each hand-over. */
 TEST(the_named_one_leads_next) {
-  open_all();
-  volunteer(4);
-  ck_ok(zke_election_ready(e[0]));
-  int64_t token = zke_election_token(e[0]);
-  ck_ok(zke_election_hand_over(e[0], "cid"));
-  ck_heard(0, STOPPED);
-  ck_assert_str_eq(word(), "");
-  ck_assert_str_eq(queue(), "cid bob dan");
-  dispatch_all();
-  ck_heard(1, READY);
-  ck_heard(2, ELECTED);
-  ck_heard(3, "");
-  ck_assert_int_eq(watches(z[2]), 1); /* its own znode, not bob's any more */
-  ck_assert_int_gt(zke_election_token(e[2]), token);
-  token = zke_election_token(e[2]);
-  ck_ok(zke_election_ready(e[2]));
-  ck_ok(zke_election_hand_over(e[2], "dan")); /* and on */
-  dispatch_all();
-  ck_assert_str_eq(queue(), "dan bob");
-  ck_assert_int_gt(zke_election_token(e[3]), token);
-  ck_ok(zke_election_start(e[0]));
-  ck_assert_str_eq(queue(), "dan bob ann");
-  token = zke_election_token(e[3]);
-  ck_ok(zke_election_resign(e[3]));
-  dispatch_all();
-  ck_assert_str_eq(queue(), "bob ann");
-  ck_assert_int_gt(zke_election_token(e[1]), token);
-  close_all();
+  play_election(
+      "ann start; bob start; cid start; dan start; ann ready;"
+      "told ann ELECTED, bob READY, cid READY, dan READY;"
+      "ann hands cid; told ann STOPPED; office nobody; queue cid bob dan;"
+      "news bob READY, cid ELECTED;"
+      "cid watches 1;" /* its own znode, not bob's any more */
+      "cid ready; cid hands dan; all dispatch; queue dan bob; dan check;"
+      "ann start; queue dan bob ann; dan resign; all dispatch;"
+      "queue bob ann; bob check");
 }
 
 /* A name that no candidate has, the leader's own, or a caller that does not
  * lead: refused, and the leader stays in office. */
 TEST(handing_over_to_nobody_changes_nothing) {
-  open_all();
-  volunteer(2);
-  ck_ok(zke_election_ready(e[0]));
-  ck_rc(zke_election_hand_over(e[0], "zoe"), ZKE_NONODE);
-  ck_says("no candidate named zoe");
-  ck_rc(zke_election_hand_over(e[0], "ann"), ZKE_NONODE); /* oneself */
-  ck_rc(zke_election_hand_over(e[1], "ann"), ZKE_LOST);   /* leads not */
-  dispatch_all();
-  ck_ok(zke_election_check(e[0]));
-  ck_assert_str_eq(word(), word_of(0));
-  ck_assert_str_eq(queue(), "ann bob");
-  ck_heard(0, "");
-  close_all();
+  play_election(
+      "ann start; bob start; ann ready; told ann ELECTED, bob READY;"
+      "ann hands zoe -> NONODE; said no candidate named zoe;"
+      "ann hands ann -> NONODE; bob hands ann -> LOST;"
+      "news ; ann check; office ann; queue ann bob");
 }
 
 /* Two candidates have one name: the first of them is meant; handed on to the
  * same name, the other. */
 TEST(of_several_of_a_name_the_first_leads) {
-  zke_election *twin[2];
-  open_all();
-  volunteer(2);
-  for (int i = 0; i < 2; i++) {
-    twin[i] = make(z[3], "twin", NULL);
-    ck_ok(zke_election_start(twin[i]));
-  }
-  ck_ok(zke_election_hand_over(e[0], "twin"));
-  dispatch_all();
-  ck_ok(zke_election_check(twin[0]));
-  ck_rc(zke_election_check(twin[1]), ZKE_LOST);
-  ck_ok(zke_election_hand_over(twin[0], "twin")); /* to the other one */
-  dispatch_all();
-  ck_ok(zke_election_check(twin[1]));
-  ck_assert_str_eq(queue(), "twin bob");
-  for (int i = 0; i < 2; i++) zke_election_free(twin[i]);
-  close_all();
+  twins = true;
+  play_election(
+      "ann start; bob start; dan start; dan' start; ann hands twin;"
+      "all dispatch; dan is ELECTED; dan' is READY; dan hands twin;"
+      "all dispatch; dan' is ELECTED; queue twin bob");
 }
 
-/* The heir dies before it knows, or when it leads; the next in line leads. */
-TEST_LOOP(an_heir_that_dies_is_passed_over, 0, 2) {
-  open_all();
-  volunteer(3);
-  ck_ok(zke_election_hand_over(e[0], "cid"));
-  if (_i) dispatch_all();
-  ck_ok(zke_expire(z[3], zke_session_id(z[2])));
-  dispatch_all();
-  ck_ok(zke_election_check(e[1]));
-  ck_assert_str_eq(queue(), "bob");
-  renew(2);
-  ck_ok(zke_election_start(e[2])); /* its mark is for another znode */
-  ck_assert_str_eq(queue(), "bob cid");
-  ck_assert_int_eq(entries(z[0], PATH), 2); /* and has gone */
-  close_all();
+/* The heir dies before it knows, or when it leads; the next in line leads.  Its
+ * mark is for another znode than that of its next session, and goes. */
+TEST(an_heir_that_dies_is_passed_over) {
+  play_election(
+      "ann start; bob start; cid start; ann hands cid;"
+      "cid expires; all dispatch; bob check; queue bob;"
+      "cid renewed; cid start; queue bob cid; entries " PATH
+      " -> 2;"
+      "ann start; bob hands ann; all dispatch; ann expires; all dispatch;"
+      "cid check; queue cid; ann renewed; ann start; queue cid ann;"
+      "entries " PATH " -> 2");
 }
 
 /* ---- in the middle of a call ---- */
@@ -577,170 +491,82 @@ static int handed;
 
 static void hands_over(void) { handed = zke_election_hand_over(leads, "heir"); }
 
+/* The leader and the others, each on one of two stores. */
+static void meet(zke **of_leader, zke **of_heir) {
+  open_two();
+  leads = make(*of_leader, "old", NULL);
+  between = make(intruder, "between", NULL);
+  heir = make(*of_heir, "heir", NULL);
+}
+
+static void part(void) {
+  zke_election_free(heir);
+  zke_election_free(between);
+  zke_election_free(leads);
+  close_two();
+}
+
+static void line_up(void) {
+  ck_ok(zke_election_start(leads));
+  ck_ok(zke_election_start(between));
+  ck_ok(zke_election_start(heir));
+  ck_ok(zke_election_ready(leads));
+}
+
+static void dispatch_two(void) {
+  zke_dispatch(caller, NULL);
+  zke_dispatch(intruder, NULL);
+}
+
+/* Whether or not it was a candidate. */
+static void resign(zke_election *which) {
+  int rc = zke_election_resign(which);
+  if (rc != ZKE_LOST) ck_ok(rc);
+  ck_assert_int_eq(zke_election_state(which), ZKE_ELECTION_STOP);
+}
+
+static void go_home(void) {
+  resign(leads);
+  resign(between);
+  resign(heir);
+  ck_assert_int_eq(entries(caller, PATH), 0);
+  dispatch_two();
+}
+
 /* The leader hands over while the heir is still joining: wherever that falls,
  * the heir hears of it. */
 TEST(an_heir_that_is_joining_hears_of_it) {
   int handed_over = 0;
-  open_two();
-  leads = make(intruder, "old", NULL);
-  between = make(intruder, "between", NULL);
-  heir = make(caller, "heir", NULL);
-  for (int n = 1;; n++) {
+  bool more = true;
+  meet(&intruder, &caller);
+  for (int n = 1; more; n++) {
     handed = 1;
     ck_ok(zke_election_start(leads));
     ck_ok(zke_election_ready(leads));
     ck_ok(zke_election_start(between));
     act_at(n, hands_over);
     ck_ok(zke_election_start(heir));
-    bool more = acted();
+    more = acted();
     while (zke_election_state(heir) != ZKE_ELECTION_ELECTED && handed == ZKE_OK)
       ck_rc(zke_wait(caller, zke_now(caller) + 20000), ZKE_OK);
     zke_dispatch(intruder, NULL);
     ck_assert_int_eq(zke_election_state(between), ZKE_ELECTION_READY);
     handed_over += handed == ZKE_OK;
-    resign(heir);
-    resign(between);
-    resign(leads);
-    ck_assert_int_eq(entries(caller, PATH), 0);
-    zke_dispatch(caller, NULL);
-    zke_dispatch(intruder, NULL);
-    if (!more) break;
+    go_home();
   }
   ck_assert_int_gt(handed_over, 1);
-  zke_election_free(heir);
-  zke_election_free(between);
-  zke_election_free(leads);
-  close_two();
+  part();
 }
 
 static void heir_goes(void) { ck_ok(zke_election_resign(heir)); }
+
 /* The leader's place is deleted under it, by the intruder. */
 static void leader_goes(void) {
-  char path[200];
   zke_strings *own;
   ck_ok(zke_ephemerals(intruder, zke_session_id(caller), PATH "/_c_", &own));
-  for (int i = 0; i < own->count; i++) {
-    snprintf(path, sizeof path, "%s", own->data[i]);
-    ck_ok(zke_delete(intruder, path, -1));
-  }
+  for (int i = 0; i < own->count; i++)
+    ck_ok(zke_delete(intruder, own->data[i], -1));
   zke_free(own);
-}
-
-/* The heir, or the leader's own place, goes in the middle of handing over:
- * somebody leads afterwards, and only one. */
-TEST_LOOP(handing_over_survives_losses_in_its_middle, 0, 2) {
-  open_two();
-  leads = make(caller, "old", NULL);
-  between = make(intruder, "between", NULL);
-  heir = make(intruder, "heir", NULL);
-  int refused = 0;
-  for (int n = 1;; n++) {
-    ck_ok(zke_election_start(leads));
-    ck_ok(zke_election_start(between));
-    ck_ok(zke_election_start(heir));
-    ck_ok(zke_election_ready(leads));
-    act_at(n, _i ? leader_goes : heir_goes);
-    int rc = zke_election_hand_over(leads, "heir");
-    bool more = acted();
-    zke_dispatch(caller, NULL);
-    zke_dispatch(intruder, NULL);
-    if (!more || rc == ZKE_OK) /* it was over already */
-      ck_ok(rc);
-    else
-      ck_rc(rc, _i ? ZKE_LOST : ZKE_NONODE);
-    refused += rc != ZKE_OK;
-    int leaders = 0;
-    leaders += zke_election_check(leads) == ZKE_OK;
-    leaders += zke_election_check(between) == ZKE_OK;
-    leaders += zke_election_check(heir) == ZKE_OK;
-    ck_assert_int_eq(leaders, 1);
-    resign(leads);
-    resign(heir);
-    resign(between);
-    ck_assert_int_eq(entries(caller, PATH), 0);
-    zke_dispatch(caller, NULL);
-    zke_dispatch(intruder, NULL);
-    if (!more) break;
-  }
-  ck_assert_int_gt(refused, 0);
-  zke_election_free(heir);
-  zke_election_free(between);
-  zke_election_free(leads);
-  close_two();
-}
-
-/* One call: the leader's place is deleted before its n-th change, and the read
- * that comes after `skip` others loses its reply. */
-static void hand_over_what_is_lost(int n, int skip) {
-  ck_ok(zke_election_start(leads));
-  ck_ok(zke_election_start(heir));
-  ck_ok(zke_election_ready(leads));
-  act_at(n, leader_goes);
-  ck_ok(zke_test_fail(caller, ZKE_TEST_FAIL_READ, skip));
-  int rc = zke_election_hand_over(leads, "heir");
-  ck_ok(zke_test_fail(caller, 0, 0));
-  if (!acted())
-    ck_assert(rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS);
-  else if (rc != ZKE_CONNECTIONLOSS) /* a read that is not repeated */
-    ck_rc(rc, ZKE_LOST);
-  zke_dispatch(caller, NULL);
-  zke_dispatch(intruder, NULL);
-  resign(leads);
-  resign(heir);
-  zke_dispatch(caller, NULL);
-  zke_dispatch(intruder, NULL);
-}
-
-/* A place that was taken away in the middle of handing over is lost, also where
- * a read has lost its reply: nothing was handed over. */
-TEST(a_lost_read_is_no_handing_over) {
-  open_two();
-  leads = make(caller, "old", NULL);
-  heir = make(intruder, "heir", NULL);
-  for (int n = 1; n <= 3; n++) {
-    for (int skip = 0; skip < 10; skip++) hand_over_what_is_lost(n, skip);
-  }
-  zke_election_free(heir);
-  zke_election_free(leads);
-  close_two();
-}
-
-/* Handing over loses its reply, made (1) or not (0), and at some moment the
- * leader's place is deleted: the call says that it was handed over exactly if
- * the heir leads. */
-TEST_LOOP(a_place_that_is_taken_away_was_not_handed_over, 0, 2) {
-  int lost = 0, when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
-  bool more = true;
-  open_two();
-  leads = make(caller, "old", NULL);
-  between = make(intruder, "between", NULL);
-  heir = make(intruder, "heir", NULL);
-  for (int n = 1; more; n++) {
-    ck_ok(zke_election_start(leads));
-    ck_ok(zke_election_start(between));
-    ck_ok(zke_election_start(heir));
-    ck_ok(zke_election_ready(leads));
-    ck_ok(zke_test_fail(caller, when, 0));
-    act_between(n, leader_goes);
-    int rc = zke_election_hand_over(leads, "heir");
-    more = acted();
-    ck_ok(zke_test_fail(caller, 0, 0));
-    zke_dispatch(caller, NULL);
-    zke_dispatch(intruder, NULL);
-    if (rc != ZKE_OK) ck_rc(rc, ZKE_LOST);
-    ck_ok(zke_election_check(rc == ZKE_OK ? heir : between));
-    lost += rc == ZKE_LOST;
-    resign(leads);
-    resign(between);
-    resign(heir);
-    zke_dispatch(caller, NULL);
-    zke_dispatch(intruder, NULL);
-  }
-  ck_assert_int_gt(lost, 0);
-  zke_election_free(heir);
-  zke_election_free(between);
-  zke_election_free(leads);
-  close_two();
 }
 
 /* The heir goes, and the leader's place before the caller's next change. */
@@ -749,34 +575,78 @@ static void both_go(void) {
   act_at(1, leader_goes);
 }
 
-/* The heir goes in the middle of handing over, and then the leader's place
- * while it is watched again: the call ends with a code for it. */
-TEST(handing_over_survives_the_loss_of_both) {
-  int lost = 0;
-  open_two();
-  leads = make(caller, "old", NULL);
-  heir = make(intruder, "heir", NULL);
-  for (int n = 1; n <= 6; n++) {
-    ck_ok(zke_election_start(leads));
-    ck_ok(zke_election_start(heir));
-    ck_ok(zke_election_ready(leads));
-    act_at(n, both_go);
+/* The heir, the leader's own place, or first the one and then the other, goes
+ * in the middle of handing over: somebody leads afterwards, and only one. */
+TEST_LOOP(handing_over_survives_losses_in_its_middle, 0, 3) {
+  static void (*const goes[])(void) = {heir_goes, leader_goes, both_go};
+  int refused = 0, lost = 0;
+  bool more = true;
+  meet(&caller, &intruder);
+  for (int n = 1; more; n++) {
+    line_up();
+    act_at(n, goes[_i]);
     int rc = zke_election_hand_over(leads, "heir");
-    acted();
-    ck_assert(rc == ZKE_OK || rc == ZKE_LOST || rc == ZKE_NONODE);
+    more = acted();
+    dispatch_two();
+    if (_i == 2)
+      more = n < 6;
+    else if (!more)
+      ck_ok(rc);
+    if (rc != ZKE_OK) /* else it was over already */
+      ck_assert(rc == (_i ? ZKE_LOST : ZKE_NONODE) ||
+                (_i == 2 && rc == ZKE_NONODE));
+    refused += rc != ZKE_OK;
     lost += rc == ZKE_LOST;
-    zke_dispatch(caller, NULL);
-    zke_dispatch(intruder, NULL);
-    resign(leads);
-    resign(heir);
-    ck_assert_int_eq(entries(caller, PATH), 0);
-    zke_dispatch(caller, NULL);
-    zke_dispatch(intruder, NULL);
+    int leaders = zke_election_check(leads) == ZKE_OK;
+    leaders += zke_election_check(between) == ZKE_OK;
+    leaders += zke_election_check(heir) == ZKE_OK;
+    ck_assert_int_eq(leaders, 1);
+    go_home();
+  }
+  ck_assert_int_gt(_i ? lost : refused, 0);
+  part();
+}
+
+/* A place that was taken away before the n-th change of handing over is lost,
+ * also where a read has lost its reply: nothing was handed over. */
+TEST(a_lost_read_is_no_handing_over) {
+  meet(&caller, &intruder);
+  for (int n = 0; n < 30; n++) {
+    line_up();
+    act_at(n / 10 + 1, leader_goes);
+    ck_ok(zke_test_fail(caller, ZKE_TEST_FAIL_READ, n % 10));
+    int rc = zke_election_hand_over(leads, "heir");
+    ck_ok(zke_test_fail(caller, 0, 0));
+    if (rc != ZKE_CONNECTIONLOSS) /* a read that is not repeated */
+      ck_rc(rc, acted() ? ZKE_LOST : ZKE_OK);
+    dispatch_two();
+    go_home();
+  }
+  part();
+}
+
+/* Handing over loses its reply, made (1) or not (0), and at some moment the
+ * leader's place is deleted: the call says that it was handed over exactly if
+ * the heir leads. */
+TEST_LOOP(a_place_that_is_taken_away_was_not_handed_over, 0, 2) {
+  int lost = 0, when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  bool more = true;
+  meet(&caller, &intruder);
+  for (int n = 1; more; n++) {
+    line_up();
+    ck_ok(zke_test_fail(caller, when, 0));
+    act_between(n, leader_goes);
+    int rc = zke_election_hand_over(leads, "heir");
+    more = acted();
+    ck_ok(zke_test_fail(caller, 0, 0));
+    dispatch_two();
+    if (rc != ZKE_OK) ck_rc(rc, ZKE_LOST);
+    ck_ok(zke_election_check(rc == ZKE_OK ? heir : between));
+    lost += rc == ZKE_LOST;
+    go_home();
   }
   ck_assert_int_gt(lost, 0);
-  zke_election_free(heir);
-  zke_election_free(leads);
-  close_two();
+  part();
 }
 
 /* Taking office while somebody takes the place away, or another's word is put
@@ -793,14 +663,14 @@ static void word_goes(void) { zke_delete(intruder, WORD, -1); }
 TEST_LOOP(taking_office_survives_changes_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {leader_goes, word_comes, word_goes};
   zke_stat stat;
-  open_two();
-  leads = make(caller, "old", NULL);
-  for (int n = 1;; n++) {
+  bool more = true;
+  meet(&caller, &intruder);
+  for (int n = 1; more; n++) {
     ck_ok(zke_election_start(leads));
     if (actions[_i] == word_goes) word_comes();
     act_at(n, actions[_i]);
     int rc = zke_election_ready(leads);
-    bool more = acted();
+    more = acted();
     zke_dispatch(caller, NULL);
     int there = zke_exists(intruder, WORD, NULL, NULL, &stat);
     if (actions[_i] == leader_goes && more) {
@@ -811,13 +681,9 @@ TEST_LOOP(taking_office_survives_changes_in_its_middle, 0, 3) {
       ck_ok(there);
       ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(caller));
     }
-    resign(leads);
-    ck_assert_int_eq(entries(caller, PATH), 0);
-    zke_dispatch(caller, NULL);
-    if (!more) break;
+    go_home();
   }
-  zke_election_free(leads);
-  close_two();
+  part();
 }
 
 /* The word can be read no more. */
@@ -836,6 +702,10 @@ static void ready_at_once(zke_election *election, int event, int64_t token,
   zke_election_ready(election);
 }
 
+static int run_lead(call *c) {
+  return zke_election_lead(c->object, c->deadline);
+}
+
 /* A listener takes office inside lead(), which then cannot read its word and
  * fails: the word goes with the place. */
 TEST(a_lead_that_fails_in_office_takes_the_word_back) {
@@ -849,7 +719,7 @@ TEST(a_lead_that_fails_in_office_takes_the_word_back) {
     call c;
     ck_ok(zke_election_start(rival));
     ck_ok(zke_election_start(leads)); /* it waits */
-    lead_aside(&c, leads, ZKE_FOREVER);
+    call_begin(&c, run_lead, leads, 0, ZKE_FOREVER);
     ck_ok(zke_election_resign(rival));
     call_end(&c);
     more = acted();
@@ -866,188 +736,66 @@ TEST(a_lead_that_fails_in_office_takes_the_word_back) {
   close_two();
 }
 
-/* ---- without memory ---- */
-
-static test_heap heap;
-
-/* Two sessions whose allocations can fail. */
-static void open_short(void) {
-  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
-  heap = (test_heap){0};
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  ck_ok(zke_open_session(z[0], &o, &z[1]));
-  e[0] = make(z[0], "ann", NULL);
-  e[1] = make(z[1], "bob", heard[1]);
-}
-
-static void close_short(void) {
-  for (int i = 1; i >= 0; i--) {
-    zke_election_free(e[i]);
-    ck_ok(zke_close(z[i]));
-  }
-}
-
 /* ---- observing ---- */
 
-static char observed[400];
-
-/* The listener of an observer: writes "name=value", or "nobody". */
-static void observe(zke_observer *o, const char *name, int64_t token,
-                    const char *value, int len, void *c) {
-  size_t used = strlen(observed);
-  (void)o, (void)c;
-  ck_assert_int_eq(name != NULL, token != 0);
-  ck_assert_int_eq(name != NULL, value != NULL);
-  snprintf(observed + used, sizeof observed - used, "%s%s%s%.*s",
-           used ? " " : "", name ? name : "nobody", len ? "=" : "", len,
-           len ? value : "");
-}
-
-#define ck_observed(expected)             \
-  do {                                    \
-    ck_assert_str_eq(observed, expected); \
-    observed[0] = '\0';                   \
-  } while (0)
-
-/* The path of the leader's znode. */
-static const char *parties_first(zke *session) {
-  static char path[128];
-  zke_party_list *list;
-  ck_ok(zke_election_parties(session, PATH, &list));
-  snprintf(path, sizeof path, PATH "/%s", list->data[0].name);
-  zke_free(list);
-  return path;
-}
-
-static zke_observer *observer_of(zke *session) {
-  zke_observer *o;
-  zke_observer_options options = {.size = sizeof options, .listener = observe};
-  ck_ok(zke_observer_new(session, PATH, &options, &o));
+/* One allocation fails, or all, anywhere in the dispatch in which a leader
+ * takes office: observers hear of it, once. */
+TEST_LOOP(observers_hear_it_when_memory_was_short, 0, 2) {
+  test_heap heap = {.fail_all = _i};
+  zke_options options = {.size = sizeof options,
+                         .allocator = {test_heap_resize, &heap}};
+  zke *one, *two;
+  int failed = 0;
+  ck_ok(zke_open(":memory:", &options, &one));
+  ck_ok(zke_open_session(one, &options, &two));
+  zke_election *election = make(one, "ann", NULL);
+  zke_observer *o = observer_of(two);
   ck_ok(zke_observer_start(o));
-  return o;
+  ck_told("nobody");
+  for (bool more = true; more;) {
+    ck_ok(zke_election_start(election));
+    ck_ok(zke_election_ready(election));
+    heap.fail_at = heap.calls + ++failed;
+    zke_dispatch(two, NULL);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_until((dispatch_on(two), told[0]), 5000);
+    ck_told("ann");
+    ck_ok(zke_election_resign(election));
+    dispatch_on(two);
+    ck_told("nobody");
+  }
+  ck_assert_int_gt(failed, 3);
+  zke_observer_free(o);
+  zke_election_free(election);
+  ck_ok(zke_close(two));
+  ck_ok(zke_close(one));
 }
 
 /* An observer hears what is the case when it starts, then each change: office,
- * death, resignation. First in line is not in office. */
+ * death, resignation, handing over.  First in line is not in office. */
 TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
-  open_all();
-  zke_observer *o = observer_of(z[3]);
-  ck_observed("nobody");
-  volunteer(2);
-  dispatch_all();
-  ck_observed(""); /* first in line is not in office */
-  ck_ok(zke_election_ready(e[0]));
-  dispatch_all();
-  ck_observed("ann");
-  ck_ok(zke_expire(z[3], zke_session_id(z[0])));
-  dispatch_all();
-  ck_observed("nobody");
-  ck_ok(zke_election_ready(e[1]));
-  dispatch_all();
-  ck_observed("bob");
-  ck_ok(zke_election_resign(e[1]));
-  dispatch_all();
-  ck_observed("nobody");
-  zke_observer_free(o);
-  ck_ok(zke_election_start(e[1]));
-  ck_ok(zke_election_ready(e[1]));
-  o = observer_of(z[2]);
-  ck_observed("bob"); /* first of all what is the case */
-  char *name;
-  int64_t token;
-  ck_ok(zke_observer_leader(o, &name, &token, NULL, NULL));
-  ck_assert_str_eq(name, "bob");
-  ck_assert_int_eq(token, zke_election_token(e[1]));
-  zke_free(name);
-  zke_observer_free(o);
-  close_all();
+  play_election(
+      "dan observes; told nobody; ann start; bob start; news ;"
+      "ann ready; news ann; ann expires; news nobody; bob ready; news bob;"
+      "bob resign; news nobody; dan looks_away;"
+      "bob start; bob ready; told bob ELECTED; cid observes; told bob;"
+      "cid leader -> bob; cid start; bob hands cid; news nobody;"
+      "cid ready; news cid");
 }
 
 /* A leader's value: with its office, changed in place, kept when the word is
  * written again, and gone with the office. */
 TEST(observers_hear_of_the_leaders_value) {
-  char *value;
-  int len;
-  open_all();
-  zke_observer *o = observer_of(z[3]);
-  volunteer(2);
-  ck_ok(zke_election_set(e[0], "one", 3, soon(z[0])));
-  dispatch_all();
-  ck_observed("nobody"); /* not in office yet */
-  ck_ok(zke_election_ready(e[0]));
-  dispatch_all();
-  ck_ok(zke_election_set(e[0], "a\nb", 3, soon(z[0])));
-  dispatch_all();
-  ck_ok(zke_election_set(e[0], "a\nb", 3, soon(z[0]))); /* no news */
-  dispatch_all();
-  ck_observed("ann=one ann=a\nb");
-  ck_ok(zke_observer_leader(o, NULL, NULL, &value, &len));
-  ck_assert_int_eq(len, 3);
-  ck_assert_str_eq(value, "a\nb");
-  zke_free(value);
-  ck_ok(zke_delete(z[2], WORD, -1));
-  dispatch_all();
-  ck_ok(zke_election_set(e[0], NULL, 0, soon(z[0])));
-  dispatch_all();
-  const char *last = strrchr(observed, ' '); /* it may have missed the word */
-  ck_assert_str_eq(last ? last + 1 : observed, "ann");
-  observed[0] = '\0';
-  ck_ok(zke_election_resign(e[0]));
-  dispatch_all();
-  ck_ok(zke_observer_leader(o, NULL, NULL, &value, &len));
-  ck_assert_ptr_null(value);
-  ck_assert_int_eq(len, 0);
-  ck_ok(zke_election_set(e[1], "two", 3, soon(z[1])));
-  ck_ok(zke_election_ready(e[1]));
-  dispatch_all();
-  ck_observed("nobody bob=two");
-  ck_ok(zke_delete(z[2], parties_first(z[2]), -1));
-  ck_rc(zke_election_set(e[1], "late", 4, soon(z[1])), ZKE_LOST);
-  ck_rc(zke_election_set(e[1], "x", -1, 0), ZKE_BADARGUMENTS);
-  zke_observer_free(o);
-  close_all();
-}
-
-/* One allocation fails, or all, anywhere in the dispatch in which a leader
- * takes office: observers hear of it, once. */
-TEST_LOOP(observers_hear_it_when_memory_was_short, 0, 2) {
-  int failed = 0;
-  open_short();
-  heap.fail_all = _i;
-  zke_observer *o = observer_of(z[1]);
-  ck_observed("nobody");
-  for (bool more = true; more;) {
-    ck_ok(zke_election_start(e[0]));
-    ck_ok(zke_election_ready(e[0]));
-    heap.fail_at = heap.calls + ++failed;
-    zke_dispatch(z[1], NULL);
-    more = heap.calls >= heap.fail_at;
-    heap.fail_at = 0;
-    ck_until((dispatch_on(z[1]), observed[0]), 5000);
-    ck_observed("ann");
-    ck_ok(zke_election_resign(e[0]));
-    dispatch_on(z[1]);
-    ck_observed("nobody");
-  }
-  ck_assert_int_gt(failed, 3);
-  zke_observer_free(o);
-  close_short();
-}
-
-/* Handing over: nobody, then the heir as soon as it takes office. */
-TEST(observers_hear_of_a_hand_over) {
-  open_all();
-  zke_observer *o = observer_of(z[3]);
-  volunteer(3);
-  ck_ok(zke_election_ready(e[0]));
-  dispatch_all();
-  ck_ok(zke_election_hand_over(e[0], "cid"));
-  dispatch_all();
-  ck_ok(zke_election_ready(e[2]));
-  dispatch_all();
-  ck_observed("nobody ann nobody cid");
-  zke_observer_free(o);
-  close_all();
+  play_election(
+      "dan observes; told nobody; ann start; bob start; ann value one; news ;"
+      "ann ready; all dispatch; ann value a\nb; all dispatch;"
+      "ann value a\nb; news ann=one, ann=a\nb;" /* the second is no news */
+      "dan leader -> ann a\nb; delete " WORD
+      "; all dispatch;"
+      "ann value ; all dispatch; last ann; ann resign; all dispatch;"
+      "dan leader -> nobody; bob value two; bob ready;"
+      "news nobody, bob=two; bob loses; bob value late -> LOST");
 }
 
 /* No word that a candidate could have written: nobody. */
@@ -1055,117 +803,60 @@ TEST(observers_ignore_what_is_no_word) {
   static const char *const no_words[] = {"",    "hello", "12",
                                          "0 x", "-3 x",  "x 12"};
   open_all();
-  volunteer(1);
-  zke_observer *o = observer_of(z[3]);
-  observed[0] = '\0';
+  play("ann start; dan observes; told ann ELECTED, nobody");
   for (int i = 0; i < 6; i++) {
-    ck_ok(zke_create(z[0], WORD, no_words[i], (int)strlen(no_words[i]),
-                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-    dispatch_all();
-    char *name = (char *)(uintptr_t) "";
-    int64_t token = 1;
-    ck_ok(zke_observer_leader(o, &name, &token, NULL, NULL));
-    ck_assert_ptr_null(name);
-    ck_assert_int_eq(token, 0);
-    ck_ok(zke_delete(z[0], WORD, -1));
-    dispatch_all();
+    char script[200];
+    snprintf(script, sizeof script,
+             "create " WORD
+             " %s; all dispatch; dan leader -> nobody;"
+             "delete " WORD "; news ",
+             no_words[i]);
+    play(script);
   }
-  ck_observed("");
-  zke_observer_free(o);
   close_all();
-}
-
-/* A thread that waits for a leader, says so, and waits for its end. */
-static void *await_leader(void *context) {
-  call *c = context;
-  zke_observer *o;
-  c->rc = zke_observer_new(z[2], PATH, NULL, &o);
-  if (c->rc == ZKE_OK) c->rc = zke_observer_wait(o, 1, c->deadline);
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  if (c->rc == ZKE_OK) c->rc = zke_observer_wait(o, 0, c->deadline);
-  zke_observer_free(o);
-  return NULL;
 }
 
 /* An observer waits for a leader, or for its end, on this thread or another; a
  * cancel without a wait hits nothing. */
 TEST(observers_can_wait) {
-  call c = {.rc = 1};
-  open_all();
-  zke_observer *o = observer_of(z[3]);
-  ck_ok(zke_observer_wait(o, 0, 0)); /* nobody leads: so it is */
-  ck_rc(zke_observer_wait(o, 1, zke_now(z[3]) + 20), ZKE_OPERATIONTIMEOUT);
-  ck_rc(zke_observer_cancel(o), ZKE_IDLE);
-  ck_rc(zke_observer_wait(o, 1, zke_now(z[3]) + 20), ZKE_OPERATIONTIMEOUT);
-  volunteer(1);
-  c.deadline = soon(z[2]);
-  pthread_create(&c.thread, NULL, await_leader, &c);
-  ck_ok(zke_election_ready(e[0]));
-  ck_ok(zke_observer_wait(o, 1, soon(z[3])));
-  ck_until(__atomic_load_n(&c.done, __ATOMIC_ACQUIRE), 5000);
-  ck_ok(zke_election_resign(e[0]));
-  pthread_join(c.thread, NULL);
-  ck_ok(c.rc);
-  zke_observer_free(o);
-  close_all();
-}
-
-static int run_observe(call *c) {
-  return zke_observer_wait(c->object, c->how, c->deadline);
+  play_election(
+      "dan observes; dan awaits_now 0;" /* nobody leads: so it is */
+      "dan awaits_20 1 -> OPERATIONTIMEOUT; dan gives_up -> IDLE;"
+      "dan awaits_20 1 -> OPERATIONTIMEOUT;"
+      "ann start; cid observes later; cid begins awaits 1;"
+      "ann ready; dan awaits 1; cid returns;"
+      "cid begins awaits 0; ann resign; cid returns");
 }
 
 /* One thread waits with an observer, for one thing: a second one is refused,
  * and the first still gets what it waits for. */
 TEST(an_observer_waits_for_one_thing) {
-  call c;
-  open_all();
-  zke_observer *o;
-  ck_ok(zke_observer_new(z[2], PATH, NULL, &o));
-  call_begin(&c, run_observe, o, 1, soon(z[2]));
-  ck_until(watches(z[2]) == 1, 5000);
-  ck_rc(zke_observer_wait(o, 0, soon(z[2])), ZKE_MISUSE);
-  ck_says("another thread waits with this object");
-  volunteer(1);
-  ck_ok(zke_election_ready(e[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_ok(zke_observer_wait(o, 1, 0)); /* now it may */
-  zke_observer_free(o);
-  close_all();
+  play_election(
+      "cid observes later; cid waits awaits 1; cid awaits 0 -> MISUSE;"
+      "said another thread waits with this object;"
+      "ann start; ann ready; cid returns; cid awaits_now 1");
 }
 
-/* An observer whose session ends while it waits for nobody to lead does not
- * take its own end for that of the leader. */
-TEST(an_observer_without_a_session_waits_for_nobody) {
-  call c;
-  open_all();
-  volunteer(1);
-  ck_ok(zke_election_ready(e[0]));
-  zke_observer *o = observer_of(z[2]);
-  call_begin(&c, run_observe, o, 0, ZKE_FOREVER);
-  ck_until(zke_observer_wait(o, 1, 0) == ZKE_MISUSE, 5000);
-  ck_ok(zke_expire(z[3], zke_session_id(z[2])));
-  call_end(&c);
-  ck_rc(c.rc, ZKE_INVALIDSTATE);
-  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_ELECTED);
-  zke_observer_free(o);
-  close_all();
-}
-
-/* After its session's end an observer claims no leader. */
+/* After its session's end an observer claims no leader, and does not take its
+ * own end for that of the leader it waits for. */
 TEST(an_observer_without_a_session_knows_nobody) {
-  open_all();
-  volunteer(1);
-  ck_ok(zke_election_ready(e[0]));
-  zke_observer *o = observer_of(z[2]);
-  ck_observed("ann");
-  ck_ok(zke_expire(z[3], zke_session_id(z[2])));
-  dispatch_all();
-  ck_observed("nobody");
-  ck_rc(zke_observer_leader(o, NULL, NULL, NULL, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_observer_wait(o, 1, soon(z[3])), ZKE_INVALIDSTATE);
-  zke_observer_free(o);
-  close_all();
+  play_election(
+      "ann start; ann ready; told ann ELECTED; cid observes; told ann;"
+      "cid expires; news nobody; cid leader -> INVALIDSTATE;"
+      "cid awaits 1 -> INVALIDSTATE;"
+      "dan observes; dan waits awaits 0; dan expires;"
+      "dan returns -> INVALIDSTATE; ann is ELECTED");
+}
+
+/* The word of who is in office, or "". */
+static const char *word(void) {
+  static char text[100];
+  char *data = NULL;
+  int rc = zke_get(z[SESSIONS - 1], WORD, NULL, NULL, &data, NULL, NULL);
+  if (rc != ZKE_OK) ck_rc(rc, ZKE_NONODE);
+  snprintf(text, sizeof text, "%s", data ? data : "");
+  zke_free(data);
+  return text;
 }
 
 /* ---- any history, one after the other ---- */
@@ -1367,9 +1058,7 @@ static int use_two(zke *user) {
   zke_election *a = NULL, *b = NULL;
   zke_observer *o = NULL;
   char kept[400] = "";
-  zke_election_options options = {
-      .size = sizeof options, .listener = listen, .context = heard[0]};
-  heard[0][0] = '\0';
+  zke_election_options options = {.size = sizeof options, .listener = listen};
   int rc = zke_open_session(user, NULL, &further);
   options.name = "a";
   if (rc == ZKE_OK) rc = zke_election_new(user, PATH, &options, &a);
