@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipes/part/object.h"
 #include "recipes/support.h"
 
 static const step_recipe *recipe;
@@ -168,6 +169,14 @@ int begin_by(step *s, const char *verb, const char *rest,
   ck_until(waits(&b->step) || call_is_done(&b->call), 5000);
   ck_step(s, !call_is_done(&b->call), "it returns: %s", b->call.sentence);
   return ZKE_OK;
+}
+
+bool sleeps(void *object) {
+  zke_recipe *r = object;
+  pthread_mutex_lock(&r->m);
+  bool asleep = r->sleepers != NULL;
+  pthread_mutex_unlock(&r->m);
+  return asleep;
 }
 
 /* Begin the verb that is the first word. */

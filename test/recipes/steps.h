@@ -176,6 +176,8 @@ int take_by(int i, const char *verb, const char *rest);
  * true. */
 int begin_by(step *s, const char *verb, const char *rest,
              bool (*waits)(const step *s));
+/* Does a call sleep on this object of a recipe? */
+bool sleeps(void *object);
 /* The rest without its first word. */
 const char *after_word(const step *s);
 /* "ann", or "ann'". */

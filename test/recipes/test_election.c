@@ -248,9 +248,7 @@ static const step_verb verbs[] = {
     VERB(last),       {NULL, NULL}};
 
 static void release(void *object) { zke_election_free(object); }
-static bool waits(const step *s) {
-  return zke_observer_wait(observer[s->who], 1, 0) == ZKE_MISUSE;
-}
+static bool waits(const step *s) { return sleeps(observer[s->who]); }
 
 static const step_recipe of_election = {
     .verbs = verbs, .create = create, .free = release, .waits = waits};

@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/partition.h"
-#include "recipes/part/object.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -245,20 +244,13 @@ static const step_verb verbs[] = {
 static void release(void *object) { zke_partition_free(object); }
 static int cancel(void *object) { return zke_partition_cancel(object); }
 
-/* Does a call on the object sleep? */
-static bool sleeps(const step *s) {
-  zke_recipe *r = s->object;
-  pthread_mutex_lock(&r->m);
-  bool asleep = r->sleepers != NULL;
-  pthread_mutex_unlock(&r->m);
-  return asleep;
-}
+static bool waits(const step *s) { return sleeps(s->object); }
 
 static const step_recipe of_partition = {.verbs = verbs,
                                          .create = create,
                                          .free = release,
                                          .cancel = cancel,
-                                         .waits = sleeps};
+                                         .waits = waits};
 
 static void begin(void) {
   memset(heard, 0, sizeof heard);
