@@ -141,28 +141,31 @@ static int step_change(step *s) {
   return changed(s, rc, to, token);
 }
 
-/* The value is that of the last change that was acknowledged, or has come
- * later; or there is none. */
-static int reads(step *s, int rc, int64_t value, int64_t token) {
-  if (rc != ZKE_OK) return rc;
-  ck_step(s, !token || token == newest || token > known[s->who],
-          "an old token");
+/* The token is that of the last change that was acknowledged, or a later one;
+ * or there is none. */
+static void note_token(step *s, int64_t token) {
+  ck_step(s, !token || token == newest || token > known[s->who], "it is old");
   known[s->who] = token;
-  answer(s, "%" PRId64 "%s", value, token > newest ? " later" : "");
-  return rc;
 }
 
 static int step_get(step *s) {
   int64_t value = -77, token = -77;
   int rc = zke_counter_get(s->object, &value, &token);
-  return reads(s, rc, value, token);
+  if (rc != ZKE_OK) return rc;
+  note_token(s, token);
+  answer(s, "%" PRId64 "%s", value, token > newest ? " later" : "");
+  return rc;
 }
 
+/* The change that ends it may not have been acknowledged yet. */
 static int step_wait(step *s) {
   int64_t value = -77, token = -77;
   int rc =
       zke_counter_wait(s->object, known[s->who], s->deadline, &value, &token);
-  return reads(s, rc, value, token);
+  if (rc != ZKE_OK) return rc;
+  note_token(s, token);
+  answer(s, "%" PRId64, value);
+  return rc;
 }
 
 STEP(start, zke_counter_start(s->object))
@@ -334,7 +337,7 @@ TEST(listener_frees) {
  * it. */
 TEST(waits_for_a_change) {
   play_steps(&of_counter,
-             "bob waits wait; ann add 5; bob returns -> 5; watches 0;"
+             "bob waits wait; ann add 5; bob returns; bob get -> 5; watches 0;"
              "bob waits wait; bob wakes; bob wait_now -> MISUSE; bob still;"
              "ann add 2; bob returns -> 7;"
              "ann add 1; bob wait_now -> 8;" /* been already */
