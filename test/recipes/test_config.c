@@ -19,106 +19,45 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "steps.h"
 #include "test/seam.h"
 
 #define ROOT "/app/config"
 
-/* ---- what a listener hears, as one text ---- */
+/* ---- objects, and changes made by others ---- */
 
-typedef struct heard {
-  char text[4000];
-  zke_config *free_it; /* at the first call */
-  int ready;
-} heard;
-
-static const char *data_of(const zke_config_node *n) {
-  return n->data ? n->data : "NULL";
-}
-
-/* The listener: writes "+name:data", "~name:old>new", "-name:data", READY and
- * LOST, and frees the cache if the test asks for it. */
-static void hear(zke_config *c, int event, const zke_config_node *before,
-                 const zke_config_node *now, void *context) {
-  static const char *const names[] = {"", "+", "~", "-", "READY", "LOST"};
-  heard *h = context;
-  size_t at = strlen(h->text);
-  char *text = h->text + at;
-  size_t room = sizeof h->text - at;
-  if (before && now)
-    snprintf(text, room, "~%s:%s>%s ", now->name, data_of(before),
-             data_of(now));
-  else if (before || now)
-    snprintf(text, room, "%s%s:%s ", names[event],
-             before ? before->name : now->name, data_of(before ? before : now));
-  else
-    snprintf(text, room, "%s ", names[event]);
-  h->ready += event == ZKE_CONFIG_READY;
-  if (h->free_it) {
-    ck_assert_ptr_eq(h->free_it, c);
-    h->free_it = NULL;
-    zke_config_free(c);
-  }
-}
-
-/* Dispatch all; then what was heard since the last time. */
-static void expect(zke *z, heard *h, const char *text) {
-  int count = 1;
-  while (count && zke_dispatch(z, &count) == ZKE_OK) continue;
-  ck_assert_str_eq(h->text, text);
-  h->text[0] = '\0';
-}
-
-static zke_config *make(zke *z, int levels, heard *h) {
-  zke_config_options o = {.size = sizeof o, .levels = levels};
+static zke_config *made(zke *own, const zke_config_options *o) {
   zke_config *c = NULL;
-  if (h) {
-    o.listener = hear;
-    o.context = h;
-  }
-  ck_ok(zke_config_new(z, ROOT, &o, &c));
+  ck_ok(zke_config_new(own, ROOT, o, &c));
   return c;
 }
 
-static zke_config *started(zke *z, int levels, heard *h) {
-  zke_config *c = make(z, levels, h);
+static zke_config *started(zke *own, const zke_config_options *o) {
+  zke_config *c = made(own, o);
   ck_ok(zke_config_start(c));
   return c;
 }
 
-/* ---- changes, made by others ---- */
-
 /* Write a node, which is made where it is missing. */
-static void put(zke *z, const char *path, const char *data) {
-  int rc = zke_set(z, path, data, (int)strlen(data), -1, NULL);
+static void put(zke *own, const char *path, const char *data) {
+  int rc = zke_set(own, path, data, (int)strlen(data), -1, NULL);
   if (rc == ZKE_NONODE)
-    rc = zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL,
+    rc = zke_create(own, path, data, (int)strlen(data), ZKE_OPEN_ACL,
                     ZKE_PERSISTENT, NULL, NULL);
   ck_ok(rc);
 }
 
-static void drop(zke *z, const char *path) { ck_ok(zke_delete(z, path, -1)); }
-
-/* The tree that most tests begin with. */
-static void plant(zke *z) {
-  put(z, "/app", "");
-  put(z, ROOT, "root");
-  put(z, ROOT "/db", "");
-  put(z, ROOT "/db/host", "a");
-  put(z, ROOT "/db/port", "1");
+static void drop(zke *own, const char *path) {
+  ck_ok(zke_delete(own, path, -1));
 }
 
-/* How many sessions watch something. */
-static int watching(zke *z) {
-  zke_watch_list *list;
-  int count = 0;
-  ck_ok(zke_watches(z, &list));
-  for (int i = 0; i < list->count; i++) {
-    int j = 0;
-    while (list->data[j].session != list->data[i].session) j++;
-    count += i == j;
-  }
-  zke_free(list);
-  return count;
+/* The tree that most tests begin with. */
+static void plant(zke *own) {
+  put(own, "/app", "");
+  put(own, ROOT, "root");
+  put(own, ROOT "/db", "");
+  put(own, ROOT "/db/host", "a");
+  put(own, ROOT "/db/port", "1");
 }
 
 /* What memory says of a node, or "none". */
@@ -128,263 +67,329 @@ static const char *in_memory(zke_config *c, const char *name) {
   int rc = zke_config_get(c, name, &data, NULL, NULL);
   if (rc == ZKE_NONODE) return "none";
   ck_ok(rc);
-  snprintf(text, sizeof text, "%s", data ? data : "NULL");
+  snprintf(text, sizeof text, "%s", data ? data : "(null)");
   zke_free(data);
   return text;
 }
 
+/* ---- steps as text ----
+ *
+ * A name is "db/host"; "." is the root.  Eve changes the tree. */
+
+static zke_config_options options; /* of the objects, but for the listener */
+static bool looks;                 /* the listener looks around */
+static bool frees;                 /* the listener frees its object */
+static bool deaf;                  /* there is no listener */
+
+/* What the picture has at the moment of a change. */
+static void look_around(zke_config *c) {
+  zke_stat db, port;
+  ck_ok(zke_config_get(c, "db", NULL, NULL, &db));
+  ck_ok(zke_config_get(c, "db/port", NULL, NULL, &port));
+  tell("db/host %s", in_memory(c, "db/host"));
+  tell("db/port %s", in_memory(c, "db/port"));
+  tell("%d %d", db.numChildren, port.cversion);
+}
+
+/* The listener of all tells "+name:data", "~name:old>new", "-name:data", READY
+ * and LOST. */
+static void hear(zke_config *c, int event, const zke_config_node *before,
+                 const zke_config_node *now, void *context) {
+  static const char *const names[] = {"", "+", "~", "-", "READY", "LOST"};
+  (void)context;
+  if (before && now)
+    tell("~%s:%s>%s", now->name, before->data, now->data);
+  else if (before || now)
+    tell("%s%s:%s", names[event], (before ? before : now)->name,
+         (before ? before : now)->data);
+  else
+    tell("%s", names[event]);
+  ck_assert(!before ==
+            (event != ZKE_CONFIG_CHANGED && event != ZKE_CONFIG_REMOVED));
+  if (looks && event == ZKE_CONFIG_CHANGED) look_around(c);
+  if (frees) zke_config_free(c);
+}
+
+static int create(zke *session, const char *who, void **object) {
+  (void)who;
+  options.size = sizeof options;
+  options.listener = deaf ? NULL : hear;
+  return zke_config_new(session, ROOT, &options, (zke_config **)object);
+}
+
+/* A word as the recipe wants it, and as a path. */
+static const char *name_in(const step *s, int i) {
+  return strcmp(s->word[i], ".") == 0 ? "" : s->word[i];
+}
+
+static const char *path_in(const step *s, int i) {
+  static char path[100];
+  const char *name = name_in(s, i);
+  snprintf(path, sizeof path, ROOT "%s%s", *name ? "/" : "", name);
+  return path;
+}
+
+STEP(plant, (plant(s->session), ZKE_OK))
+STEP(put, (put(s->session, path_in(s, 0), after_word(s)), ZKE_OK))
+STEP(drop, zke_delete(s->session, path_in(s, 0), -1))
+STEP(signs, zke_add_auth(s->session, "digest", "me:pw", 5))
+STEP(hide,
+     zke_set_acl(s->session, path_in(s, 0), -1, ZKE_CREATOR_ALL_ACL, NULL))
+STEP(show, zke_set_acl(s->session, path_in(s, 0), -1, ZKE_OPEN_ACL, NULL))
+
+/* "multi db/host b db/port 2": set both in one step. */
+static int step_multi(step *s) {
+  char first[100];
+  zke_op ops[2];
+  strcpy(first, path_in(s, 0));
+  zke_op_set(&ops[0], first, s->word[1], 1, -1);
+  zke_op_set(&ops[1], path_in(s, 2), s->word[3], 1, -1);
+  return zke_multi(s->session, ops, 2, NULL);
+}
+
+STEP(start, zke_config_start(s->object))
+STEP(revision, sees(s, "%d", (int)zke_config_revision(s->object)))
+
+static zke_stat seen[PARTIES]; /* the last Stat that each has read */
+
+static int step_get(step *s) {
+  char *data = NULL;
+  int rc = zke_config_get(s->object, name_in(s, 0), &data, NULL, &seen[s->who]);
+  if (rc == ZKE_OK) answer(s, "%s", data ? data : "(null)");
+  zke_free(data);
+  return rc;
+}
+
+/* "shows db/host b": wait until a thread that waits has brought it. */
+static int step_shows(step *s) {
+  ck_until(strcmp(in_memory(s->object, name_in(s, 0)), s->word[1]) == 0, 5000);
+  return ZKE_OK;
+}
+
+/* "now db/host": what is in memory is what the file has. */
+static int step_now(step *s) {
+  zke_stat stat;
+  ck_ok(zke_config_get(s->object, name_in(s, 0), NULL, NULL, &stat));
+  test_expect_stat(stat, test_stat(s->session, path_in(s, 0)));
+  return ZKE_OK;
+}
+
+static int step_list(step *s) {
+  zke_config_tree *tree = NULL;
+  int rc = zke_config_list(s->object, name_in(s, 0), &tree);
+  for (int i = 0; rc == ZKE_OK && i < tree->count; i++) {
+    const zke_config_node *n = &tree->data[i];
+    answer(s, "%s%s:%s", i ? " " : "", n->name, n->data ? n->data : "(null)");
+  }
+  if (rc == ZKE_OK && tree->count == 0) answer(s, "none");
+  zke_free(tree);
+  return rc;
+}
+
+/* "wait 2" for a revision after the second; "wait db/host" for another state of
+ * the node than the one that P has read.  It answers the revision, "there" or
+ * "gone". */
+static int step_wait(step *s) {
+  bool revision = s->word[0][0] >= '0' && s->word[0][0] <= '9';
+  const char *name = revision ? NULL : name_in(s, 0);
+  int64_t known = revision ? atoll(s->word[0]) : seen[s->who].mzxid, now = -1;
+  int rc = zke_config_wait(s->object, name, known, s->deadline, &now);
+  if (rc != ZKE_OK) return rc;
+  ck_step(s, now > known || now == 0, "it is old");
+  if (revision) return answer(s, "%d", (int)now), rc;
+  seen[s->who].mzxid = now;
+  return answer(s, now ? "there" : "gone"), rc;
+}
+
+/* How many guards the sets have: that the root is there, and that nobody has
+ * written to /held. */
+static int guards;
+
+/* "sets db/host 2 DATA": set version 2; -1: any. */
+static int step_sets(step *s) {
+  const char *data = s->word[2] ? s->word[2] : "";
+  int version = atoi(s->word[1]), len = (int)strlen(data), rc;
+  zke_op checks[2];
+  zke_stat stat = {.version = -1};
+  zke_op_check(&checks[0], "/", -1);
+  zke_op_check(&checks[1], "/held", 0);
+  if (guards)
+    rc = zke_config_set_guarded(s->object, name_in(s, 0), data, len, version,
+                                checks, guards, s->deadline, &stat);
+  else
+    rc = zke_config_set(s->object, name_in(s, 0), data, len, version,
+                        s->deadline, &stat);
+  if (rc == ZKE_OK) answer(s, "%d", stat.version);
+  return rc;
+}
+
+static const step_verb verbs[] = {
+    VERB(plant),    VERB(put),  VERB(drop),  VERB(signs),
+    VERB(hide),     VERB(show), VERB(multi), VERB(start),
+    VERB(revision), VERB(get),  VERB(shows), VERB(now),
+    VERB(list),     VERB(wait), VERB(sets),  {NULL, NULL}};
+
+static void release(void *object) { zke_config_free(object); }
+static int cancel(void *object) { return zke_config_cancel(object); }
+static bool waits(const step *s) { return sleeps(s->object); }
+
+static const step_recipe of_config = {.verbs = verbs,
+                                      .create = create,
+                                      .free = release,
+                                      .cancel = cancel,
+                                      .waits = waits};
+
 /* ---- keeping current ---- */
 
-/* All that is there is told first, in order, then READY. */
-TEST(start_tells_all_nodes_first) {
-  zke *z = test_open(":memory:");
-  heard h = {{0}, NULL, 0};
-  plant(z);
-  zke_config *c = started(z, 0, &h);
-  expect(z, &h, "+:root +db: +db/host:a +db/port:1 READY ");
-  ck_ok(zke_config_start(c));
-  expect(z, &h, "");
-  zke_config_free(c);
-  ck_ok(zke_close(z));
-}
+#define PLANTED "+:root, +db:, +db/host:a, +db/port:1, READY"
 
-/* Added, changed and removed, each with old and new data and Stat. */
+/* All that is there is told first, in order, then READY; later each node that
+ * is added, changed and removed, with old and new data. */
 TEST(changes_are_told) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {{0}, NULL, 0};
-  plant(z);
-  zke_config *c = started(y, 0, &h);
-  h.text[0] = '\0';
-  put(z, ROOT "/db/host", "b");
-  expect(y, &h, "~db/host:a>b ");
-  put(z, ROOT "/db/user", "me");
-  expect(y, &h, "+db/user:me ");
-  drop(z, ROOT "/db/port");
-  expect(y, &h, "-db/port:1 ");
-  put(z, ROOT, "ROOT");
-  expect(y, &h, "~:root>ROOT ");
-  put(z, ROOT "/db/host", "b"); /* the same bytes are a change */
-  expect(y, &h, "~db/host:b>b ");
-  put(z, "/app/other", "x"); /* not below it */
-  put(z, "/app/config2", "x");
-  expect(y, &h, "");
-  zke_config_free(c);
-  ck_assert_int_eq(watching(z), 0);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_config,
+             "plant; ann start; told " PLANTED
+             "; ann start; news ;"
+             "put db/host b; news ~db/host:a>b; ann now db/host;"
+             "put db/user me; news +db/user:me; ann now db;"
+             "drop db/port; news -db/port:1; ann now db;"
+             "put . ROOT; news ~:root>ROOT;"
+             "put db/host b; news ~db/host:b>b;" /* the same bytes */
+             "create /app/other x; create /app/config2 x; news ;" /* beside */
+             "ann free; watches 0");
 }
 
-/* What a multi changes is seen changed together, by the first callback too. */
-static void look_around(zke_config *c, int event, const zke_config_node *before,
-                        const zke_config_node *now, void *context) {
-  int *calls = context;
-  (void)before, (void)now;
-  if (event != ZKE_CONFIG_CHANGED) return;
-  ++*calls;
-  ck_assert_str_eq(in_memory(c, "db/host"), "b");
-  ck_assert_str_eq(in_memory(c, "db/port"), "2");
-}
-
-/* A listener of a cache sees either both changes of a multi or neither, at
- * whichever node it is called; nothing changes before the dispatch. */
-TEST(a_multi_is_seen_whole) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  int calls = 0;
-  zke_config_options o = {
-      .size = sizeof o, .listener = look_around, .context = &calls};
-  zke_config *c;
-  zke_op ops[2];
-  plant(z);
-  ck_ok(zke_config_new(y, ROOT, &o, &c));
-  ck_ok(zke_config_start(c));
-  zke_op_set(&ops[0], ROOT "/db/host", "b", 1, -1);
-  zke_op_set(&ops[1], ROOT "/db/port", "2", 1, -1);
-  ck_ok(zke_multi(z, ops, 2, NULL));
-  ck_assert_str_eq(in_memory(c, "db/host"), "a"); /* not dispatched yet */
-  ck_ok(zke_dispatch(y, NULL));
-  ck_assert_int_eq(calls, 2);
-  ck_assert_int_eq(zke_config_revision(c), 2); /* one look for both */
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+/* A listener sees either both changes of a multi or neither, at whichever node
+ * it is called; nothing changes before the dispatch.  What is not told yet
+ * shows in the Stats above it as well, also of a child that has come and
+ * gone. */
+TEST(what_is_shown_is_of_one_moment) {
+  looks = true;
+  play_steps(&of_config,
+             "plant; ann start; told " PLANTED
+             ";"
+             "multi db/host b db/port 2; ann get db/host -> a;"
+             "news ~db/host:a>b, db/host b, db/port 2, 2 0,"
+             " ~db/port:1>2, db/host b, db/port 2, 2 0;"
+             "ann revision 2;" /* one look for both */
+             "put db/host c; put db/new; put db/port/x; drop db/port/x;"
+             "news ~db/host:b>c, db/host c, db/port 2, 3 2, +db/new:");
 }
 
 /* Deletion and re-creation of the root do not end it. */
 TEST(survives_the_root) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {{0}, NULL, 0};
-  for (int levels = -1; levels <= 0; levels++) {
-    bool all = levels == 0;
-    zke_config *c = started(y, levels, &h); /* nothing is there */
-    expect(y, &h, "READY ");
-    ck_assert_str_eq(in_memory(c, ""), "none");
-    put(z, "/app", "");
-    put(z, ROOT, "1");
-    if (all) put(z, ROOT "/a", "x");
-    expect(y, &h, all ? "+:1 +a:x " : "+:1 ");
-    for (int i = 0; i < 3; i++) {
-      if (all) drop(z, ROOT "/a");
-      drop(z, ROOT);
-      expect(y, &h, all ? "-:1 -a:x " : "-:1 ");
-      put(z, ROOT, "1");
-      if (all) put(z, ROOT "/a", "x");
-      expect(y, &h, all ? "+:1 +a:x " : "+:1 ");
-    }
-    zke_config_free(c);
-    ck_assert_int_eq(watching(z), 0);
-    if (all) drop(z, ROOT "/a");
-    drop(z, ROOT);
-    drop(z, "/app");
-  }
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  options.levels = -1;
+  play_steps(&of_config,
+             "ann start; told READY; ann get . -> NONODE;"
+             "create /app; put . 1; news +:1;"
+             "drop .; news -:1; put . 1; news +:1;"
+             "drop .; news -:1; put . 1; news +:1;"
+             "ann free; watches 0");
+  options.levels = 0;
+  play_steps(&of_config,
+             "ann start; told READY; ann get . -> NONODE;"
+             "create /app; put . 1; put a x; news +:1, +a:x;"
+             "drop a; drop .; news -:1, -a:x; put . 1; put a x; news +:1, +a:x;"
+             "drop a; drop .; news -:1, -a:x; put . 1; put a x; news +:1, +a:x;"
+             "ann free; watches 0");
 }
 
 /* The version of a node made anew is the same, the mzxid is not. */
 TEST(a_node_made_again_is_a_change) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {{0}, NULL, 0};
-  zke_stat old, new_;
-  plant(z);
-  zke_config *c = started(y, 0, &h);
-  ck_ok(zke_config_get(c, "db/host", NULL, NULL, &old));
-  h.text[0] = '\0';
-  drop(z, ROOT "/db/host");
-  put(z, ROOT "/db/host", "a");
-  expect(y, &h, "~db/host:a>a ");
-  ck_ok(zke_config_get(c, "db/host", NULL, NULL, &new_));
-  ck_assert_int_eq(old.version, new_.version);
-  ck_assert_int_gt(new_.czxid, old.czxid);
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_config, "plant; ann start; told " PLANTED
+                         "; drop db/host; put db/host a;"
+                         "news ~db/host:a>a; ann now db/host");
 }
 
 /* P4: after an overflow one look catches up with everything, and goes on. */
 TEST(catches_up_after_overflow) {
-  zke *z = test_open(":memory:");
-  zke_options few = {.size = sizeof few, .event_limit = 8};
-  heard h = {{0}, NULL, 0};
-  char path[64];
-  zke *y;
-  plant(z);
-  ck_ok(zke_open_session(z, &few, &y));
-  zke_config *tree = started(y, 0, &h), *value = started(y, -1, NULL);
-  h.text[0] = '\0';
+  open_steps(&of_config);
+  play("plant; ann renewed 8; ann start; told " PLANTED);
+  options.levels = -1; /* of the second object */
+  play("ann' start; told +:root, READY");
   for (int i = 0; i < 40; i++) {
+    char path[64];
     snprintf(path, sizeof path, ROOT "/n%02d", i);
-    put(z, path, "x");
-    if (i != 7) drop(z, path);
+    put(z[4], path, "x");
+    if (i != 7) drop(z[4], path);
   }
-  put(z, ROOT, "late");
-  drop(z, ROOT "/db/port");
-  expect(y, &h, "~:root>late -db/port:1 +n07:x ");
-  ck_assert_str_eq(in_memory(value, ""), "late");
-  put(z, ROOT, "later");
-  expect(y, &h, "~:late>later ");
-  ck_assert_str_eq(in_memory(value, ""), "later");
-  zke_config_free(tree);
-  zke_config_free(value);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play(
+      "put . late; drop db/port;"
+      "all dispatch; ann' get . -> late; put . later; ann dispatches;"
+      "ann get . -> later; ann' get . -> later;"
+      "told ~:root>late, -db/port:1, +n07:x, ~:root>late,"
+      " ~:late>later, ~:late>later");
+  close_steps();
 }
 
-/* The node alone, one level, all of them. */
-TEST(levels_of_the_tree) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  static const int counts[] = {1, 4, 2, 4, 4};
-  zke_config_tree *tree;
-  plant(z);
-  for (int levels = -1; levels <= 3; levels++) {
-    zke_config *c = started(y, levels, NULL);
-    ck_ok(zke_config_list(c, "", &tree));
-    ck_assert_int_eq(tree->count, counts[levels + 1]);
-    zke_free(tree);
-    int64_t revision = zke_config_revision(c);
-    put(z, ROOT "/db/host", "z");
-    ck_ok(zke_dispatch(y, NULL));
-    bool seen = levels == 0 || levels >= 2;
-    ck_assert_int_eq(zke_config_revision(c), revision + seen);
-    zke_config_free(c);
-  }
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+/* The node alone, one level, all of them; without a listener. */
+TEST_LOOP(levels_of_the_tree, -1, 4) {
+  static const char *const seen_then[] = {
+      ":root; put db/host z; ann dispatches; ann revision 1",
+      ":root db: db/host:a db/port:1;"
+      "put db/host z; ann dispatches; ann revision 2",
+      ":root db:; put db/host z; ann dispatches; ann revision 1",
+      ":root db: db/host:a db/port:1;"
+      "put db/host z; ann dispatches; ann revision 2",
+      ":root db: db/host:a db/port:1;"
+      "put db/host z; ann dispatches; ann revision 2"};
+  options.levels = _i;
+  deaf = true;
+  open_steps(&of_config);
+  play("plant; ann start; ann revision 1");
+  char script[200];
+  snprintf(script, sizeof script, "ann list . -> %s", seen_then[_i + 1]);
+  play(script);
+  close_steps();
 }
 
 /* Names that sort between a node and its children; a part of the tree; NULL
  * data and binary data. */
 TEST(list_of_a_part) {
-  zke *z = test_open(":memory:");
-  zke_config_tree *tree;
   char *data;
   int len;
-  plant(z);
-  put(z, ROOT "/db-old", "no");
-  put(z, ROOT "/db.x", "no");
-  ck_ok(zke_set(z, ROOT "/db/host", "a\0b", 3, -1, NULL));
-  ck_ok(zke_set(z, ROOT "/db/port", NULL, -1, -1, NULL));
-  zke_config *c = started(z, 0, NULL);
-  ck_ok(zke_config_list(c, "db", &tree));
-  ck_assert_int_eq(tree->count, 3);
-  ck_assert_str_eq(tree->data[0].name, "db");
-  ck_assert_str_eq(tree->data[1].name, "db/host");
+  open_steps(&of_config);
+  play("plant; put db-old no; put db.x no");
+  ck_ok(zke_set(z[4], ROOT "/db/host", "a\0b", 3, -1, NULL));
+  ck_ok(zke_set(z[4], ROOT "/db/port", NULL, -1, -1, NULL));
+  play(
+      "ann start; ann list db -> db: db/host:a db/port:(null);"
+      "ann list nothing -> none;"
+      "ann get db/none -> NONODE; said " ROOT "/db/none");
+  zke_config_tree *tree;
+  ck_ok(zke_config_list(party[0], "db", &tree));
   ck_assert_int_eq(tree->data[1].len, 3);
   ck_assert_mem_eq(tree->data[1].data, "a\0b", 4);
-  ck_assert_ptr_null(tree->data[2].data);
   ck_assert_int_eq(tree->data[2].len, -1);
   zke_free(tree);
-  ck_ok(zke_config_list(c, "nothing", &tree));
-  ck_assert_int_eq(tree->count, 0);
-  zke_free(tree);
-  ck_ok(zke_config_get(c, "db/host", &data, &len, NULL));
+  ck_ok(zke_config_get(party[0], "db/host", &data, &len, NULL));
   ck_assert_int_eq(len, 3);
   ck_assert_mem_eq(data, "a\0b", 4);
   zke_free(data);
-  ck_ok(zke_config_get(c, "db/port", &data, &len, NULL));
+  ck_ok(zke_config_get(party[0], "db/port", &data, &len, NULL));
   ck_assert_ptr_null(data);
   ck_assert_int_eq(len, -1);
-  ck_rc(zke_config_get(c, "db/none", &data, &len, NULL), ZKE_NONODE);
-  ck_says(ROOT "/db/none");
-  zke_config_free(c);
-  ck_ok(zke_close(z));
+  close_steps();
 }
 
 /* A read of the cache takes no lock of any file, also after another process has
  * changed a node: the news comes by the next wait. */
 TEST(reads_without_io) {
-  zke *z;
+  zke *own;
   static seam s;
   zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  ck_ok(zke_open(test_path("db"), &o, &z));
-  plant(z);
-  zke_config *c = started(z, 0, NULL);
+  ck_ok(zke_open(test_path("db"), &o, &own));
+  plant(own);
+  zke_config *c = started(own, NULL);
   zke *other = test_open(test_path("db"));
   put(other, ROOT "/db/host", "b");
   long before = s.calls[SEAM_lock_range];
   for (int i = 0; i < 1000; i++) ck_assert_str_eq(in_memory(c, "db/host"), "a");
   ck_assert_int_eq(s.calls[SEAM_lock_range], before);
-  ck_ok(zke_wait(z, soon(z)));
+  ck_ok(zke_wait(own, soon(own)));
   ck_assert_str_eq(in_memory(c, "db/host"), "b");
   zke_config_free(c);
   ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
-}
-
-/* A node that the session may not read is not there, and hides nothing. */
-TEST(unreadable_is_not_there) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  zke_acl write = {ZKE_PERM_WRITE | ZKE_PERM_ADMIN, "world", "anyone"};
-  zke_acls acls = {1, &write};
-  heard h = {{0}, NULL, 0};
-  plant(z);
-  ck_ok(zke_create(z, ROOT "/dark", "x", 1, &acls, ZKE_PERSISTENT, NULL, NULL));
-  zke_config *c = started(y, 0, &h);
-  expect(y, &h, "+:root +db: +db/host:a +db/port:1 READY ");
-  put(z, ROOT "/z", "1");
-  expect(y, &h, "+z:1 ");
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* Many random changes: memory ends as the file is, and the news add up. */
@@ -416,45 +421,44 @@ static void follow(zke_config *c, int event, const zke_config_node *before,
  * the cache, and what its listener was told, are what the file has. */
 TEST(random_changes) {
   unsigned seed = test_seed();
-  zke *z = test_open(":memory:");
+  zke *own = test_open(":memory:");
   zke_options few = {.size = sizeof few, .event_limit = 20};
   mirror m = {0};
   zke_config_options o = {.size = sizeof o, .listener = follow, .context = &m};
-  zke_config *c;
-  zke_config_tree *seen, *real = NULL;
+  zke_config_tree *shown, *real = NULL;
   zke *y;
-  put(z, "/app", "");
-  ck_ok(zke_open_session(z, &few, &y));
-  ck_ok(zke_config_new(y, ROOT, &o, &c));
-  ck_ok(zke_config_start(c));
+  put(own, "/app", "");
+  ck_ok(zke_open_session(own, &few, &y));
+  zke_config *c = started(y, &o);
   for (int i = 0; i < 3000; i++) {
     static const char *const names[] = {"", "/a", "/b", "/a/x", "/a/y", "/b/x"};
     char path[64];
     seed = seed * 1103515245u + 12345u;
     snprintf(path, sizeof path, ROOT "%s", names[(seed >> 16) % 6]);
     if (seed >> 24 & 1) {
-      if (zke_set(z, path, "x", 1, -1, NULL) == ZKE_NONODE)
-        zke_create(z, path, "y", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+      if (zke_set(own, path, "x", 1, -1, NULL) == ZKE_NONODE)
+        zke_create(own, path, "y", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
     } else {
-      zke_delete(z, path, -1);
+      zke_delete(own, path, -1);
     }
     if (seed >> 28) continue;
     ck_ok(zke_dispatch(y, NULL));
-    ck_ok(zke_config_list(c, "", &seen));
-    ck_ok(zke_view_read(z, ROOT, 0, &real));
-    ck_assert_int_eq(seen->count, real->count);
+    ck_ok(zke_config_list(c, "", &shown));
+    ck_ok(zke_view_read(own, ROOT, 0, &real));
+    ck_assert_int_eq(shown->count, real->count);
     ck_assert_int_eq(m.count, real->count);
     for (int j = 0; j < real->count; j++) {
-      ck_assert_str_eq(seen->data[j].name, real->data[j].name);
-      ck_assert_mem_eq(&seen->data[j].stat.mzxid, &real->data[j].stat.mzxid, 8);
-      ck_assert_str_eq(seen->data[j].data, real->data[j].data);
+      ck_assert_str_eq(shown->data[j].name, real->data[j].name);
+      ck_assert_mem_eq(&shown->data[j].stat.mzxid, &real->data[j].stat.mzxid,
+                       8);
+      ck_assert_str_eq(shown->data[j].data, real->data[j].data);
     }
-    zke_free(seen);
+    zke_free(shown);
     zke_free(real);
   }
   zke_config_free(c);
   ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* ---- pictures beside a history that is known ---- */
@@ -567,23 +571,23 @@ static int write_history(void *arg) {
   zke_options o = {.size = sizeof o, .durability = ZKE_DURABLE_NONE};
   history h = *(history *)arg, next;
   history_step s;
-  zke *z;
-  if (zke_open(test_path("db"), &o, &z) != ZKE_OK) return 1;
+  zke *own;
+  if (zke_open(test_path("db"), &o, &own) != ZKE_OK) return 1;
   while (h.generation < GENERATIONS) {
     char *data = NULL;
-    int rc = zke_get(z, ROOT, NULL, NULL, &data, NULL, NULL);
+    int rc = zke_get(own, ROOT, NULL, NULL, &data, NULL, NULL);
     if (rc == ZKE_OK) history_to(&h, strtoll(data, NULL, 10));
     zke_free(data);
     if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) return 2;
     next = h;
     history_next(&next, &s);
     if (h.generation >= GENERATIONS) break;
-    rc = zke_multi(z, s.ops, s.count, NULL);
+    rc = zke_multi(own, s.ops, s.count, NULL);
     if (rc == ZKE_OK) h = next;
     if (rc != ZKE_OK && rc != ZKE_BADVERSION && rc != ZKE_OPERATIONTIMEOUT)
       return 3;
   }
-  return zke_close(z);
+  return zke_close(own);
 }
 
 /* What of the tree an object shows. */
@@ -654,16 +658,16 @@ static const char *picture_fault(history *h, const part *p,
 }
 
 /* What a listener has been told, as a tree. */
-typedef struct told {
+typedef struct news {
   bool there[NAMES];
   char data[NAMES][24];
-} told;
+} news;
 
 /* A listener that keeps the data of each name by the events alone, and finds
  * each event to fit what it knew. */
-static void tell(zke_config *c, int event, const zke_config_node *before,
-                 const zke_config_node *now, void *context) {
-  told *t = context;
+static void follow_news(zke_config *c, int event, const zke_config_node *before,
+                        const zke_config_node *now, void *context) {
+  news *t = context;
   (void)c;
   const zke_config_node *n = now ? now : before;
   if (!n) return;
@@ -677,7 +681,7 @@ static void tell(zke_config *c, int event, const zke_config_node *before,
 }
 
 /* What was told is one generation as well. */
-static void told_check(const told *t, history *h, const part *p) {
+static void check_news(const news *t, history *h, const part *p) {
   history_to(h, strtoll(t->data[0], NULL, 10));
   for (int i = 0; i < NAMES; i++) {
     bool there = part_shows(p, i) && h->at[i].there;
@@ -724,28 +728,26 @@ static void expect_picture(zke_config *c, history *h, const part *p) {
   zke_free(tree);
 }
 
-static zke_config *shown(zke *z, const part *p, zke_config_fn fn, void *arg) {
+static zke_config *showing(zke *own, const part *p, zke_config_fn fn,
+                           void *arg) {
   zke_config_options o = {.size = sizeof o,
                           .levels = p->levels,
                           .listener = fn,
                           .context = arg,
                           .select = p->select};
-  zke_config *c;
-  ck_ok(zke_config_new(z, ROOT, &o, &c));
-  ck_ok(zke_config_start(c));
-  return c;
+  return started(own, &o);
 }
 
 /* Watch until the last generation, and kill all writers but one meanwhile. */
-static void watch_history(zke *z, zke_config *c, const told *t, const part *p,
+static void watch_history(zke *own, zke_config *c, const news *t, const part *p,
                           history *h, pid_t *writers) {
-  history h_told = *h;
+  history h_news = *h;
   int killed = 0;
   while (h->generation < GENERATIONS) {
-    int rc = zke_wait(z, zke_now(z) + 1000);
+    int rc = zke_wait(own, zke_now(own) + 1000);
     ck_assert(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT);
     expect_picture(c, h, p);
-    told_check(t, &h_told, p);
+    check_news(t, &h_news, p);
     int due = (int)(h->generation * WRITERS / GENERATIONS);
     for (; killed < due && killed < WRITERS - 1; killed++) {
       kill(writers[killed], SIGKILL);
@@ -767,69 +769,31 @@ TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
   unsigned seed = test_seed();
   zke_options few = {.size = sizeof few, .event_limit = p->limit};
   history h;
-  told t = {{false}, {{0}}};
+  news t = {{false}, {{0}}};
   pid_t writers[WRITERS];
   pthread_t thread;
-  zke *z;
+  zke *own;
   history_begin(&h, seed);
-  z = test_open(test_path("db"));
-  put(z, "/app", "");
-  put(z, ROOT, "0");
-  ck_ok(zke_close(z));
+  own = test_open(test_path("db"));
+  put(own, "/app", "");
+  put(own, ROOT, "0");
+  ck_ok(zke_close(own));
   for (int i = 0; i < WRITERS; i++) writers[i] = test_child(write_history, &h);
-  ck_ok(zke_open(test_path("db"), &few, &z));
-  zke_config *c = shown(z, p, tell, &t);
-  looker l = {.c = shown(z, p, NULL, NULL), .p = p, .h = h};
+  ck_ok(zke_open(test_path("db"), &few, &own));
+  zke_config *c = showing(own, p, follow_news, &t);
+  looker l = {.c = showing(own, p, NULL, NULL), .p = p, .h = h};
   ck_assert_int_eq(pthread_create(&thread, NULL, look_there, &l), 0);
-  watch_history(z, c, &t, p, &h, writers);
+  watch_history(own, c, &t, p, &h, writers);
   __atomic_store_n(&l.done, 1, __ATOMIC_RELEASE);
   pthread_join(thread, NULL);
   ck_assert_str_eq(l.fault, "");
-  for (int count = 1; count;) ck_ok(zke_dispatch(z, &count));
+  for (int count = 1; count;) ck_ok(zke_dispatch(own, &count));
   expect_picture(c, &h, p);
   expect_picture(l.c, &l.h, p);
   ck_assert_int_eq(l.h.generation, GENERATIONS);
   zke_config_free(c);
   zke_config_free(l.c);
-  ck_ok(zke_close(z));
-}
-
-/* The children of "db" and "db/port" as their parents' Stats say, at the first
- * change that is heard of. */
-static void count_children(zke_config *c, int event,
-                           const zke_config_node *before,
-                           const zke_config_node *now, void *context) {
-  int *counts = context;
-  zke_stat stat;
-  (void)before, (void)now;
-  if (event != ZKE_CONFIG_CHANGED || counts[2]++) return;
-  ck_ok(zke_config_get(c, "db", NULL, NULL, &stat));
-  counts[0] = stat.numChildren;
-  ck_ok(zke_config_get(c, "db/port", NULL, NULL, &stat));
-  counts[1] = stat.cversion;
-}
-
-/* What is not told yet shows in the Stats above it as well, also of a child
- * that has come and gone. */
-TEST(stats_are_of_the_same_moment) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  int counts[3] = {0};
-  zke_config_options o = {
-      .size = sizeof o, .listener = count_children, .context = counts};
-  zke_config *c;
-  plant(z);
-  ck_ok(zke_config_new(y, ROOT, &o, &c));
-  ck_ok(zke_config_start(c));
-  put(z, ROOT "/db/host", "b");
-  put(z, ROOT "/db/new", "");
-  put(z, ROOT "/db/port/x", "");
-  drop(z, ROOT "/db/port/x");
-  ck_ok(zke_dispatch(y, NULL));
-  ck_assert_int_eq(counts[0], 3);
-  ck_assert_int_eq(counts[1], 2);
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* ---- what a change costs ---- */
@@ -854,39 +818,36 @@ static int not_z(const char *name, void *context) {
 /* How many allocations a cache of so many nodes needs to follow one change, of
  * each kind. */
 static cost measure(const char *file, int nodes) {
-  zke *z = test_open(test_path(file)), *y;
+  zke *own = test_open(test_path(file)), *y;
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
   char path[64];
-  put(z, "/app", "");
-  put(z, ROOT, "");
+  put(own, "/app", "");
+  put(own, ROOT, "");
   for (int i = 0; i < nodes; i++) {
     snprintf(path, sizeof path, ROOT "/n%d", i);
-    ck_ok(zke_create(z, path, "x", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+    ck_ok(
+        zke_create(own, path, "x", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   }
   ck_ok(zke_open(test_path(file), &o, &y));
-  heard h = {{0}, NULL, 0};
-  zke_config_options options = {
-      .size = sizeof options, .select = not_z, .context = &h};
-  zke_config *c;
   cost all = {0};
-  ck_ok(zke_config_new(y, ROOT, &options, &c));
-  ck_ok(zke_config_start(c));
+  zke_config *c = started(
+      y, &(zke_config_options){.size = sizeof options, .select = not_z});
   for (int i = 0; i < 3; i++) { /* the last time counts: arrays have grown */
-    put(z, ROOT "/n1", "y");
+    put(own, ROOT "/n1", "y");
     all.set = cost_of(y, &heap);
-    put(z, ROOT "/new", "y");
+    put(own, ROOT "/new", "y");
     all.created = cost_of(y, &heap);
-    drop(z, ROOT "/new");
+    drop(own, ROOT "/new");
     all.deleted = cost_of(y, &heap);
-    put(z, ROOT "/zed", "y");
+    put(own, ROOT "/zed", "y");
     all.filtered = cost_of(y, &heap);
   }
   ck_assert_str_eq(in_memory(c, "n1"), "y");
   ck_assert_str_eq(in_memory(c, "new"), "none");
   zke_config_free(c);
   ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
   return all;
 }
 
@@ -902,47 +863,32 @@ TEST(a_change_costs_what_has_changed) {
 
 /* ---- what may not be read ---- */
 
+/* A node that the session may not read is not there, and hides nothing. */
+TEST(unreadable_is_not_there) {
+  play_steps(&of_config,
+             "plant; eve signs; put dark x; hide dark; ann start;"
+             "told " PLANTED "; put z 1; news +z:1");
+}
+
 /* A change of it tells nobody, and yet what is shown is of one moment. */
 TEST(unreadable_nodes_go) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {{0}, NULL, 0};
-  plant(z);
-  ck_ok(zke_add_auth(z, "digest", "me:pw", 5));
-  zke_config *c = started(y, 0, &h);
-  expect(y, &h, "+:root +db: +db/host:a +db/port:1 READY ");
-  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_CREATOR_ALL_ACL, NULL));
-  put(z, ROOT "/db", "secret"); /* spent in silence */
-  expect(y, &h, "");
-  put(z, ROOT, "new");
-  expect(y, &h, "~:root>new -db: -db/host:a -db/port:1 ");
-  put(z, ROOT "/db/host", "b"); /* may be read, but is not seen */
-  put(z, ROOT "/db/more", "c");
-  expect(y, &h, "");
-  ck_assert_str_eq(in_memory(c, "db/host"), "none");
-  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_OPEN_ACL, NULL));
-  put(z, ROOT "/db", "open");
-  expect(y, &h, "+db:open +db/host:b +db/more:c +db/port:1 ");
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_config,
+             "plant; eve signs; ann start; told " PLANTED
+             ";"
+             "hide db; put db secret; news ;" /* spent in silence */
+             "put . new; news ~:root>new, -db:, -db/host:a, -db/port:1;"
+             "put db/host b; put db/more c; news ;" /* readable, but not seen */
+             "ann get db/host -> NONODE; show db; put db open;"
+             "news +db:open, +db/host:b, +db/more:c, +db/port:1");
 }
 
 /* What is still to be told, but may not be read, counts as well. */
 TEST(unreadable_changes_count_before_they_are_told) {
-  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
-  heard h = {{0}, NULL, 0};
-  plant(z);
-  ck_ok(zke_add_auth(z, "digest", "me:pw", 5));
-  zke_config *c = started(y, 0, &h);
-  expect(y, &h, "+:root +db: +db/host:a +db/port:1 READY ");
-  put(z, ROOT "/db/port", "2");
-  ck_ok(zke_set_acl(z, ROOT "/db/host", -1, ZKE_CREATOR_ALL_ACL, NULL));
-  put(z, ROOT "/db/host", "secret");
-  put(z, ROOT, "new");
-  expect(y, &h, "~:root>new -db/host:a ~db/port:1>2 ");
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_config,
+             "plant; eve signs; ann start; told " PLANTED
+             ";"
+             "put db/port 2; hide db/host; put db/host secret; put . new;"
+             "news ~:root>new, -db/host:a, ~db/port:1>2");
 }
 
 /* ---- a filter ---- */
@@ -959,193 +905,74 @@ static int choose(const char *name, void *context) {
 
 /* What it leaves out is neither shown nor told, but what is below may be. */
 TEST(filter_chooses) {
-  zke *z = test_open(":memory:");
-  heard h = {{0}, NULL, 0};
-  zke_config_options o = {
-      .size = sizeof o, .listener = hear, .context = &h, .select = choose};
-  zke_config *c;
-  zke_config_tree *tree;
-  plant(z);
-  put(z, ROOT "/web", "w");
-  put(z, ROOT "/web/a", "1");
-  put(z, ROOT "/web/a/deep", "2");
-  put(z, ROOT "/other", "3");
-  put(z, ROOT "/other/x", "4");
-  ck_ok(zke_config_new(z, ROOT, &o, &c));
-  ck_ok(zke_config_start(c));
-  expect(z, &h, "+db: +db/host:a +db/port:1 +web/a:1 READY ");
-  int64_t revision = zke_config_revision(c);
-  put(z, ROOT, "x");
-  put(z, ROOT "/web", "x");
-  put(z, ROOT "/web/a/deep", "x");
-  put(z, ROOT "/other", "x");
-  put(z, ROOT "/other/x", "x");
-  expect(z, &h, "");
-  ck_assert_int_eq(zke_config_revision(c), revision);
-  put(z, ROOT "/web/b", "5");
-  put(z, ROOT "/db/host", "b");
-  expect(z, &h, "~db/host:a>b +web/b:5 ");
-  ck_assert_str_eq(in_memory(c, ""), "none");
-  ck_assert_str_eq(in_memory(c, "web"), "none");
-  ck_assert_str_eq(in_memory(c, "web/a"), "1");
-  ck_ok(zke_config_list(c, "web", &tree));
-  ck_assert_int_eq(tree->count, 2);
-  zke_free(tree);
-  drop(z, ROOT "/web/a/deep");
-  drop(z, ROOT "/web/a");
-  drop(z, ROOT "/web/b");
-  drop(z, ROOT "/web");
-  expect(z, &h, "-web/a:1 -web/b:5 ");
-  put(z, ROOT "/web", "");
-  put(z, ROOT "/web/c", "6");
-  expect(z, &h, "+web/c:6 ");
-  zke_config_free(c);
-  ck_ok(zke_close(z));
+  options.select = choose;
+  play_steps(&of_config,
+             "plant; put web w; put web/a 1; put web/a/deep 2; put other 3;"
+             "put other/x 4; ann start;"
+             "told +db:, +db/host:a, +db/port:1, +web/a:1, READY;"
+             "put . x; put web x; put web/a/deep x; put other x; put other/x x;"
+             "news ; ann revision 1;"
+             "put web/b 5; put db/host b; news ~db/host:a>b, +web/b:5;"
+             "ann get . -> NONODE; ann get web -> NONODE; ann get web/a -> 1;"
+             "ann list web -> web/a:1 web/b:5;"
+             "drop web/a/deep; drop web/a; drop web/b; drop web;"
+             "news -web/a:1, -web/b:5; put web; put web/c 6; news +web/c:6");
 }
 
 /* ---- waiting ---- */
 
-typedef struct waiter {
-  zke_config *c;
-  const char *name;
-  int64_t since, deadline, out;
-  pthread_t thread;
-  int rc, done;
-  char sentence[256];
-} waiter;
-
-static void *wait_there(void *arg) {
-  waiter *w = arg;
-  w->rc = zke_config_wait(w->c, w->name, w->since, w->deadline, &w->out);
-  snprintf(w->sentence, sizeof w->sentence, "%s", zke_errmsg());
-  __atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
-  return NULL;
-}
-
-static void wait_begin(waiter *w, zke_config *c, const char *name,
-                       int64_t since) {
-  *w = (waiter){.c = c, .name = name, .since = since, .deadline = ZKE_FOREVER};
-  ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
-}
-
-static int wait_end(waiter *w) {
-  ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
-  return w->rc;
-}
-
 /* 0: initialised; then the next change; one that has been is not waited for. */
 TEST(waits_for_a_revision) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  int64_t revision = 0;
-  waiter w;
-  plant(z);
-  zke_config *c = make(y, 0, NULL);
-  ck_assert_int_eq(zke_config_revision(c), 0);
-  ck_ok(zke_config_wait(c, NULL, 0, zke_now(y), &revision)); /* starts */
-  ck_assert_int_eq(revision, 1);
-  wait_begin(&w, c, NULL, revision);
-  ck_until(watching(z) == 1, 5000);
-  ck_ok(zke_wake(y));
-  ck_assert(!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE));
-  put(z, ROOT "/db/host", "b");
-  ck_ok(wait_end(&w));
-  ck_assert_int_eq(w.out, 2);
-  ck_assert_str_eq(in_memory(c, "db/host"), "b");
-  ck_ok(zke_config_wait(c, NULL, 1, zke_now(y), NULL));
-  int64_t begin = zke_now(y);
-  ck_rc(zke_config_wait(c, NULL, 2, begin + 30, NULL), ZKE_OPERATIONTIMEOUT);
-  ck_says(ROOT);
-  ck_assert_int_ge(zke_now(y), begin + 30);
-  put(z, ROOT, "x"); /* known only to the file: a last look finds it */
-  ck_ok(zke_config_wait(c, NULL, 2, 0, NULL));
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_config,
+             "plant; ann revision 0; ann wait_now 0 -> 1;" /* starts */
+             "ann waits wait 1; ann wakes; ann still; put db/host b;"
+             "ann returns -> 2; ann get db/host -> b; ann wait_now 1 -> 2;"
+             "ann wait_30 2 -> OPERATIONTIMEOUT; said " ROOT
+             ";"
+             "put . x; ann wait_now 2 -> 3"); /* a last look finds it */
 }
 
 /* A node's change, coming and going; other nodes do not count. */
 TEST(waits_for_a_node) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  zke_stat stat;
-  waiter w;
-  plant(z);
-  zke_config *c = started(y, 0, NULL);
-  ck_ok(zke_config_get(c, "db/host", NULL, NULL, &stat));
-  ck_ok(zke_config_wait(c, "db/host", 0, zke_now(y), NULL));
-  wait_begin(&w, c, "db/host", stat.mzxid);
-  put(z, ROOT "/db/port", "7");
-  ck_until(strcmp(in_memory(c, "db/port"), "7") == 0, 5000);
-  ck_assert(!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE));
-  put(z, ROOT "/db/host", "b");
-  ck_ok(wait_end(&w));
-  ck_assert_int_gt(w.out, stat.mzxid);
-  wait_begin(&w, c, "db/host", w.out);
-  drop(z, ROOT "/db/host");
-  ck_ok(wait_end(&w));
-  ck_assert_int_eq(w.out, 0);
-  ck_rc(zke_config_wait(c, "db/host", 0, zke_now(y) + 10, NULL),
-        ZKE_OPERATIONTIMEOUT);
-  ck_says(ROOT "/db/host");
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_config,
+             "plant; ann start; ann wait_now db/host -> there;"
+             "told " PLANTED
+             "; ann waits wait db/host;"
+             "put db/port 7; ann shows db/port 7; ann still;"
+             "put db/host b; ann returns -> there;"
+             "ann waits wait db/host; drop db/host; ann returns -> gone;"
+             "ann wait_30 db/host -> OPERATIONTIMEOUT; said " ROOT "/db/host");
 }
 
 /* A second waiting call is refused; cancel ends the first one and not the
  * next. */
 TEST(cancel_ends_one_wait) {
-  zke *z = test_open(test_path("db"));
-  waiter w;
-  zke_config *c = started(z, 0, NULL);
-  wait_begin(&w, c, NULL, 1);
-  while (zke_config_wait(c, NULL, 0, 0, NULL) == ZKE_OK) test_pause();
-  ck_rc(zke_config_wait(c, NULL, 0, 0, NULL), ZKE_MISUSE);
-  ck_until(zke_config_cancel(c) == ZKE_OK, 10000);
-  ck_rc(wait_end(&w), ZKE_CANCELLED);
-  ck_assert_ptr_nonnull(strstr(w.sentence, ROOT));
-  ck_rc(zke_config_cancel(c), ZKE_IDLE); /* and the next is not hit */
-  ck_ok(zke_config_wait(c, NULL, 0, soon(z), NULL));
-  zke_config_free(c);
-  ck_ok(zke_close(z));
+  play_steps(&of_config,
+             "ann start; ann waits wait 1; ann wait_now 0 -> MISUSE;"
+             "ann cancels; ann returns -> CANCELLED; said " ROOT
+             ";"
+             "ann wait 0 -> 1");
+  play_steps(&of_config, "ann cancel -> IDLE; ann wait 0 -> 1");
 }
 
 /* After the session's end nothing in memory passes for current. */
 TEST(nothing_is_current_after_the_sessions_end) {
-  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
-  heard h = {{0}, NULL, 0};
-  char *data = NULL;
-  waiter w;
-  plant(z);
-  zke_config *c = started(y, 0, &h);
-  h.text[0] = '\0';
-  wait_begin(&w, c, NULL, 1);
-  ck_ok(zke_expire(z, zke_session_id(y)));
-  ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
-  ck_assert_str_eq(h.text, "LOST ");
-  ck_rc(zke_config_get(c, "", &data, NULL, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_config_wait(c, NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_config_start(c), ZKE_INVALIDSTATE);
-  ck_rc(zke_config_set(c, "x", "", 0, -1, 0, NULL), ZKE_INVALIDSTATE);
-  ck_assert_int_eq(zke_config_revision(c), 0);
-  ck_assert_str_eq(h.text, "LOST ");
-  zke_config_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
+  play_steps(&of_config,
+             "plant; ann start; told " PLANTED
+             "; ann waits wait 1;"
+             "ann expires; ann returns -> INVALIDSTATE; told LOST;"
+             "ann get . -> INVALIDSTATE; ann wait_now 0 -> INVALIDSTATE;"
+             "ann start -> INVALIDSTATE; ann sets x -1 -> INVALIDSTATE;"
+             "ann revision 0; told ");
 }
 
 /* Freed by its listener in the middle of the news: nothing more is told. */
 TEST(listener_frees) {
-  zke *z = test_open(":memory:");
-  heard h = {{0}, NULL, 0};
-  plant(z);
-  zke_config *c = make(z, 0, &h);
-  h.free_it = c;
-  ck_ok(zke_config_start(c));
-  ck_assert_str_eq(h.text, "+:root ");
-  ck_assert_int_eq(watching(z), 0);
-  put(z, ROOT, "x");
-  expect(z, &h, "+:root ");
-  ck_ok(zke_close(z));
+  frees = true;
+  open_steps(&of_config);
+  play("plant; ann start; told +:root; watches 0; put . x; news ");
+  party[0] = NULL;
+  close_steps();
 }
 
 /* ---- setting ---- */
@@ -1153,138 +980,52 @@ TEST(listener_frees) {
 /* A set makes missing parents, keeps to the version that it is given, and is
  * not refused by its own change when the reply was lost. */
 TEST(set_makes_and_checks) {
-  zke *z = test_open(":memory:");
-  zke_stat stat;
-  zke_config *c = started(z, 0, NULL);
-  ck_ok(zke_config_set(c, "a/b", "1", 1, -1, soon(z), &stat));
-  ck_assert_int_eq(stat.version, 0); /* its parents come first, empty */
-  ck_ok(zke_dispatch(z, NULL));
-  ck_assert_str_eq(in_memory(c, "a"), "");
-  ck_assert_str_eq(in_memory(c, "a/b"), "1");
-  ck_ok(zke_config_set(c, "a/b", "2", 1, 0, soon(z), &stat));
-  ck_assert_int_eq(stat.version, 1);
-  ck_rc(zke_config_set(c, "a/b", "3", 1, 0, soon(z), &stat), ZKE_BADVERSION);
-  ck_rc(zke_config_set(c, "a/c", "3", 1, 0, soon(z), &stat), ZKE_NONODE);
-  ck_ok(zke_config_set(c, "", "r", 1, -1, soon(z), NULL));
-  ck_ok(zke_config_set(c, "a", NULL, -1, -1, soon(z), NULL));
-  ck_rc(zke_config_set(c, "a/", "3", 1, -1, soon(z), NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_set(c, "a", NULL, 3, -1, soon(z), NULL), ZKE_BADARGUMENTS);
-  /* a checked set whose reply was lost is not taken for a refusal */
-  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
-  ck_ok(zke_config_set(c, "a/b", "3", 1, 1, soon(z), &stat));
-  ck_assert_int_eq(stat.version, 2);
-  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_BEFORE, 0));
-  ck_ok(zke_config_set(c, "a/b", "4", 1, 2, soon(z), &stat));
-  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
-  ck_rc(zke_config_set(c, "a/b", "9", 1, 2, soon(z), &stat), ZKE_BADVERSION);
-  /* but it may be older than what has come since */
-  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
-  ck_rc(zke_config_set(c, "a/b", "9", 1, 1, soon(z), &stat),
-        ZKE_CONNECTIONLOSS);
-  zke_config_free(c);
-  ck_ok(zke_close(z));
+  open_steps(&of_config);
+  play(
+      "ann start; ann sets a/b -1 1 -> 0;" /* its parents come first, empty */
+      "ann dispatches; ann list . -> : a: a/b:1;"
+      "ann sets a/b 0 2 -> 1; ann sets a/b 0 3 -> BADVERSION;"
+      "ann sets a/c 0 3 -> NONODE; ann sets . -1 r;"
+      "ann sets a/ -1 3 -> BADARGUMENTS;"
+      "ann fails after; ann sets a/b 1 3 -> 2;"
+      "ann fails before; ann sets a/b 2 4 -> 3;"
+      "ann fails after; ann sets a/b 2 9 -> BADVERSION;"
+      /* but it may be older than what has come since */
+      "ann fails after; ann sets a/b 1 9 -> CONNECTIONLOSS; ann fails none");
+  ck_ok(zke_config_set(party[0], "a", NULL, -1, -1, soon(z[0]), NULL));
+  ck_rc(zke_config_set(party[0], "a", NULL, 3, -1, soon(z[0]), NULL),
+        ZKE_BADARGUMENTS);
+  play("ann dispatches; ann get a -> (null); ann get . -> r");
+  close_steps();
 }
 
 /* Set by the holder of something, and by nobody who held it before: neither the
  * node nor what is above it is made, and a lost reply does not get around it.
  */
 TEST(set_with_guards) {
-  zke *z = test_open(":memory:");
-  zke_stat stat = {0};
-  zke_op guards[2], change;
-  zke_config *c = started(z, 0, NULL);
-  ck_ok(zke_create(z, "/held", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  zke_op_check(&guards[0], "/", -1);
-  zke_op_check(&guards[1], "/held", 0);
-  ck_ok(
-      zke_config_set_guarded(c, "a/b", "1", 1, -1, guards, 2, soon(z), &stat));
-  ck_ok(zke_config_set_guarded(c, "a/b", "2", 1, 0, guards, 2, soon(z), &stat));
-  ck_assert_int_eq(stat.version, 1);
-  ck_rc(zke_config_set_guarded(c, "a/b", "3", 1, 0, guards, 2, soon(z), NULL),
-        ZKE_BADVERSION);
-  ck_rc(zke_config_set_guarded(c, "a/c", "3", 1, 0, guards, 2, soon(z), NULL),
-        ZKE_NONODE);
-  for (int when = ZKE_TEST_FAIL_BEFORE; when <= ZKE_TEST_FAIL_AFTER; when++) {
-    int version = stat.version;
-    ck_ok(zke_test_fail(z, when, 0));
-    ck_ok(zke_config_set_guarded(c, "a/b", "3", 1, version, guards, 2, soon(z),
-                                 &stat));
-    ck_assert_int_eq(stat.version, version + 1);
-  }
-  zke_op_delete(&change, "/held", -1);
-  guards[0] = change;
-  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, guards, 1, soon(z), NULL),
-        ZKE_BADARGUMENTS);
-  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, NULL, 1, soon(z), NULL),
-        ZKE_BADARGUMENTS);
-  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, guards, -1, soon(z), NULL),
-        ZKE_BADARGUMENTS);
-  zke_op_check(&guards[0], "/", -1);
-  for (int gone = 0; gone < 2; gone++) { /* another version, then none */
-    if (gone)
-      drop(z, "/held");
-    else
-      put(z, "/held", "another's");
-    ck_rc(
-        zke_config_set_guarded(c, "a/b", "9", 1, -1, guards, 2, soon(z), NULL),
-        ZKE_LOST);
-    ck_says("/held");
-    ck_rc(
-        zke_config_set_guarded(c, "n/m", "9", 1, -1, guards, 2, soon(z), NULL),
-        ZKE_LOST);
-    ck_rc(zke_config_set_guarded(c, "a/b", "9", 1, stat.version, guards, 2,
-                                 soon(z), NULL),
-          ZKE_LOST);
-    ck_rc(zke_exists(z, ROOT "/n", NULL, NULL, NULL), ZKE_NONODE);
-    ck_ok(zke_dispatch(z, NULL));
-    ck_assert_str_eq(in_memory(c, "a/b"), "3");
-  }
-  zke_config_free(c);
-  ck_ok(zke_close(z));
-}
-
-/* In the pause before the repetition the guard's node goes. */
-static void lose_guard(void *context, int64_t ns) {
-  zke **z = context;
-  (void)ns;
-  if (zke_exists(*z, "/held", NULL, NULL, NULL) == ZKE_OK) drop(*z, "/held");
-}
-
-/* The reply was lost, and then the guard: what was done is found where the
- * version tells, and is not said to be undone where nothing does. */
-TEST_LOOP(guard_goes_after_a_lost_reply, 0, 4) {
-  static const struct {
-    int when, version, rc;
-  } rows[] = {{ZKE_TEST_FAIL_AFTER, 0, ZKE_OK},
-              {ZKE_TEST_FAIL_BEFORE, 0, ZKE_LOST},
-              {ZKE_TEST_FAIL_AFTER, -1, ZKE_CONNECTIONLOSS},
-              {ZKE_TEST_FAIL_BEFORE, -1, ZKE_CONNECTIONLOSS}};
-  zke *z, *other = NULL;
-  zke_op guard;
-  zke_os os = {.size = sizeof os, .context = &other, .sleep = lose_guard};
-  zke_options o = {.size = sizeof o, .os = &os};
-  ck_ok(zke_open(":memory:", &o, &z));
-  other = test_session(z, NULL);
-  plant(z);
-  put(z, "/held", "");
-  zke_config *c = started(z, 0, NULL);
-  zke_op_check(&guard, "/held", -1);
-  ck_ok(zke_test_fail(z, rows[_i].when, 0));
-  ck_rc(zke_config_set_guarded(c, "", "y", 1, rows[_i].version, &guard, 1,
-                               soon(z), NULL),
-        rows[_i].rc);
-  if (rows[_i].rc != ZKE_OK) ck_says("/held is not held");
-  const char *words = strstr(zke_errmsg(), "is not known");
-  if (words) ck_assert_ptr_null(strstr(words + 1, "is not known"));
-  ck_rc(zke_exists(z, "/held", NULL, NULL, NULL), ZKE_NONODE);
-  zke_config_free(c);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
+  static const char late[] =
+      "ann sets a/b -1 9 -> LOST; said /held; ann sets n/m -1 9 -> LOST;"
+      "ann sets a/b 3 9 -> LOST; data " ROOT
+      "/n -> NONODE;"
+      "ann dispatches; ann get a/b -> 3;";
+  guards = 2;
+  open_steps(&of_config);
+  play(
+      "ann start; ephemeral /held; ann sets a/b -1 1 -> 0;"
+      "ann sets a/b 0 2 -> 1; ann sets a/b 0 3 -> BADVERSION;"
+      "ann sets a/c 0 3 -> NONODE;"
+      "ann fails before; ann sets a/b 1 3 -> 2;"
+      "ann fails after; ann sets a/b 2 3 -> 3;"
+      "set /held another's");
+  play(late);
+  play("delete /held");
+  play(late);
+  close_steps();
 }
 
 /* What another one does in the pause before a repetition. */
 typedef struct meddling {
-  zke *z;
+  zke *other;
   int sets;  /* of the node; -1: it deletes it */
   int anew;  /* then it makes it anew, at once (1) or in the next pause (2),
                 which is the longer one */
@@ -1294,64 +1035,74 @@ typedef struct meddling {
 
 static void meddle(void *context, int64_t ns) {
   meddling *m = context;
-  if (m->sets < 0) drop(m->z, ROOT "/db/port");
-  for (int i = 0; i < m->sets; i++) put(m->z, ROOT "/db/port", "other");
+  if (m->sets < 0) drop(m->other, ROOT "/db/port");
+  for (int i = 0; i < m->sets; i++) put(m->other, ROOT "/db/port", "other");
   if (m->anew == 1 || (m->anew == 2 && ns > 7 * INT64_C(1000000))) {
-    for (int i = 0; i <= m->then; i++) put(m->z, ROOT "/db/port", "other");
+    for (int i = 0; i <= m->then; i++) put(m->other, ROOT "/db/port", "other");
     m->anew = 0;
   }
-  if (m->held) drop(m->z, "/held");
+  if (m->held) drop(m->other, "/held");
   m->sets = 0;
   m->held = false;
 }
 
 /* A configuration with one beside it that meddles; its database is "db". */
-static zke_config *started_beside(meddling *m, zke **z_out) {
+static zke_config *started_beside(meddling *m, zke **own_out) {
   zke_os os = {.size = sizeof os, .context = m, .sleep = meddle};
   zke_options o = {.size = sizeof o, .os = &os};
-  ck_ok(zke_open(test_path("db"), &o, z_out));
-  m->z = test_session(*z_out, NULL);
-  plant(*z_out);
-  return started(*z_out, 0, NULL);
+  ck_ok(zke_open(test_path("db"), &o, own_out));
+  m->other = test_session(*own_out, NULL);
+  plant(*own_out);
+  return started(*own_out, NULL);
 }
 
-/* The reply to a change with a version was lost, and others go on from there,
- * perhaps after its guard has gone: it is refused only where it was not made.
- * So it is at versions that have wrapped around, or are about to.
- */
-TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 27) {
+/* The reply to a change was lost, and others go on from there, perhaps after
+ * its guard has gone.  What was done is found if the version tells.  It is
+ * refused only if it was not made, and not said to be undone if nothing tells.
+ * So it is at versions that have wrapped around, or are about to. */
+TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 39) {
   static const int32_t versions[] = {0, -2, INT32_MAX};
+  enum { BEFORE = ZKE_TEST_FAIL_BEFORE, AFTER = ZKE_TEST_FAIL_AFTER };
   static const struct {
-    int when, sets, guards, rc;
-  } rows[] = {{ZKE_TEST_FAIL_AFTER, 1, 0, ZKE_CONNECTIONLOSS},
-              {ZKE_TEST_FAIL_AFTER, -1, 0, ZKE_CONNECTIONLOSS},
-              {ZKE_TEST_FAIL_BEFORE, 1, 0, ZKE_BADVERSION},
-              {ZKE_TEST_FAIL_BEFORE, 2, 0, ZKE_CONNECTIONLOSS},
-              {ZKE_TEST_FAIL_BEFORE, -1, 0, ZKE_CONNECTIONLOSS},
-              {ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_OK},
-              {ZKE_TEST_FAIL_AFTER, 1, 1, ZKE_CONNECTIONLOSS},
-              {ZKE_TEST_FAIL_AFTER, -1, 1, ZKE_CONNECTIONLOSS},
-              {ZKE_TEST_FAIL_BEFORE, 1, 1, ZKE_LOST}};
+    int when, sets, guards, rc, any; /* any: it is set without a version */
+  } rows[] = {{AFTER, 1, 0, ZKE_CONNECTIONLOSS, 0},
+              {AFTER, -1, 0, ZKE_CONNECTIONLOSS, 0},
+              {BEFORE, 1, 0, ZKE_BADVERSION, 0},
+              {BEFORE, 2, 0, ZKE_CONNECTIONLOSS, 0},
+              {BEFORE, -1, 0, ZKE_CONNECTIONLOSS, 0},
+              {BEFORE, 0, 0, ZKE_OK, 0},
+              {AFTER, 1, 1, ZKE_CONNECTIONLOSS, 0},
+              {AFTER, -1, 1, ZKE_CONNECTIONLOSS, 0},
+              {BEFORE, 1, 1, ZKE_LOST, 0},
+              {AFTER, 0, 1, ZKE_OK, 0},
+              {BEFORE, 0, 1, ZKE_LOST, 0},
+              {AFTER, 0, 1, ZKE_CONNECTIONLOSS, 1},
+              {BEFORE, 0, 1, ZKE_CONNECTIONLOSS, 1}};
   meddling m = {.sets = 0};
-  int row = _i % 9, version = versions[_i / 9];
+  int row = _i % 13, version = versions[_i / 13];
   zke_op guard;
-  zke *z;
-  zke_config *c = started_beside(&m, &z);
-  put(z, "/held", "");
+  zke *own;
+  zke_config *c = started_beside(&m, &own);
+  put(own, "/held", "");
   test_set_version(test_path("db"), ROOT "/db/port", version);
   zke_op_check(&guard, "/held", -1);
   m.sets = rows[row].sets;
   m.held = rows[row].guards > 0;
-  ck_ok(zke_test_fail(z, rows[row].when, 0));
-  ck_rc(zke_config_set_guarded(c, "db/port", "2", 1, version, &guard,
-                               rows[row].guards, soon(z), NULL),
-        rows[row].rc);
+  ck_ok(zke_test_fail(own, rows[row].when, 0));
+  ck_rc(
+      zke_config_set_guarded(c, "db/port", "2", 1, rows[row].any ? -1 : version,
+                             &guard, rows[row].guards, soon(own), NULL),
+      rows[row].rc);
   if (rows[row].rc == ZKE_CONNECTIONLOSS)
     ck_says("is not known: the reply was lost");
+  if (rows[row].rc == ZKE_LOST || rows[row].any) ck_says("/held is not held");
+  const char *words = strstr(zke_errmsg(), "is not known");
+  if (words) ck_assert_ptr_null(strstr(words + 1, "is not known"));
   ck_assert_int_eq(m.sets, 0);
+  ck_assert(!m.held);
   zke_config_free(c);
-  ck_ok(zke_close(m.z));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(m.other));
+  ck_ok(zke_close(own));
 }
 
 /* The same where the node is made anew, with the version that is to be set or
@@ -1360,43 +1111,51 @@ TEST_LOOP(the_node_is_made_anew_after_a_lost_reply, 0, 8) {
   int before = _i & 1, pause = 1 + (_i >> 1 & 1);
   meddling m = {.sets = 0};
   char *data = NULL;
-  zke *z;
-  zke_config *c = started_beside(&m, &z);
+  zke *own;
+  zke_config *c = started_beside(&m, &own);
   m.sets = -1;
   m.anew = pause;
   m.then = _i >> 2;
-  ck_ok(
-      zke_test_fail(z, before ? ZKE_TEST_FAIL_BEFORE : ZKE_TEST_FAIL_AFTER, 0));
-  ck_rc(zke_config_set(c, "db/port", "2", 1, 0, soon(z), NULL),
+  ck_ok(zke_test_fail(own, before ? ZKE_TEST_FAIL_BEFORE : ZKE_TEST_FAIL_AFTER,
+                      0));
+  ck_rc(zke_config_set(c, "db/port", "2", 1, 0, soon(own), NULL),
         ZKE_CONNECTIONLOSS);
   ck_says("is not known: the reply was lost");
   ck_assert_int_eq(m.anew, pause == 1 ? 0 : 2); /* it is not tried again */
-  int rc = zke_get(z, ROOT "/db/port", NULL, NULL, &data, NULL, NULL);
+  int rc = zke_get(own, ROOT "/db/port", NULL, NULL, &data, NULL, NULL);
   ck_assert_int_eq(rc, pause == 1 ? ZKE_OK : ZKE_NONODE);
   if (rc == ZKE_OK) ck_assert_str_eq(data, "other");
   zke_free(data);
   zke_config_free(c);
-  ck_ok(zke_close(m.z));
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(m.other));
+  ck_ok(zke_close(own));
 }
 
 /* P11: arguments that make no sense, and reading before the start, are refused;
  * the output is NULL then. */
 TEST(bad_arguments) {
-  zke *z = test_open(":memory:");
+  zke *own = test_open(":memory:");
   zke_config_options o = {.size = 3};
   zke_config *c = (zke_config *)&o;
   zke_config_tree *tree;
-  ck_rc(zke_config_new(z, ROOT, &o, &c), ZKE_BADARGUMENTS);
+  ck_rc(zke_config_new(own, ROOT, &o, &c), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(c);
   o = (zke_config_options){.size = sizeof o, .levels = -2};
-  ck_rc(zke_config_new(z, ROOT, &o, &c), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_new(z, "x", NULL, &c), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_new(z, "/", NULL, &c), ZKE_BADARGUMENTS);
+  ck_rc(zke_config_new(own, ROOT, &o, &c), ZKE_BADARGUMENTS);
+  ck_rc(zke_config_new(own, "x", NULL, &c), ZKE_BADARGUMENTS);
+  ck_rc(zke_config_new(own, "/", NULL, &c), ZKE_BADARGUMENTS);
   ck_rc(zke_config_new(NULL, ROOT, NULL, &c), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_new(z, ROOT, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_config_new(own, ROOT, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_int_eq(zke_config_revision(NULL), 0);
-  c = make(z, 0, NULL);
+  c = made(own, NULL);
+  zke_op guard;
+  zke_op_delete(&guard, "/held", -1);
+  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, &guard, 1, 0, NULL),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, NULL, 1, 0, NULL),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, &guard, -1, 0, NULL),
+        ZKE_BADARGUMENTS);
   ck_rc(zke_config_get(c, "", NULL, NULL, NULL), ZKE_MISUSE);
   ck_rc(zke_config_list(c, "", &tree), ZKE_MISUSE);
   ck_rc(zke_config_get(c, NULL, NULL, NULL, NULL), ZKE_BADARGUMENTS);
@@ -1404,42 +1163,50 @@ TEST(bad_arguments) {
   ck_rc(zke_config_set(c, NULL, "", 0, -1, 0, NULL), ZKE_BADARGUMENTS);
   zke_config_free(NULL);
   zke_config_free(c);
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
-static void prepare(zke *z) {
-  put(z, "/app", "");
-  put(z, ROOT, "root");
+static void prepare(zke *own) {
+  put(own, "/app", "");
+  put(own, ROOT, "root");
+}
+
+static void count_ready(zke_config *c, int event, const zke_config_node *before,
+                        const zke_config_node *now, void *context) {
+  (void)c, (void)before, (void)now;
+  *(int *)context += event == ZKE_CONFIG_READY;
 }
 
 /* The typical use: wait for the start, set, wait for the node, and read it. */
-static int use(zke *z) {
-  heard h = {{0}, NULL, 0};
-  zke_config_options o = {.size = sizeof o, .listener = hear, .context = &h};
+static int use(zke *own) {
+  int ready = 0;
+  zke_config_options o = {
+      .size = sizeof o, .listener = count_ready, .context = &ready};
   zke_config *c = NULL;
   int64_t revision = 0;
-  int rc = zke_config_new(z, ROOT, &o, &c);
+  int rc = zke_config_new(own, ROOT, &o, &c);
   if (rc == ZKE_OK)
-    rc = zke_config_wait(c, NULL, 0, zke_now(z) + 1000, &revision);
+    rc = zke_config_wait(c, NULL, 0, zke_now(own) + 1000, &revision);
   if (rc == ZKE_OK)
     rc = zke_config_set(c, "a/b", "1", 1, -1, ZKE_FOREVER, NULL);
-  if (rc == ZKE_OK) rc = zke_config_wait(c, "a/b", 0, zke_now(z) + 1000, NULL);
+  if (rc == ZKE_OK)
+    rc = zke_config_wait(c, "a/b", 0, zke_now(own) + 1000, NULL);
   if (rc == ZKE_OK) rc = zke_config_get(c, "a/b", NULL, NULL, NULL);
-  if (rc == ZKE_OK && !h.ready) rc = ZKE_SYSTEMERROR;
+  if (rc == ZKE_OK && !ready) rc = ZKE_SYSTEMERROR;
   zke_config_free(c);
   return rc;
 }
 
 /* The set was made whole or not at all; others see it and go on. */
-static void check(zke *z, int rc) {
-  zke_config *c = started(z, 0, NULL);
+static void check(zke *own, int rc) {
+  zke_config *c = started(own, NULL);
   if (rc == ZKE_OK) ck_assert_str_eq(in_memory(c, "a/b"), "1");
   if (strcmp(in_memory(c, "a/b"), "none") != 0)
     ck_assert_str_eq(in_memory(c, "a/b"), "1");
-  ck_ok(zke_config_set(c, "a/b", "2", 1, -1, soon(z), NULL));
-  ck_ok(zke_dispatch(z, NULL));
+  ck_ok(zke_config_set(c, "a/b", "2", 1, -1, soon(own), NULL));
+  ck_ok(zke_dispatch(own, NULL));
   ck_assert_str_eq(in_memory(c, "a/b"), "2");
   zke_config_free(c);
 }
@@ -1447,6 +1214,20 @@ static void check(zke *z, int rc) {
 static const recipe_use uses[] = {{"config", prepare, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
+
+/* How many sessions watch something. */
+static int watching(zke *own) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(own, &list));
+  for (int i = 0; i < list->count; i++) {
+    int j = 0;
+    while (list->data[j].session != list->data[i].session) j++;
+    count += i == j;
+  }
+  zke_free(list);
+  return count;
+}
 
 /* Several processes follow a counter that another one sets; the last value
  * reaches all of them. */
@@ -1459,15 +1240,15 @@ TEST(the_last_value_reaches_all_processes) {
   for (int i = 0; i < 3; i++) {
     pids[i] = fork();
     if (pids[i]) continue;
-    zke *z;
+    zke *own;
     zke_config *c;
     int64_t revision = 0;
     if (read(ready[0], &byte, 1) != 1) _exit(2);
-    int rc = zke_open(db, NULL, &z);
-    if (rc == ZKE_OK) rc = zke_config_new(z, ROOT, NULL, &c);
+    int rc = zke_open(db, NULL, &own);
+    if (rc == ZKE_OK) rc = zke_config_new(own, ROOT, NULL, &c);
     for (char *data = NULL; rc == ZKE_OK;) {
-      rc = zke_config_wait(c, NULL, revision, zke_now(z) + test_patience(10000),
-                           &revision);
+      rc = zke_config_wait(c, NULL, revision,
+                           zke_now(own) + test_patience(10000), &revision);
       if (rc == ZKE_OK) rc = zke_config_get(c, "n", &data, NULL, NULL);
       bool last = rc == ZKE_OK && strcmp(data, "50") == 0;
       zke_free(data);
@@ -1476,20 +1257,20 @@ TEST(the_last_value_reaches_all_processes) {
     }
     _exit(1);
   }
-  zke *z = test_open(db);
-  plant(z);
-  put(z, ROOT "/n", "0");
+  zke *own = test_open(db);
+  plant(own);
+  put(own, ROOT "/n", "0");
   ck_assert_int_eq(write(ready[1], "abc", 3), 3);
-  ck_until(watching(z) == 3, 8000);
+  ck_until(watching(own) == 3, 8000);
   for (int i = 1; i <= 50; i++) {
     char text[16];
     snprintf(text, sizeof text, "%d", i);
-    put(z, ROOT "/n", text);
+    put(own, ROOT "/n", text);
   }
   for (int i = 0; i < 3; i++) {
     int status;
     ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
     ck_assert_int_eq(status, 0);
   }
-  ck_ok(zke_close(z));
+  ck_ok(zke_close(own));
 }
