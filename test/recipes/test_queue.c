@@ -1784,7 +1784,7 @@ TEST_LOOP(an_old_claim_cannot_end_a_later_one, 0, 4 * ENDS) {
       "ann destroy; ann put new; cid claim -> new");
   ck_assert_str_eq((*keep("bob"))->name, (*keep("cid"))->name);
   ck_assert_int_eq((*keep("bob"))->version, (*keep("cid"))->version);
-  if (puts) play("bob put x");
+  if (puts) play("bob put x soon");
   play("bob ack lost -> LOST");
   play(ends[_i % ENDS]);
   play("bob check -> LOST; cid check; cid ack");
