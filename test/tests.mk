@@ -39,9 +39,9 @@ $(BUILD)/lab/function_list.h $T/function_list.h $T/recipe_list.h: \
 # What programs share; each takes what it asks for.
 TEST_ARCHIVE = $T/help.a
 $(TEST_ARCHIVE): $(patsubst %,$T/%.o,test seam recipes/recipes recipes/crew \
-  recipes/sessions recipes/steps recipes/lines recipes/one_order recipes/uses server/wire \
-  server/peer ensemble/proxy ensemble/services ensemble/stub power/powervfs \
-  shell/sql torture/recipe_history program)
+  recipes/sessions recipes/steps recipes/lines recipes/one_order recipes/uses \
+  server/wire server/peer ensemble/proxy ensemble/services ensemble/stub \
+  power/powervfs shell/sql torture/recipe_history program)
 	$(ar)
 
 CHECK_LIBS = $$(pkg-config --libs check)
