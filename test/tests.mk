@@ -51,16 +51,17 @@ $(TEST_PROGRAMS) $(WORKER): %: %.o $(TEST_ARCHIVE)
 # Engines that stop where one of their functions is called against what it
 # relies on (REQUIRE).  One has the usual limits, one checkpoints after a few
 # pages, one checkpoints often and looks for the dead more often.
-TEST_ENGINE = $T/zkembed.o
+# A sanitizer's library is made with REQUIRE, and is the first of them.
+TEST_ENGINE = $(if $(SAN),$(BUILD),$T)/zkembed.o
 POWER_ENGINE = $T/zkembed-power.o
 TORTURE_ENGINE = $T/zkembed-torture.o
-$(TEST_ENGINE): OWN_FLAGS = -DZKE_DEBUG
+$T/zkembed.o: OWN_FLAGS = -DZKE_DEBUG
 $(POWER_ENGINE): OWN_FLAGS = -DZKE_DEBUG -O0 -DZKE_CHECKPOINT_PAGES=8 \
   -DZKE_CHECKPOINT_RETRY_PAGES=2
-$(TORTURE_ENGINE): OWN_FLAGS = -DZKE_DEBUG -DZKE_CHECKPOINT_PAGES=48 \
+$(TORTURE_ENGINE): OWN_FLAGS = -DZKE_DEBUG -O0 -DZKE_CHECKPOINT_PAGES=48 \
   -DZKE_CHECKPOINT_RETRY_PAGES=8 -DZKE_TICK_MS=100 -DZKE_DUTY_TICK_MS=50 \
   -DZKE_TRIM_EVENTS=16
-$(TEST_ENGINE) $(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
+$T/zkembed.o $(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
 	$(cc) $(LIB_CFLAGS) $(OWN_FLAGS) -c -o $@ $<
 
 # The engine that a program is linked with: none if it is in the text, that of
