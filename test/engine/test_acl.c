@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
 
@@ -25,14 +25,8 @@ enum {
   ALL = ZKE_PERM_ALL
 };
 
-static zke *memory(void) { return test_open(":memory:"); }
-
 static int auth(zke *z, const char *cert) {
   return zke_add_auth(z, "digest", cert, (int)strlen(cert));
-}
-
-static void make(zke *z, const char *path) {
-  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
 /* A list of one entry, overwritten by the fourth call from now. */
@@ -52,10 +46,6 @@ static const zke_acls *world(int perms) {
 
 static int create_with(zke *z, const char *path, const zke_acls *acls) {
   return zke_create(z, path, "", 0, acls, ZKE_PERSISTENT, NULL, NULL);
-}
-
-static int exists(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
 }
 
 static int set(zke *z, const char *path, int version) {
@@ -93,8 +83,7 @@ TEST(no_list) {
   ck_rc(zke_set_acl(z, "/", -1, NULL, NULL), ZKE_INVALIDACL);
   ck_rc(zke_set_acl(z, "/", -1, &negative, NULL), ZKE_INVALIDACL);
   ck_rc(zke_set_acl(z, "/", -1, &hollow, NULL), ZKE_INVALIDACL);
-  ck_rc(exists(z, "/a"), ZKE_NONODE);
-  ck_ok(zke_close(z));
+  ck_rc(see(z, "/a"), ZKE_NONODE);
 }
 
 /* ---- identities ---- */
@@ -128,7 +117,6 @@ TEST_LOOP(digest_of_long_cert, 0, COUNT(long_digests)) {
   ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
   snprintf(expected, sizeof expected, "31 digest:u:%s", long_digests[_i].hash);
   expect_acl(z, "/a", expected);
-  ck_ok(zke_close(z));
 }
 
 /* ---- which operation needs what ---- */
@@ -154,8 +142,7 @@ static int op_set(zke *z) { return set(z, "/p", -1); }
 static int op_create(zke *z) { return create_with(z, "/p/n", ZKE_OPEN_ACL); }
 
 static int op_sequential(zke *z) {
-  return zke_create(z, "/p/s", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
-                    NULL, NULL);
+  return create(z, "/p/s", ZKE_EPHEMERAL_SEQUENTIAL);
 }
 
 static int op_delete(zke *z) { return zke_delete(z, "/p/k", -1); }
@@ -166,7 +153,7 @@ static int op_set_acl(zke *z) {
 
 static int op_get_acl(zke *z) { return zke_get_acl(z, "/p", NULL, NULL); }
 
-static int op_exists(zke *z) { return exists(z, "/p"); }
+static int op_exists(zke *z) { return see(z, "/p"); }
 
 static int op_sync(zke *z) { return zke_sync(z, "/p"); }
 
@@ -243,7 +230,6 @@ TEST(long_list) {
     ck_assert_str_eq(acls->data[i].id, entries[i].id);
   }
   zke_free(acls);
-  ck_ok(zke_close(z));
 }
 
 /* 8: of entries that are equal the first counts, in a list of any length.  It
@@ -268,7 +254,6 @@ TEST(a_long_list_has_each_entry_once) {
   zke_free(acls);
   free(entries);
   free(ids);
-  ck_ok(zke_close(z));
 }
 
 /* The most bytes that an ACL has in the file, and what an entry has beside its
@@ -297,7 +282,7 @@ TEST(an_acl_has_a_limit) {
   ck_rc(create_with(z, "/b", one(ALL, "digest", escaped)), ZKE_INVALIDACL);
   ck_says("1048576");
   ck_rc(create_with(z, "/b", one(ALL, "digest", more)), ZKE_INVALIDACL);
-  ck_rc(exists(z, "/b"), ZKE_NONODE);
+  ck_rc(see(z, "/b"), ZKE_NONODE);
   make(z, "/b");
   ck_rc(zke_set_acl(z, "/b", -1, one(ALL, "digest", more), NULL),
         ZKE_INVALIDACL);
@@ -322,10 +307,7 @@ TEST(a_short_list_does_not_become_an_immense_acl) {
   enum { IDENTITIES = 1000, ENTRIES = 2000 };
   static zke_acl entries[ENTRIES];
   bool much = false;
-  zke_options options = {.size = sizeof options,
-                         .allocator = {resize_somewhat, &much}};
-  zke *z = NULL;
-  ck_ok(zke_open(":memory:", &options, &z));
+  zke *z = open_as(":memory:", .allocator = {resize_somewhat, &much});
   for (int i = 0; i < IDENTITIES; i++) {
     char cert[16];
     snprintf(cert, sizeof cert, "u%d:p", i);
@@ -336,7 +318,7 @@ TEST(a_short_list_does_not_become_an_immense_acl) {
   ck_rc(create_with(z, "/b", &(zke_acls){ENTRIES, entries}), ZKE_INVALIDACL);
   ck_says("1048576");
   ck_assert(!much);
-  ck_rc(exists(z, "/b"), ZKE_NONODE);
+  ck_rc(see(z, "/b"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
 
@@ -372,7 +354,7 @@ TEST(the_acls_of_a_multi_have_a_limit) {
   ck_says("16777216");
   ck_assert_int_eq(results[14].rc, ZKE_OK);
   ck_assert_int_eq(results[17].rc, ZKE_RUNTIMEINCONSISTENCY);
-  ck_rc(exists(z, "/n-0000000000"), ZKE_NONODE);
+  ck_rc(see(z, "/n-0000000000"), ZKE_NONODE);
   ck_ok(create_several(z, 15, &acls, NULL));
   ck_ok(create_several(z, 15, &acls, NULL));
   ck_ok(zke_batch(z, create_each, &acls));
@@ -455,16 +437,12 @@ TEST_LOOP(what_a_host_can_vouch_for, 0, COUNT(vouchers)) {
               ? ZKE_OK
               : ZKE_INVALIDACL);
   if (vouchers[_i].rc == ZKE_OK) ck_ok(get(z, "/a"));
-  ck_ok(zke_close(z));
 }
 
 /* An identity for which there is no memory is not given at all. */
 TEST(vouching_without_memory_gives_nothing) {
   test_heap heap = {0};
-  zke_options options = {.size = sizeof options,
-                         .allocator = {test_heap_resize, &heap}};
-  zke *z = NULL;
-  ck_ok(zke_open(":memory:", &options, &z));
+  zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
   ck_ok(zke_vouch(z, "sasl", NULL));
   ck_ok(create_with(z, "/a", one(ALL, "sasl", "bob")));
   for (int fails = 1, rc = ZKE_NOMEM; rc != ZKE_OK; fails++) {
@@ -503,11 +481,8 @@ TEST(a_digest_names_a_user) {
  * left. */
 TEST(an_acl_outlives_the_handle) {
   test_heap heap = {0};
-  zke_options options = {.size = sizeof options,
-                         .allocator = {test_heap_resize, &heap}};
-  zke *z = NULL;
   zke_acls *acls = NULL;
-  ck_ok(zke_open(":memory:", &options, &z));
+  zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
   ck_ok(auth(z, "bob:p"));
   ck_ok(auth(z, "alice:secret"));
   ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));

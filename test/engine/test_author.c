@@ -1,6 +1,6 @@
 /* test_author.c - what the library gives to authors of recipes: the turn,
  * zke_wake(), zke_forget(), zke_sessions(), zke_alloc(), zke_fail() */
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -14,7 +14,7 @@ static zke *z;
 
 static void begin(const char *name) {
   z = test_open(name);
-  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  make(z, "/a");
 }
 
 /* ---- the turn ---- */
@@ -27,7 +27,7 @@ static void count_call(zke *handle, int type, int state, const char *path,
   atomic_fetch_add(&called, 1);
 }
 
-static void ping(void) { ck_ok(zke_set(z, "/a", "x", 1, -1, NULL)); }
+static void ping(void) { ck_ok(change(z, "/a")); }
 
 /* A watcher that ran between the look and the wait ends the wait at once. */
 TEST(turn_misses_nothing) {
@@ -42,7 +42,6 @@ TEST(turn_misses_nothing) {
   ck_rc(zke_wait_turn(z, zke_turn(z), zke_now(z)), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(zke_turn(NULL), 0);
   ck_rc(zke_wait_turn(NULL, 0, 0), ZKE_BADARGUMENTS);
-  ck_ok(zke_close(z));
 }
 
 /* A wake-up counts as a turn, also when nobody waited yet. */
@@ -52,7 +51,6 @@ TEST(wake_is_kept) {
   ck_ok(zke_wake(z));
   ck_ok(zke_wait_turn(z, turn, ZKE_FOREVER));
   ck_rc(zke_wake(NULL), ZKE_BADARGUMENTS);
-  ck_ok(zke_close(z));
 }
 
 static atomic_int waiting, returned;
@@ -78,7 +76,6 @@ TEST_LOOP(wake_wakes_all, 0, 2) {
   ck_ok(zke_wake(z));
   for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
   ck_assert_int_eq(returned, 4);
-  ck_ok(zke_close(z));
 }
 
 /* The function of a batch: has the store until it is told to end. */
@@ -118,7 +115,6 @@ TEST(wake_waits_for_nobody) {
   atomic_store(&busy, 0);
   pthread_join(waker, NULL);
   pthread_join(batch, NULL);
-  ck_ok(zke_close(z));
 }
 
 enum { SLEEPERS = 3, ROUNDS = 2000 };
@@ -168,7 +164,6 @@ TEST_LOOP(no_wake_is_lost, 0, 2) {
   for (int round = 1; round <= ROUNDS; round++) round_of(round, light);
   for (int i = 0; i < SLEEPERS; i++) pthread_join(threads[i], NULL);
   if (light) ck_ok(zke_close(light));
-  ck_ok(zke_close(z));
 }
 
 /* zke_wake() makes the descriptor readable, so a poll loop comes round. */
@@ -178,7 +173,6 @@ TEST(wake_in_a_callback) {
   ck_ok(zke_wake(z));
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(zke_turn(z), before + 1);
-  ck_ok(zke_close(z));
 }
 
 /* ---- forgetting ---- */
@@ -200,14 +194,12 @@ TEST(forget_takes_all_back) {
   ck_assert_str_eq(list->data[0].path, "/a");
   zke_free(list);
   ping();
-  ck_ok(zke_create(z, "/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  make(z, "/b");
   while (zke_wait(z, zke_now(z)) == ZKE_OK) continue;
   ck_assert_int_eq(called, 1);
   ck_ok(zke_forget(z, count_call, &mine));
   ck_rc(zke_forget(z, NULL, &mine), ZKE_BADARGUMENTS);
   ck_rc(zke_forget(NULL, count_call, &mine), ZKE_BADARGUMENTS);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 static atomic_bool inside, go_on, over;
@@ -247,7 +239,6 @@ TEST(forget_waits_for_a_running_call) {
   ck_assert(over);
   pthread_join(dispatcher, NULL);
   pthread_join(releaser, NULL);
-  ck_ok(zke_close(z));
 }
 
 /* Stays inside as the one above, and sets its watch again before it ends. */
@@ -278,8 +269,6 @@ TEST_LOOP(forget_takes_back_what_a_running_call_watches, 0, 2) {
   ping();
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(called, 1);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 static void forget_another(zke *handle, int type, int state, const char *path,
@@ -298,7 +287,6 @@ TEST(forget_takes_back_a_call_that_is_due) {
   ping();
   ck_ok(zke_wait(z, zke_now(z) + 5000));
   ck_assert_int_eq(called, 0);
-  ck_ok(zke_close(z));
 }
 
 /* An expired session has no rows any more, but watchers. */
@@ -309,7 +297,6 @@ TEST(forget_after_the_end) {
   ck_ok(zke_forget(z, count_call, NULL));
   ck_rc(zke_wait(z, zke_now(z) + 1000), ZKE_INVALIDSTATE);
   ck_assert_int_eq(called, 0);
-  ck_ok(zke_close(z));
 }
 
 /* ---- small things ---- */
@@ -330,15 +317,12 @@ TEST(one_session) {
   ck_rc(zke_sessions(z, 0, &list), ZKE_NONODE);
   ck_rc(zke_sessions(z, 1, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_sessions(NULL, 1, &list), ZKE_BADARGUMENTS);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* Blocks come from the handle's allocator, zeroed, and outlive the handle. */
 TEST(blocks_are_zeroed_and_outlive_the_handle) {
   test_heap heap = {0};
-  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
-  ck_ok(zke_open(":memory:", &o, &z));
+  z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
   char *block = zke_alloc(z, 100), *none = zke_alloc(z, 0);
   ck_assert_ptr_nonnull(block);
   ck_assert_ptr_nonnull(none);

@@ -13,18 +13,10 @@
 #include <unistd.h>
 
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
-static int create(zke *z, const char *path, int mode, zke_stat *stat) {
+static int create_stat(zke *z, const char *path, int mode, zke_stat *stat) {
   return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, stat);
-}
-
-static int make(zke *z, const char *path) {
-  return create(z, path, ZKE_PERSISTENT, NULL);
-}
-
-static int exists(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
 }
 
 /* Every test of this file runs on a file and in memory. */
@@ -66,8 +58,8 @@ static int read_zxids(zke *z, void *context) {
   int64_t from = *(int64_t *)context, zxid = -1;
   ck_ok(read_by(z, note_zxid, &zxid));
   ck_assert_int_eq(zxid, from);
-  ck_ok(make(z, "/a"));
-  ck_ok(make(z, "/b"));
+  make(z, "/a");
+  make(z, "/b");
   ck_ok(read_by(z, note_zxid, &zxid));
   ck_assert_int_eq(zxid, from + 2);
   ck_assert_int_eq(zxid, zke_zxid());
@@ -79,7 +71,6 @@ TEST_LOOP(reading_function_is_told_the_zxid, 0, PLACES) {
   zke *z = open_at(_i);
   int64_t from = test_zxid(z);
   ck_ok(zke_batch(z, read_zxids, &from));
-  ck_ok(zke_close(z));
 }
 
 /* A savepoint, a node, and a return to the savepoint. */
@@ -89,10 +80,10 @@ static int go_back(zke *z, void *context) {
   bool refuses = *(int *)context != 0;
   int rc = read_by(z, refuses ? run_and_refuse : run_text, begin);
   ck_assert_int_eq(rc, refuses ? 5000 : ZKE_OK);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_assert_int_eq(read_by(z, run_text, back), SQLITE_ERROR);
   ck_assert_int_eq(read_by(z, run_text, ours), SQLITE_AUTH);
-  ck_ok(make(z, "/b"));
+  make(z, "/b");
   return ZKE_OK;
 }
 
@@ -102,10 +93,8 @@ TEST_LOOP(reading_function_undoes_nothing, 0, 2 * PLACES) {
   int refuses = _i / PLACES;
   zke *z = open_at(_i % PLACES);
   ck_ok(zke_batch(z, go_back, &refuses));
-  ck_ok(exists(z, "/a"));
-  ck_ok(exists(z, "/b"));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/a"));
+  ck_ok(see(z, "/b"));
 }
 
 /* ---- results ---- */
@@ -115,13 +104,13 @@ static int each(zke *z, void *context) {
   zke_stat a, b, set;
   zke_op ops[2];
   int64_t from = *(int64_t *)context;
-  ck_ok(create(z, "/a", ZKE_PERSISTENT, &a));
+  ck_ok(create_stat(z, "/a", ZKE_PERSISTENT, &a));
   ck_assert_int_eq(zke_zxid(), from + 1);
-  ck_rc(create(z, "/a", ZKE_PERSISTENT, NULL), ZKE_NODEEXISTS);
+  ck_rc(create(z, "/a", ZKE_PERSISTENT), ZKE_NODEEXISTS);
   ck_assert_int_eq(zke_zxid(), from + 1);
-  ck_rc(create(z, "/none/b", ZKE_PERSISTENT, NULL), ZKE_NONODE);
-  ck_ok(create(z, "/a/b", ZKE_EPHEMERAL, &b));
-  ck_rc(create(z, "/a/b/c", ZKE_PERSISTENT, NULL), ZKE_NOCHILDRENFOREPHEMERALS);
+  ck_rc(create(z, "/none/b", ZKE_PERSISTENT), ZKE_NONODE);
+  ck_ok(create_stat(z, "/a/b", ZKE_EPHEMERAL, &b));
+  ck_rc(create(z, "/a/b/c", ZKE_PERSISTENT), ZKE_NOCHILDRENFOREPHEMERALS);
   ck_rc(zke_delete(z, "/a", -1), ZKE_NOTEMPTY);
   zke_op_set(&ops[0], "/a", "lost", 4, -1);
   zke_op_check(&ops[1], "/a", 7);
@@ -150,8 +139,6 @@ TEST_LOOP(each_call_has_its_own_result_and_zxid, 0, PLACES) {
   ck_assert_int_eq(a.cversion, 2);
   ck_assert_int_eq(a.version, 1);
   ck_assert_int_eq(test_zxid(z), from + 5);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* A function that does nothing, and one that returns what it is given. */
@@ -167,14 +154,13 @@ TEST_LOOP(a_batch_of_nothing_uses_no_zxid, 0, PLACES) {
   int64_t from = test_zxid(z);
   ck_ok(zke_batch(z, answer, &rc));
   ck_assert_int_eq(test_zxid(z), from + 1);
-  ck_ok(zke_close(z));
 }
 
 /* What a batch has done that is undone. */
 static int undone(zke *z, void *context) {
   zke_strings *names;
-  ck_ok(make(z, "/b"));
-  ck_ok(create(z, "/b/e", ZKE_EPHEMERAL, NULL));
+  make(z, "/b");
+  make_as(z, "/b/e", ZKE_EPHEMERAL);
   ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
   ck_ok(zke_children(z, "/b", NULL, NULL, &names, NULL));
   ck_assert_int_eq(names->count, 1);
@@ -187,18 +173,16 @@ static int undone(zke *z, void *context) {
 TEST_LOOP(another_result_undoes_all, 0, PLACES) {
   static const int codes[] = {ZKE_NONODE, ZKE_CONNECTIONLOSS, 1};
   zke *z = open_at(_i);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   int64_t from = test_zxid(z);
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
     int rc = codes[i];
     ck_rc(zke_batch(z, undone, &rc), rc);
     ck_says("thought better of it");
-    ck_rc(exists(z, "/b"), ZKE_NONODE);
+    ck_rc(see(z, "/b"), ZKE_NONODE);
     ck_assert_int_eq(test_stat(z, "/a").version, 0);
   }
   ck_assert_int_eq(test_zxid(z), from + 1);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* ---- who sees it, and when ---- */
@@ -215,15 +199,15 @@ static void *look_from_outside(void *arg) {
   options.flags = ZKE_OPEN_READONLY;
   zke *z = NULL;
   o->seen = zke_open(o->db, &options, &z);
-  if (o->seen == ZKE_OK) o->seen = exists(z, "/new");
+  if (o->seen == ZKE_OK) o->seen = see(z, "/new");
   zke_close(z);
   return NULL;
 }
 
 static int make_while_others_look(zke *z, void *context) {
   pthread_t thread;
-  ck_ok(make(z, "/new"));
-  ck_ok(exists(z, "/new"));
+  make(z, "/new");
+  ck_ok(see(z, "/new"));
   ck_assert_int_eq(pthread_create(&thread, NULL, look_from_outside, context),
                    0);
   pthread_join(thread, NULL);
@@ -239,7 +223,6 @@ TEST(nobody_sees_it_before_it_is_committed) {
   ck_rc(o.seen, ZKE_NONODE);
   look_from_outside(&o);
   ck_ok(o.seen);
-  ck_ok(zke_close(z));
 }
 
 /* A thread of the same store, which has to wait. */
@@ -270,13 +253,12 @@ TEST(other_threads_of_the_store_wait) {
   void *rc;
   zke *z = test_open(test_path("db"));
   meanwhile m = {.other = test_session(z, NULL)};
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_batch(z, begin_another_call, &m));
   ck_assert_int_eq(pthread_join(m.thread, &rc), 0);
   ck_rc((int)(intptr_t)rc, ZKE_OK);
   ck_assert_int_eq(test_stat(z, "/a").version, 21);
   ck_ok(zke_close(m.other));
-  ck_ok(zke_close(z));
 }
 
 /* ---- several sessions ---- */
@@ -288,9 +270,9 @@ typedef struct pair {
 
 static int by_both(zke *z, void *context) {
   pair *p = context;
-  ck_ok(create(p->two, "/two", ZKE_EPHEMERAL, NULL));
-  ck_ok(create(z, "/one", ZKE_EPHEMERAL, NULL));
-  ck_ok(zke_set(p->two, "/one", "x", 1, -1, NULL));
+  make_as(p->two, "/two", ZKE_EPHEMERAL);
+  make_as(z, "/one", ZKE_EPHEMERAL);
+  ck_ok(change(p->two, "/one"));
   return ZKE_OK;
 }
 
@@ -305,16 +287,16 @@ TEST_LOOP(sessions_of_the_store_take_part, 0, PLACES) {
   ck_assert_int_eq(test_stat(p.one, "/two").ephemeralOwner,
                    zke_session_id(p.two));
   ck_ok(zke_close(p.two));
-  ck_rc(exists(p.one, "/two"), ZKE_NONODE);
+  ck_rc(see(p.one, "/two"), ZKE_NONODE);
   ck_ok(zke_close(p.one));
 }
 
 /* A light session as well, whose events its carrier's dispatch tells. */
 static int by_light(zke *z, void *context) {
   const pair *p = context;
-  ck_ok(create(p->two, "/two", ZKE_EPHEMERAL, NULL));
+  make_as(p->two, "/two", ZKE_EPHEMERAL);
   ck_rc(zke_exists(p->two, "/one", test_record, p->events, NULL), ZKE_NONODE);
-  ck_ok(create(z, "/one", ZKE_EPHEMERAL, NULL));
+  make_as(z, "/one", ZKE_EPHEMERAL);
   return ZKE_OK;
 }
 
@@ -331,16 +313,16 @@ TEST_LOOP(light_sessions_take_part, 0, PLACES) {
                    zke_session_id(p.two));
   test_expect(p.one, &heard, "CREATED /one");
   ck_ok(zke_close(p.two));
-  ck_rc(exists(p.one, "/two"), ZKE_NONODE);
+  ck_rc(see(p.one, "/two"), ZKE_NONODE);
   ck_ok(zke_close(p.one));
 }
 
 static int by_the_dead(zke *z, void *context) {
   pair *p = context;
-  ck_ok(make(z, "/before"));
-  ck_rc(make(p->two, "/dead"), ZKE_SESSIONEXPIRED);
-  ck_rc(make(p->two, "/dead"), ZKE_INVALIDSTATE);
-  ck_rc(exists(p->two, "/before"), ZKE_INVALIDSTATE);
+  make(z, "/before");
+  ck_rc(create(p->two, "/dead", ZKE_PERSISTENT), ZKE_SESSIONEXPIRED);
+  ck_rc(create(p->two, "/dead", ZKE_PERSISTENT), ZKE_INVALIDSTATE);
+  ck_rc(see(p->two, "/before"), ZKE_INVALIDSTATE);
   return ZKE_OK;
 }
 
@@ -352,12 +334,11 @@ TEST(an_expired_session_is_refused_inside) {
   p.two = test_session(p.one, NULL);
   ck_ok(zke_expire(other, zke_session_id(p.two)));
   ck_ok(zke_batch(p.one, by_the_dead, &p));
-  ck_ok(exists(p.one, "/before"));
+  ck_ok(see(p.one, "/before"));
   ck_ok(zke_expire(other, zke_session_id(p.one)));
   ck_rc(zke_batch(p.one, by_the_dead, &p), ZKE_SESSIONEXPIRED);
   ck_ok(zke_close(p.two));
   ck_ok(zke_close(p.one));
-  ck_ok(zke_close(other));
 }
 
 /* ---- what the store knows from its last transaction ---- */
@@ -365,8 +346,8 @@ TEST(an_expired_session_is_refused_inside) {
 /* A change and a read of both sessions, so that the store knows all that it can
  * know of its file; a batch as well. */
 static void know(const pair *p, const char *path) {
-  ck_ok(make(p->one, path));
-  ck_ok(exists(p->two, path));
+  make(p->one, path);
+  ck_ok(see(p->two, path));
   ck_ok(zke_batch(p->one, by_both, (void *)(uintptr_t)p));
   ck_ok(zke_delete(p->two, "/one", -1));
   ck_ok(zke_delete(p->two, "/two", -1));
@@ -384,8 +365,8 @@ TEST(what_another_store_did_is_not_missed) {
   ck_rc(zke_exists(other, "/b", test_record, &heard, NULL), ZKE_NONODE);
   ck_ok(zke_add_watch(other, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
                       &above));
-  ck_ok(make(p.one, "/b"));
-  ck_ok(make(p.two, "/a/c"));
+  make(p.one, "/b");
+  make(p.two, "/a/c");
   test_expect(other, &heard, "CREATED /b");
   test_expect(other, &above, "CREATED /a/c");
   know(&p, "/d");
@@ -393,8 +374,8 @@ TEST(what_another_store_did_is_not_missed) {
   ck_assert_int_eq(test_zxid(p.two), zxid + 1);
   know(&p, "/e");
   ck_ok(zke_expire(other, zke_session_id(p.two)));
-  ck_rc(create(p.two, "/f", ZKE_EPHEMERAL, NULL), ZKE_SESSIONEXPIRED);
-  ck_rc(exists(p.two, "/e"), ZKE_INVALIDSTATE);
+  ck_rc(create(p.two, "/f", ZKE_EPHEMERAL), ZKE_SESSIONEXPIRED);
+  ck_rc(see(p.two, "/e"), ZKE_INVALIDSTATE);
   ck_ok(zke_close(p.two));
   p.two = test_session(p.one, NULL);
   know(&p, "/g");
@@ -402,16 +383,15 @@ TEST(what_another_store_did_is_not_missed) {
   ck_ok(zke_batch(p.one, by_the_dead, &p));
   ck_ok(zke_close(p.two));
   ck_ok(zke_close(p.one));
-  ck_ok(zke_close(other));
 }
 
 /* ---- watches and events ---- */
 
 static int change_three(zke *z, void *context) {
   (void)context;
-  ck_ok(make(z, "/w"));
-  ck_ok(zke_set(z, "/w", "x", 1, -1, NULL));
-  ck_rc(make(z, "/w"), ZKE_NODEEXISTS);
+  make(z, "/w");
+  ck_ok(change(z, "/w"));
+  ck_rc(create(z, "/w", ZKE_PERSISTENT), ZKE_NODEEXISTS);
   ck_ok(zke_delete(z, "/w", -1));
   return ZKE_OK;
 }
@@ -422,7 +402,7 @@ TEST_LOOP(events_come_in_order, 0, PLACES) {
   static test_events events;
   pair p = {.one = open_at(_i)};
   p.two = test_session(p.one, NULL);
-  ck_ok(make(p.one, "/a"));
+  make(p.one, "/a");
   ck_ok(zke_add_watch(p.two, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
                       &events));
   int rc = ZKE_NONODE;
@@ -442,13 +422,13 @@ static int watch_and_change(zke *z, void *context) {
   ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
   ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
   ck_ok(zke_children(z, "/", test_record, &more, NULL, NULL));
-  ck_ok(make(z, "/w"));
+  make(z, "/w");
   ck_ok(zke_exists(z, "/w", test_record, &events, NULL));
-  ck_ok(zke_set(z, "/w", "x", 1, -1, NULL));
+  ck_ok(change(z, "/w"));
   ck_ok(zke_set(z, "/w", "y", 1, -1, NULL));
   ck_ok(zke_get(z, "/w", test_record, &events, NULL, NULL, NULL));
   ck_ok(zke_add_watch(z, "/p", ZKE_WATCH_PERSISTENT, test_record, &more));
-  ck_ok(make(z, "/p"));
+  make(z, "/p");
   return *(const int *)context;
 }
 
@@ -468,7 +448,6 @@ TEST_LOOP(watches_that_are_set_inside, 0, PLACES) {
   ck_ok(zke_delete(z, "/p", -1));
   test_expect(z, &events, "CHANGED /w");
   test_expect(z, &more, "DELETED /p");
-  ck_ok(zke_close(z));
 }
 
 /* The same undone: no row is left, nobody is called, and what was there before
@@ -483,10 +462,9 @@ TEST_LOOP(watches_that_are_undone, 0, PLACES) {
   zke_free(list);
   ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
   ck_rc(zke_batch(z, watch_and_change, &rc), ZKE_BROKEN);
-  ck_ok(make(z, "/w"));
+  make(z, "/w");
   test_expect(z, &events, "CREATED /w");
   test_expect(z, &more, "");
-  ck_ok(zke_close(z));
 }
 
 typedef struct refused {
@@ -501,7 +479,7 @@ static int watch_what_is_refused(zke *z, void *context) {
   ck_rc(zke_exists(z, "/none", test_record, r->events, NULL), ZKE_NONODE);
   ck_rc(zke_children(z, "/none", test_record, r->events, NULL, NULL),
         ZKE_NONODE);
-  ck_ok(make(z, "/made"));
+  make(z, "/made");
   return r->result;
 }
 
@@ -510,7 +488,7 @@ static test_events again;
 /* Set watches once more, one that tells of what was missed and one that waits,
  * and end as context says. */
 static int set_again(zke *z, void *context) {
-  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_ok(see(z, "/"));
   int64_t since = zke_zxid();
   ck_ok(zke_set(z, "/a", "", 0, -1, NULL));
   ck_ok(zke_set_watch(z, "/a", ZKE_WATCH_DATA, since, test_record, &again));
@@ -525,8 +503,8 @@ static int set_again(zke *z, void *context) {
 TEST_LOOP(watches_set_once_more_inside, 0, PLACES) {
   zke *z = open_at(_i);
   int rc = ZKE_CANCELLED;
-  ck_ok(make(z, "/a"));
-  ck_ok(make(z, "/b"));
+  make(z, "/a");
+  make(z, "/b");
   ck_rc(zke_batch(z, set_again, &rc), ZKE_CANCELLED);
   ck_rc(zke_check_watch(z, "/a", ZKE_WATCH_ANY, NULL, NULL), ZKE_NOWATCHER);
   ck_ok(zke_set(z, "/b", "", 0, -1, NULL));
@@ -534,7 +512,6 @@ TEST_LOOP(watches_set_once_more_inside, 0, PLACES) {
   rc = ZKE_OK;
   ck_ok(zke_batch(z, set_again, &rc));
   test_expect(z, &again, "CHANGED /a; CHANGED /b");
-  ck_ok(zke_close(z));
 }
 
 /* A refused read registers nothing, and harms no registration beside it for
@@ -543,9 +520,8 @@ TEST_LOOP(a_refused_watch_harms_no_other, 0, PLACES) {
   refused r = {ZKE_OK, &events};
   zke *z = open_at(_i);
   ck_ok(zke_batch(z, watch_what_is_refused, &r));
-  ck_ok(make(z, "/none"));
+  make(z, "/none");
   test_expect(z, &events, "CREATED /none");
-  ck_ok(zke_close(z));
 }
 
 /* ---- what is discarded ---- */
@@ -559,9 +535,9 @@ static int discard_and_make(zke *z, void *context) {
   discarding *d = context;
   zke_stat stat;
   ck_ok(zke_discard(z, "/mine", ZKE_EPHEMERAL, 0));
-  ck_rc(exists(z, "/mine"), ZKE_NONODE);
-  ck_ok(create(z, "/mine", ZKE_EPHEMERAL, &stat));
-  ck_ok(make(z, "/after"));
+  ck_rc(see(z, "/mine"), ZKE_NONODE);
+  ck_ok(create_stat(z, "/mine", ZKE_EPHEMERAL, &stat));
+  make(z, "/after");
   ck_ok(zke_discard(z, "/other", ZKE_EPHEMERAL, 0));
   ck_ok(zke_delete(z, "/after", -1));
   d->czxid = stat.czxid;
@@ -572,26 +548,24 @@ static int discard_and_make(zke *z, void *context) {
 TEST_LOOP(what_is_discarded_goes_once, 0, PLACES) {
   discarding d = {ZKE_OK, 0};
   zke *z = open_at(_i);
-  ck_ok(create(z, "/mine", ZKE_EPHEMERAL, NULL));
-  ck_ok(create(z, "/other", ZKE_EPHEMERAL, NULL));
+  make_as(z, "/mine", ZKE_EPHEMERAL);
+  make_as(z, "/other", ZKE_EPHEMERAL);
   ck_ok(zke_batch(z, discard_and_make, &d));
-  ck_ok(make(z, "/later"));
+  make(z, "/later");
   ck_assert_int_eq(test_stat(z, "/mine").czxid, d.czxid);
-  ck_rc(exists(z, "/other"), ZKE_NONODE);
-  ck_ok(zke_close(z));
+  ck_rc(see(z, "/other"), ZKE_NONODE);
 }
 
 /* Where the batch is undone it is still to be removed, by the next change. */
 TEST_LOOP(what_is_discarded_in_vain_goes_later, 0, PLACES) {
   discarding d = {ZKE_LOST, 0};
   zke *z = open_at(_i);
-  ck_ok(create(z, "/mine", ZKE_EPHEMERAL, NULL));
-  ck_ok(create(z, "/other", ZKE_EPHEMERAL, NULL));
+  make_as(z, "/mine", ZKE_EPHEMERAL);
+  make_as(z, "/other", ZKE_EPHEMERAL);
   ck_rc(zke_batch(z, discard_and_make, &d), ZKE_LOST);
-  ck_ok(make(z, "/later"));
-  ck_rc(exists(z, "/mine"), ZKE_NONODE);
-  ck_rc(exists(z, "/other"), ZKE_NONODE);
-  ck_ok(zke_close(z));
+  make(z, "/later");
+  ck_rc(see(z, "/mine"), ZKE_NONODE);
+  ck_rc(see(z, "/other"), ZKE_NONODE);
 }
 
 /* ---- what is not allowed ---- */
@@ -603,7 +577,7 @@ static int misuse(zke *z, void *context) {
   zke_op_result result;
   int n, rc = ZKE_OK;
   int64_t at;
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_rc(zke_batch(z, answer, &rc), ZKE_MISUSE);
   ck_rc(zke_batch(foreign, answer, &rc), ZKE_MISUSE);
   ck_rc(zke_open(test_path("new"), NULL, &made), ZKE_MISUSE);
@@ -623,8 +597,8 @@ static int misuse(zke *z, void *context) {
   ck_rc(zke_forget(z, test_record, &events), ZKE_MISUSE);
   ck_rc(zke_sync(z, "/"), ZKE_MISUSE);
   ck_rc(zke_remove_watch(z, "/", ZKE_WATCH_ANY, NULL, NULL), ZKE_MISUSE);
-  ck_rc(make(foreign, "/a"), ZKE_MISUSE);
-  ck_rc(exists(foreign, "/"), ZKE_MISUSE);
+  ck_rc(create(foreign, "/a", ZKE_PERSISTENT), ZKE_MISUSE);
+  ck_rc(see(foreign, "/"), ZKE_MISUSE);
   ck_rc(zke_discard(foreign, "/e", ZKE_EPHEMERAL, 0), ZKE_MISUSE);
   ck_rc(zke_wake(foreign), ZKE_MISUSE);
   ck_says("zke_wake() on another store");
@@ -646,15 +620,13 @@ static int misuse(zke *z, void *context) {
 TEST_LOOP(calls_that_are_refused, 0, PLACES) {
   int rc = ZKE_OK;
   zke *z = open_at(_i), *foreign = test_open(test_path("foreign"));
-  ck_ok(create(foreign, "/e", ZKE_EPHEMERAL, NULL));
+  make_as(foreign, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_batch(z, misuse, foreign));
-  ck_ok(exists(z, "/a"));
-  ck_ok(exists(foreign, "/e"));
+  ck_ok(see(z, "/a"));
+  ck_ok(see(foreign, "/e"));
   ck_ok(zke_batch(foreign, answer, &rc));
   ck_rc(zke_batch(z, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_batch(NULL, answer, &rc), ZKE_BADARGUMENTS);
-  ck_ok(zke_close(foreign));
-  ck_ok(zke_close(z));
 }
 
 /* ---- what fails without touching the batch ---- */
@@ -663,9 +635,9 @@ TEST_LOOP(calls_that_are_refused, 0, PLACES) {
 static int fail_beside(zke *z, void *context) {
   int fd = -1;
   (void)context;
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_rc(zke_keepalive_fd(z, &fd), ZKE_SYSTEMERROR);
-  ck_ok(make(z, "/b"));
+  make(z, "/b");
   return ZKE_OK;
 }
 
@@ -677,8 +649,8 @@ TEST(failure_beside_a_batch_breaks_nothing) {
   o.os = seam_os(&s);
   ck_ok(zke_open(test_path("db"), &o, &z));
   ck_ok(zke_batch(z, fail_beside, NULL));
-  ck_ok(exists(z, "/a"));
-  ck_ok(exists(z, "/b"));
+  ck_ok(see(z, "/a"));
+  ck_ok(see(z, "/b"));
   ck_ok(zke_close(z));
 }
 
@@ -694,17 +666,16 @@ TEST_LOOP(in_a_callback, 0, PLACES) {
   int rc = ZKE_CORRUPT, count;
   zke *z = open_at(_i);
   ck_rc(zke_exists(z, "/a", batch_in_callback, &rc, NULL), ZKE_NONODE);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_dispatch(z, &count));
   ck_ok(rc);
-  ck_ok(zke_close(z));
 }
 
 /* ---- a function that does not return ---- */
 
 static int leave_thread(zke *z, void *context) {
   (void)context;
-  make(z, "/lost");
+  create(z, "/lost", ZKE_PERSISTENT);
   zke_exists(z, "/lost", test_record, &events, NULL);
   pthread_exit(NULL);
 }
@@ -722,12 +693,10 @@ TEST_LOOP(one_that_ends_its_thread_leaves_nothing, 0, PLACES) {
   if (_i == ON_FILE) other = test_open(test_path("db"));
   ck_assert_int_eq(pthread_create(&thread, NULL, run_leaving, z), 0);
   pthread_join(thread, NULL);
-  ck_rc(exists(z, "/lost"), ZKE_NONODE);
-  ck_ok(make(z, "/a"));
-  if (other) ck_ok(make(other, "/b")); /* the gate is free */
+  ck_rc(see(z, "/lost"), ZKE_NONODE);
+  make(z, "/a");
+  if (other) make(other, "/b"); /* the gate is free */
   test_expect(z, &events, "");
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 typedef struct forking {
@@ -739,18 +708,18 @@ typedef struct forking {
  * parent's transaction is open in SQLite's memory there. */
 static int in_the_child(zke *z, const char *db) {
   zke *own = NULL;
-  if (make(z, "/child") != ZKE_FORKED) return 2;
+  if (create(z, "/child", ZKE_PERSISTENT) != ZKE_FORKED) return 2;
   if (zke_close(z) != ZKE_FORKED) return 3;
   return zke_open(db, NULL, &own) == ZKE_FORKED ? 0 : 4;
 }
 
 static int forks(zke *z, void *context) {
   forking *f = context;
-  ck_ok(make(z, "/parent"));
+  make(z, "/parent");
   pid_t pid = fork();
   if (pid == 0) _exit(in_the_child(z, f->db));
   ck_assert_int_eq(waitpid(pid, &f->status, 0), pid);
-  ck_ok(exists(z, "/parent"));
+  ck_ok(see(z, "/parent"));
   return ZKE_OK;
 }
 
@@ -761,13 +730,12 @@ TEST(a_child_that_is_forked_inside) {
   zke *z = test_open(test_path("db"));
   ck_ok(zke_batch(z, forks, &f));
   ck_assert_int_eq(test_status(f.status), 0);
-  ck_ok(exists(z, "/parent"));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/parent"));
 }
 
 /* The child comes back out of the function. */
 static int forks_and_returns(zke *z, void *context) {
-  ck_ok(make(z, "/parent"));
+  make(z, "/parent");
   *(pid_t *)context = fork();
   return ZKE_OK;
 }
@@ -779,12 +747,14 @@ TEST(a_child_that_returns) {
   pid_t pid = -1;
   zke *z = test_open(test_path("db"));
   int rc = zke_batch(z, forks_and_returns, &pid);
-  if (pid == 0) _exit(rc == ZKE_FORKED && make(z, "/c") == ZKE_FORKED ? 0 : 2);
+  if (pid == 0)
+    _exit(rc == ZKE_FORKED && create(z, "/c", ZKE_PERSISTENT) == ZKE_FORKED
+              ? 0
+              : 2);
   ck_ok(rc);
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
   ck_assert_int_eq(test_status(status), 0);
-  ck_ok(exists(z, "/parent"));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/parent"));
 }
 
 /* Cancellation is held off until the batch is committed. */
@@ -792,7 +762,7 @@ static int cancel_self(zke *z, void *context) {
   (void)context;
   pthread_cancel(pthread_self());
   pthread_testcancel();
-  return make(z, "/done");
+  return create(z, "/done", ZKE_PERSISTENT);
 }
 
 static void *run_cancelled(void *arg) {
@@ -810,16 +780,15 @@ TEST(cancellation_waits) {
   ck_assert_int_eq(pthread_create(&thread, NULL, run_cancelled, z), 0);
   pthread_join(thread, &ended);
   ck_assert_ptr_eq(ended, PTHREAD_CANCELED);
-  ck_ok(exists(z, "/done"));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/done"));
 }
 
 /* ---- lost replies, lack of memory ---- */
 
 static int make_two(zke *z, void *context) {
   int *made = context;
-  if (make(z, "/1") == ZKE_OK) ++*made;
-  if (make(z, "/2") == ZKE_OK) ++*made;
+  if (create(z, "/1", ZKE_PERSISTENT) == ZKE_OK) ++*made;
+  if (create(z, "/2", ZKE_PERSISTENT) == ZKE_OK) ++*made;
   return ZKE_OK;
 }
 
@@ -831,13 +800,12 @@ TEST_LOOP(its_reply_can_be_lost, 0, PLACES) {
   ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_BEFORE, 0));
   ck_rc(zke_batch(z, make_two, &made), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(made, 2);
-  ck_rc(exists(z, "/1"), ZKE_NONODE);
+  ck_rc(see(z, "/1"), ZKE_NONODE);
   ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 1));
-  ck_ok(make(z, "/first"));
+  make(z, "/first");
   ck_rc(zke_batch(z, make_two, &made), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(made, 4);
-  ck_ok(exists(z, "/2"));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/2"));
 }
 
 /* Reads in a batch do not count either. */
@@ -845,10 +813,9 @@ TEST_LOOP(no_read_inside_is_lost, 0, PLACES) {
   int rc = ZKE_OK;
   zke *z = open_at(_i);
   ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_READ, 0));
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_batch(z, watch_and_change, &rc));
-  ck_rc(exists(z, "/w"), ZKE_CONNECTIONLOSS);
-  ck_ok(zke_close(z));
+  ck_rc(see(z, "/w"), ZKE_CONNECTIONLOSS);
 }
 
 enum { STARVED = 6 };
@@ -897,7 +864,7 @@ TEST_LOOP(without_memory_no_half_is_left, 0, 3) {
     test_remove(test_path("db"));
     test_remove(test_path("db-zke"));
     ck_ok(zke_open(test_path("db"), &options, &z));
-    ck_ok(make(z, "/s"));
+    make(z, "/s");
     ck_ok(zke_open_session(z, NULL, &other));
     if (watched[_i])
       ck_ok(zke_add_watch(other, watched[_i], ZKE_WATCH_PERSISTENT_RECURSIVE,
@@ -907,7 +874,7 @@ TEST_LOOP(without_memory_no_half_is_left, 0, 3) {
     for (int i = 0; i < STARVED; i++) {
       char path[32];
       snprintf(path, sizeof path, "/s/%d", i);
-      ck_rc(exists(z, path), s.result[i] == ZKE_OK ? ZKE_OK : ZKE_NONODE);
+      ck_rc(see(z, path), s.result[i] == ZKE_OK ? ZKE_OK : ZKE_NONODE);
       made += s.result[i] == ZKE_OK;
     }
     ck_ok(zke_check(z, NULL, NULL));
@@ -961,8 +928,8 @@ static int change_lacking(zke *z, void *context) {
   static char large[LARGE];
   lacking *l = context;
   sqlite_fail = l->at;
-  l->result[CREATED] = make(z, "/p/created");
-  l->result[SET] = zke_set(z, "/p/set", "x", 1, -1, NULL);
+  l->result[CREATED] = create(z, "/p/created", ZKE_PERSISTENT);
+  l->result[SET] = change(z, "/p/set");
   l->result[DELETED] = zke_delete(z, "/p/deleted", -1);
   l->result[CREATED_LARGE] = zke_create(
       z, "/p/large", large, LARGE, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
@@ -975,8 +942,8 @@ static int change_lacking(zke *z, void *context) {
  * failed, is none? */
 static void look_at_changes(zke *z, const lacking *l, int rc) {
   bool is[] = {
-      exists(z, "/p/created") == ZKE_OK, test_stat(z, "/p/set").version == 1,
-      exists(z, "/p/deleted") == ZKE_NONODE, exists(z, "/p/large") == ZKE_OK};
+      see(z, "/p/created") == ZKE_OK, test_stat(z, "/p/set").version == 1,
+      see(z, "/p/deleted") == ZKE_NONODE, see(z, "/p/large") == ZKE_OK};
   int children = 2;
   for (int i = 0; i < CHANGES; i++) {
     ck_assert_int_eq(is[i], rc == ZKE_OK && l->result[i] == ZKE_OK);
@@ -1000,9 +967,9 @@ TEST(sqlite_without_memory_leaves_no_half) {
     test_remove(db);
     test_remove(test_path("db-zke"));
     zke *z = test_open(db);
-    ck_ok(make(z, "/p"));
-    ck_ok(make(z, "/p/set"));
-    ck_ok(make(z, "/p/deleted"));
+    make(z, "/p");
+    make(z, "/p/set");
+    make(z, "/p/deleted");
     int rc = zke_batch(z, change_lacking, &l);
     starved = sqlite_fail == 0;
     sqlite_fail = 0;
@@ -1039,7 +1006,7 @@ static int go_on(zke *z, void *context) {
     if (rc != ZKE_OK && s->first == ZKE_OK) s->first = rc;
     if (s->first != ZKE_OK) s->later = rc;
   }
-  s->read = exists(z, "/kept");
+  s->read = see(z, "/kept");
   return ZKE_OK;
 }
 
@@ -1053,16 +1020,14 @@ TEST_LOOP(a_full_disk_breaks_it, 0, 2) {
   options.cache_kib = 64; /* so that it is written before the end */
   zke *z = NULL;
   ck_ok(zke_open(test_path("disk/a.db"), &options, &z));
-  ck_ok(make(z, "/kept"));
+  make(z, "/kept");
   int64_t from = test_zxid(z);
   ck_rc(zke_batch(z, go_on, &s), ZKE_FULL);
   ck_assert_int_gt(s.made, 0);
   ck_rc(s.first, ZKE_FULL);
   ck_rc(s.later, ZKE_FULL);
   ck_rc(s.read, ZKE_FULL);
-  ck_ok(exists(z, "/kept"));
-  ck_rc(exists(z, "/heavy0"), ZKE_NONODE);
+  ck_ok(see(z, "/kept"));
+  ck_rc(see(z, "/heavy0"), ZKE_NONODE);
   ck_assert_int_eq(test_zxid(z), from + 1);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }

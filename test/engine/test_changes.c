@@ -7,15 +7,7 @@
 #include <unistd.h>
 
 #include "test/seam.h"
-#include "test/test.h"
-
-static int make(zke *z, const char *path, int mode) {
-  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL);
-}
-
-static int change(zke *z, const char *path) {
-  return zke_set(z, path, "x", 1, -1, NULL);
-}
+#include "test/engine/calls.h"
 
 /* A handle on a file with a history of everything. */
 static zke *open_kept(void) {
@@ -57,10 +49,10 @@ static void expect(const char *expected) {
  * multi leaves nothing.  The first row says from when on it is whole. */
 TEST(every_change_is_noted) {
   zke *z = open_kept();
-  ck_ok(make(z, "/a", ZKE_PERSISTENT));
+  make(z, "/a");
   ck_assert_int_eq(number("SELECT zxid FROM zkembed_history WHERE type=0"),
                    test_stat(z, "/a").czxid - 1);
-  ck_ok(make(z, "/a/e-", ZKE_EPHEMERAL_SEQUENTIAL));
+  make_as(z, "/a/e-", ZKE_EPHEMERAL_SEQUENTIAL);
   ck_ok(change(z, "/a"));
   zke_op ops[3];
   zke_op_create(&ops[0], "/a/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
@@ -78,21 +70,18 @@ TEST(every_change_is_noted) {
   ck_assert_int_eq(number("SELECT count(DISTINCT zxid)FROM zkembed_history "
                           "WHERE path='/a/b'"),
                    1);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* Whose change it was, by the session, its identity and its process: also
  * where the session's end made it. */
 TEST(who_and_when) {
-  zke *z = open_kept(), *other;
-  zke_options options = {.size = sizeof options, .identity = "worker"};
+  zke *z = open_kept();
   char sql[300];
-  ck_ok(zke_open(test_path("db"), &options, &other));
+  zke *other = open_as(test_path("db"), .identity = "worker");
   int64_t id = zke_session_id(other), before = test_wall();
-  ck_ok(make(other, "/e", ZKE_EPHEMERAL));
+  make_as(other, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_close(other));
-  ck_ok(make(z, "/p", ZKE_PERSISTENT));
+  make(z, "/p");
   expect("+/e -/e +/p");
   snprintf(sql, sizeof sql,
            "SELECT count(*)FROM zkembed_history WHERE path='/e' AND "
@@ -105,21 +94,19 @@ TEST(who_and_when) {
            "session=%lld AND owner=0",
            (long long)zke_session_id(z));
   ck_assert_int_eq(number(sql), 1);
-  ck_ok(zke_close(z));
 }
 
 /* Whose an ephemeral node was that its own session has discarded.  The history
  * said nobody's, as only a session's end told that. */
 TEST(owner_of_what_was_discarded) {
   zke *z = open_kept();
-  ck_ok(make(z, "/e", ZKE_EPHEMERAL));
+  make_as(z, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, 0));
-  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/e"), ZKE_NONODE);
   expect("+/e -/e");
   ck_assert_int_eq(number("SELECT count(*)FROM zkembed_history WHERE owner<>0 "
                           "AND owner=session"),
                    2);
-  ck_ok(zke_close(z));
 }
 
 /* A process that is killed, and what the sweep removes. */
@@ -128,13 +115,11 @@ TEST(ends_that_nobody_made) {
   test_worker w = test_worker_on(test_path("db"));
   test_ask(&w, "create /e x %d", ZKE_EPHEMERAL);
   test_kill(&w, SIGKILL);
-  ck_until(zke_dispatch(z, NULL) == ZKE_OK &&
-               zke_exists(z, "/e", NULL, NULL, NULL) == ZKE_NONODE,
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && see(z, "/e") == ZKE_NONODE,
            10000);
   ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL, 1,
                        NULL, NULL));
-  ck_until(zke_dispatch(z, NULL) == ZKE_OK &&
-               zke_exists(z, "/t", NULL, NULL, NULL) == ZKE_NONODE,
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && see(z, "/t") == ZKE_NONODE,
            10000);
   expect("+/e -/e +/t -/t");
   ck_assert_int_eq(number("SELECT count(DISTINCT session)FROM zkembed_history "
@@ -143,31 +128,28 @@ TEST(ends_that_nobody_made) {
   ck_assert_int_eq(
       number("SELECT session FROM zkembed_history WHERE path='/t' AND type=2"),
       0);
-  ck_ok(zke_close(z));
 }
 
 /* Below a chroot the paths are whole all the same, and a row has the node's
  * ACL. */
 TEST(chroot_and_acl) {
   zke *z = open_kept();
-  ck_ok(make(z, "/c", ZKE_PERSISTENT));
+  make(z, "/c");
   zke *below = test_session(z, "/c");
-  ck_ok(make(below, "/x", ZKE_PERSISTENT));
+  make(below, "/x");
   ck_ok(zke_add_auth(z, "digest", "a:b", 3));
   ck_ok(zke_create(z, "/c/secret", "", 0, ZKE_CREATOR_ALL_ACL, ZKE_PERSISTENT,
                    NULL, NULL));
   expect("+/c +/c/x +/c/secret");
   gives("SELECT group_concat(path)FROM zkembed_history WHERE acl NOT NULL",
         "/c/secret");
-  ck_ok(zke_close(below));
-  ck_ok(zke_close(z));
 }
 
 /* Limits: about so many rows stay, the latest, without a gap. */
 TEST(old_rows_go) {
   zke *z = test_open(test_path("db"));
   ck_ok(zke_history_keep(z, 100, 0));
-  ck_ok(make(z, "/a", ZKE_PERSISTENT));
+  make(z, "/a");
   for (int i = 0; i < 1000; i++) ck_ok(change(z, "/a"));
   int64_t count = number("SELECT count(*)FROM zke_history");
   ck_assert_int_ge(count, 100);
@@ -178,13 +160,12 @@ TEST(old_rows_go) {
                    count);
   ck_assert_int_eq(number("SELECT max(zxid)FROM zke_history"),
                    test_stat(z, "/a").mzxid);
-  ck_ok(zke_close(z));
 }
 
 /* A smaller limit is reached by and by, a bounded number of rows at a time. */
 TEST(a_limit_is_reached_in_steps) {
   zke *z = open_kept();
-  ck_ok(make(z, "/a", ZKE_PERSISTENT));
+  make(z, "/a");
   for (int i = 0; i < 1000; i++) ck_ok(change(z, "/a"));
   ck_ok(zke_history_keep(z, 10, 0));
   int64_t was = number("SELECT count(*)FROM zke_history");
@@ -196,18 +177,15 @@ TEST(a_limit_is_reached_in_steps) {
     was = now;
   }
   ck_assert_int_lt(was, 20);
-  ck_ok(zke_close(z));
 }
 
 /* Limits of time, by the wall clock, which is moved here. */
 TEST(rows_go_by_their_age) {
   static seam s;
-  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
-  zke *z;
   seam_stand();
-  ck_ok(zke_open(test_path("db"), &options, &z));
+  zke *z = open_as(test_path("db"), .os = seam_os(&s));
   ck_ok(zke_history_keep(z, 0, 60000));
-  ck_ok(make(z, "/a", ZKE_PERSISTENT));
+  make(z, "/a");
   for (int i = 0; i < 50; i++) ck_ok(change(z, "/a"));
   ck_assert_int_ge(number("SELECT count(*)FROM zke_history"), 50);
   seam_pass(61000);
@@ -215,7 +193,6 @@ TEST(rows_go_by_their_age) {
   int64_t count = number("SELECT count(*)FROM zke_history");
   ck_assert_int_ge(count, 16);
   ck_assert_int_lt(count, 32);
-  ck_ok(zke_close(z));
 }
 
 /* A wall clock that was ahead for a while: rows that were written after it was
@@ -223,13 +200,11 @@ TEST(rows_go_by_their_age) {
 TEST(a_clock_that_goes_back_makes_no_gap) {
   const int64_t ahead = INT64_C(120000000000);
   static seam s;
-  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
-  zke *z;
   seam_stand();
-  ck_ok(zke_open(test_path("db"), &options, &z));
+  zke *z = open_as(test_path("db"), .os = seam_os(&s));
   ck_ok(zke_history_keep(z, 0, 60000));
   seam_apart[ZKE_CLOCK_REALTIME] += ahead;
-  ck_ok(make(z, "/a", ZKE_PERSISTENT));
+  make(z, "/a");
   for (int i = 0; i < 10; i++) ck_ok(change(z, "/a"));
   seam_apart[ZKE_CLOCK_REALTIME] -= ahead;
   for (int i = 0; i < 10; i++) ck_ok(change(z, "/a"));
@@ -240,7 +215,6 @@ TEST(a_clock_that_goes_back_makes_no_gap) {
         number("SELECT max(seq)-min(seq)+1-count(*)FROM zke_history"), 0);
   }
   ck_assert_int_lt(number("SELECT count(*)FROM zke_history"), 32);
-  ck_ok(zke_close(z));
 }
 
 /* There is none at first; turned off it is gone, and a new one has no part of
@@ -249,7 +223,7 @@ TEST(off_and_on_again) {
   static const char tables[] =
       "SELECT count(*)FROM sqlite_master WHERE name LIKE '%history%'";
   zke *z = test_open(test_path("db"));
-  ck_ok(make(z, "/a", ZKE_PERSISTENT));
+  make(z, "/a");
   ck_assert_int_eq(number(tables), 0);
   ck_ok(zke_history_keep(z, 1000000, 0));
   ck_ok(change(z, "/a"));
@@ -267,6 +241,4 @@ TEST(off_and_on_again) {
   expect("~/a");
   ck_rc(zke_history_keep(z, -1, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_history_keep(z, 0, -1), ZKE_BADARGUMENTS);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }

@@ -8,7 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "test/power/powervfs.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,11 +61,9 @@ TEST(killed_while_creating_the_tables) {
     snprintf(name, sizeof name, "new-%d.db", n);
     const char *file = test_path(name);
     ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
-    ck_assert_int_eq(sqlite3_exec(db,
-                                  "PRAGMA user_version=7;CREATE TABLE orders(a)"
-                                  ";INSERT INTO orders VALUES(1)",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    must(db,
+         "PRAGMA user_version=7;CREATE TABLE orders(a)"
+         ";INSERT INTO orders VALUES(1)");
     ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
     died = dies_opening(file, n);
     ck_ok(zke_open(file, &o, &z));
@@ -113,12 +111,11 @@ static void die_deciding(const char *file, int death, const int *until) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   zke *z;
   power_begin(test_path("power"), die_in_sync);
-  if (zke_open(file, &o, &z) != ZKE_OK ||
-      zke_create(z, "/said", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL) != ZKE_OK)
+  if (zke_open(file, &o, &z) != ZKE_OK || create(z, "/said", 0) != ZKE_OK)
     _exit(1);
   if (death & DEATH_KEPT) keep_alive(z, until);
   dying = true;
-  zke_create(z, "/unsaid", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL);
+  create(z, "/unsaid", 0);
   _exit(2);
 }
 
@@ -164,11 +161,11 @@ TEST_LOOP(killed_in_the_sync, 0, DEATHS) {
   if (_i & DEATH_SEEN) reader = foreign_reader(file);
   if (_i & DEATH_READONLY) o.flags = ZKE_OPEN_READONLY;
   ck_ok(zke_open(file, &o, &z));
-  ck_ok(zke_exists(z, "/said", NULL, NULL, NULL));
-  ck_ok(zke_exists(z, "/unsaid", NULL, NULL, NULL));
+  ck_ok(see(z, "/said"));
+  ck_ok(see(z, "/unsaid"));
   zke *after = test_open(disk_after_cut());
-  ck_ok(zke_exists(after, "/said", NULL, NULL, NULL));
-  ck_ok(zke_exists(after, "/unsaid", NULL, NULL, NULL));
+  ck_ok(see(after, "/said"));
+  ck_ok(see(after, "/unsaid"));
   ck_ok(zke_close(after));
   ck_ok(zke_close(z));
   sqlite3_close(reader);
@@ -202,8 +199,6 @@ static void die_committing(const char *file, bool failing) {
  * shown that opens the database next stays through a power cut all the same:
  * after a death in its sync (0), and after a sync that failed (1). */
 TEST_LOOP(process_ends_in_a_guests_sync, 0, 2) {
-  zke_options o = {.size = sizeof o, .vfs = "unix-power"};
-  zke *z;
   int status;
   ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
   const char *file = test_path("power/a.db");
@@ -213,11 +208,10 @@ TEST_LOOP(process_ends_in_a_guests_sync, 0, 2) {
   ck_assert_int_eq(test_status(status), _i ? 2 : 128 + SIGKILL);
   power_begin(test_path("power"), NULL);
   power_doubt("a.db-wal");
-  ck_ok(zke_open(file, &o, &z));
+  open_as(file, .vfs = "unix-power");
   ck_assert_int_eq(test_number(file, "SELECT count(*)FROM orders"), 1);
   const char *cut = disk_after_cut();
   ck_assert_int_eq(test_number(cut, "SELECT count(*)FROM orders"), 1);
-  ck_ok(zke_close(z));
 }
 
 /* ---- syncs of the log that fail ---- */
@@ -225,7 +219,7 @@ TEST_LOOP(process_ends_in_a_guests_sync, 0, 2) {
 /* Of what is durable after a cut now, the node has to be there. */
 static void node_survives(const char *path) {
   zke *z = test_open(disk_after_cut());
-  ck_ok(zke_exists(z, path, NULL, NULL, NULL));
+  ck_ok(see(z, path));
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
@@ -239,7 +233,7 @@ static zke *open_on_power(power_hook hook) {
   ck_ok(zke_close(z));
   power_begin(test_path("power"), hook);
   ck_ok(zke_open(test_path("power/a.db"), &o, &z));
-  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  make_as(z, "/e", ZKE_EPHEMERAL);
   return z;
 }
 
@@ -255,11 +249,9 @@ TEST_LOOP(a_failed_sync_in_a_checkpoint_loses_nothing, 1, 4) {
   for (int i = 0; i < 200 && power_failed() == 0; i++)
     ck_ok(zke_set(z, "/e", data, sizeof data, -1, NULL));
   ck_assert_int_gt(power_failed(), 0);
-  if (zke_create(z, "/said", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL) != ZKE_OK)
-    ck_ok(zke_create(z, "/said", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  if (create(z, "/said", 0) != ZKE_OK) make(z, "/said");
   ck_assert_int_eq(power_failed(), _i);
   node_survives("/said");
-  ck_ok(zke_close(z));
 }
 
 /* The same where it is the last close that fails, and the change is one of
@@ -271,9 +263,8 @@ TEST(a_failed_sync_at_the_last_close_loses_nothing) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(power_failed(), 1);
   ck_ok(zke_open(test_path("power/a.db"), &o, &z));
-  ck_ok(zke_create(z, "/said", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  make(z, "/said");
   node_survives("/said");
-  ck_ok(zke_close(z));
 }
 
 /* P8: a process is killed inside the sync of its commit.  The one that opens
@@ -295,9 +286,8 @@ TEST(opening_after_one_that_could_not_sync) {
   ck_rc(zke_open(file, &o, &z), ZKE_SYSTEMERROR);
   ck_says("syncing the log");
   ck_ok(zke_open(file, &o, &z));
-  ck_ok(zke_exists(z, "/unsaid", NULL, NULL, NULL));
+  ck_ok(see(z, "/unsaid"));
   node_survives("/unsaid");
-  ck_ok(zke_close(z));
 }
 
 /* P8: a process leaves a whole commit in the log that it could not sync, and

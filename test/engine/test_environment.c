@@ -7,7 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -35,9 +35,9 @@ ON_DISK;
 
 /* ---- nodes and files ---- */
 
-static void make(zke *z, const char *path, const char *data, int mode) {
-  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode, NULL,
-                   NULL));
+static void make_with(zke *z, const char *path, const char *data) {
+  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
 }
 
 static void expect_data(zke *z, const char *path, const char *expected) {
@@ -49,10 +49,6 @@ static void expect_data(zke *z, const char *path, const char *expected) {
 
 static int set(zke *z, const char *path, const char *data) {
   return zke_set(z, path, data, (int)strlen(data), -1, NULL);
-}
-
-static int exists(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
 }
 
 static int child_count(zke *z, const char *path) {
@@ -200,10 +196,10 @@ static int peer_close(const char *argument) {
 }
 
 static int peer_hold(const char *path) {
-  return zke_create(mine, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  return create(mine, path, ZKE_EPHEMERAL);
 }
 
-static int peer_exists(const char *path) { return exists(mine, path); }
+static int peer_exists(const char *path) { return see(mine, path); }
 static int peer_set(const char *path) { return set(mine, path, "theirs"); }
 
 static int peer_check(const char *argument) {
@@ -237,15 +233,13 @@ enum { STORM = 48, AT_ONCE = 12 };
 
 /* In a child: the copy refuses, a handle of its own works. */
 static void storm_work(zke *copy, const char *db) {
-  if (exists(copy, "/") != ZKE_FORKED) _exit(11);
+  if (see(copy, "/") != ZKE_FORKED) _exit(11);
   if (set(copy, "/n", "child's") != ZKE_FORKED) _exit(12);
   zke_options o = ZKE_INIT(zke_options);
   o.busy_timeout_ms = 60000; /* the others come all at once */
   if (zke_open(db, &o, &mine) != ZKE_OK) _exit(13);
-  if (zke_create(mine, "/storm/s-", "", 0, ZKE_OPEN_ACL,
-                 ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL) != ZKE_OK)
-    _exit(14);
-  if (exists(copy, "/") != ZKE_FORKED) _exit(15);
+  if (create(mine, "/storm/s-", ZKE_EPHEMERAL_SEQUENTIAL) != ZKE_OK) _exit(14);
+  if (see(copy, "/") != ZKE_FORKED) _exit(15);
 }
 
 /* It ends by closing, by leaving, or by a signal. */
@@ -283,10 +277,10 @@ static void storm_reap(int way) {
 TEST(fork_storm) {
   const char *db = test_path("a.db");
   zke *z = test_open(db), *further = test_session(z, NULL);
-  make(z, "/n", "", ZKE_PERSISTENT);
-  make(z, "/storm", "", ZKE_PERSISTENT);
-  make(z, "/mine", "", ZKE_EPHEMERAL);
-  make(further, "/further", "", ZKE_EPHEMERAL);
+  make(z, "/n");
+  make(z, "/storm");
+  make_as(z, "/mine", ZKE_EPHEMERAL);
+  make_as(further, "/further", ZKE_EPHEMERAL);
   int descriptors = test_fd_count();
   for (int i = 0; i < STORM + AT_ONCE; i++) {
     if (i >= AT_ONCE) storm_reap(i);
@@ -301,13 +295,10 @@ TEST(fork_storm) {
     zke_wait(z, zke_now(z) + 20);
   ck_assert_int_eq(child_count(z, "/storm"), 0);
   ck_assert_int_eq(test_session_count(z), 2);
-  ck_ok(exists(z, "/mine"));
-  ck_ok(exists(z, "/further"));
+  ck_ok(see(z, "/mine"));
+  ck_ok(see(z, "/further"));
   /* others' FIFOs, and the file of lives that was looked at last */
   ck_assert_int_le(test_fd_count(), descriptors + 32 + 1);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(further));
-  ck_ok(zke_close(z));
 }
 
 /* ---- PID namespaces ---- */
@@ -361,16 +352,14 @@ TEST(same_pid_in_two_namespaces) {
   ck_peer(&one, peer_sessions, "", 3);
   ck_peer(&two, peer_sessions, "", 3);
   ck_rc(zke_wait(z, zke_now(z) + 1200), ZKE_OPERATIONTIMEOUT);
-  ck_ok(exists(z, "/one"));
-  ck_ok(exists(z, "/two"));
+  ck_ok(see(z, "/one"));
+  ck_ok(see(z, "/two"));
   peer_tell(&two, peer_die, "");
   ck_peer(&one, peer_wait, "10000", ZKE_OK);
   ck_peer(&one, peer_exists, "/two", ZKE_NONODE);
   ck_peer(&one, peer_sessions, "", 2);
-  ck_rc(exists(z, "/two"), ZKE_NONODE);
+  ck_rc(see(z, "/two"), ZKE_NONODE);
   ck_peer(&one, peer_close, "", ZKE_OK);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* ---- users and umasks ---- */
@@ -521,7 +510,7 @@ TEST(lives_of_one_who_is_not_of_the_group) {
  * mode get it when the database is opened next. */
 TEST(half_made_files_with_lives) {
   const char *db = test_path("a.db");
-  zke *z = test_open(db);
+  test_open(db);
   ck_assert_int_eq(chmod(db, 0600), 0);
   for (int i = 0; i < 64; i++) {
     char name[32];
@@ -529,10 +518,8 @@ TEST(half_made_files_with_lives) {
     write_file(beside(db, name), 'x', 0);
     ck_assert_int_eq(chmod(beside(db, name), 0644), 0);
   }
-  zke *other = test_open(db);
+  test_open(db);
   ck_assert_int_eq(count_lives(db, 0600, getgid()), 64);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* doc/security.md: root opens a user's database first; what it makes beside
@@ -544,7 +531,7 @@ TEST(root_leaves_the_users_files_the_users) {
   prepare(db, 0600);
   peer alice = peer_start(be_alice), bob = peer_start(be_bob);
   zke *z = test_open(db);
-  make(z, "/root", "", ZKE_EPHEMERAL);
+  make_as(z, "/root", ZKE_EPHEMERAL);
   expect_modes(db, 0600);
   ck_assert_int_eq(stat(beside(db, "-wal"), &s), 0);
   ck_assert_uint_eq(s.st_uid, ALICE);
@@ -691,7 +678,6 @@ TEST_LOOP(times_follow_the_wall_clock, 0, 2) {
     test_expect(z, &events, "CHANGED /n");
     ck_ok(zke_check(z, NULL, NULL));
   }
-  ck_ok(zke_close(z));
 }
 
 /* doc/proofs.md: a node's TTL is counted by the wall clock, as in ZooKeeper:
@@ -700,20 +686,19 @@ TEST_LOOP(ttl_follows_the_wall_clock, 0, 2) {
   zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);
   ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
                        60000, NULL, NULL));
-  make(z, "/n", "", ZKE_PERSISTENT);
+  make(z, "/n");
   wall_ms = -YEARS(10);
   ck_rc(zke_wait(z, zke_now(z) + 600), ZKE_OPERATIONTIMEOUT);
-  ck_ok(exists(z, "/t"));
+  ck_ok(see(z, "/t"));
   wall_ms = 50000;
   ck_rc(zke_wait(z, zke_now(z) + 600), ZKE_OPERATIONTIMEOUT);
-  ck_ok(exists(z, "/t"));
+  ck_ok(see(z, "/t"));
   wall_ms = YEARS(10);
   int64_t end = test_now() + test_patience(10000);
-  while (exists(z, "/t") == ZKE_OK && test_now() < end)
+  while (see(z, "/t") == ZKE_OK && test_now() < end)
     zke_wait(z, zke_now(z) + 20);
-  ck_rc(exists(z, "/t"), ZKE_NONODE);
-  ck_ok(exists(z, "/n"));
-  ck_ok(zke_close(z));
+  ck_rc(see(z, "/t"), ZKE_NONODE);
+  ck_ok(see(z, "/n"));
 }
 
 /* P5: while the wall clock jumps by twenty years at every look, a wait ends
@@ -726,7 +711,7 @@ TEST(deadlines_ignore_the_wall_clock) {
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/theirs");
   zke *z = open_jumping(db, LEASE);
-  make(z, "/e", "", ZKE_EPHEMERAL);
+  make_as(z, "/e", ZKE_EPHEMERAL);
   wall_ms = YEARS(10);
   wall_wavers = true;
   for (int i = 0; i < WAITS; i++) {
@@ -743,7 +728,6 @@ TEST(deadlines_ignore_the_wall_clock) {
   test_ask(&w, "exists /theirs");
   test_ask(&w, "exists /e");
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }
 
 /* ---- descriptors ---- */
@@ -773,8 +757,7 @@ static int peer_own_many(const char *argument) {
     char path[32];
     snprintf(path, sizeof path, "/own%d", i);
     rc = zke_open_session(mine, NULL, &z);
-    if (rc == ZKE_OK)
-      rc = zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+    if (rc == ZKE_OK) rc = create(z, path, ZKE_EPHEMERAL);
   }
   return rc;
 }
@@ -805,9 +788,7 @@ TEST_LOOP(watched_owners_take_few_descriptors, 0, 2) {
   peer p = peer_start(NULL);
   snprintf(argument, sizeof argument, "%d %s", owners, db);
   ck_peer(&p, peer_own_many, argument, ZKE_OK);
-  zke_options o = {.size = sizeof o, .notice_limit = sizes[_i].option};
-  zke *z = NULL;
-  ck_ok(zke_open(db, &o, &z));
+  zke *z = open_as(db, .notice_limit = sizes[_i].option);
   zke *other = test_session(z, NULL);
   ck_ok(zke_dispatch(z, NULL));
   int before = test_fd_count();
@@ -828,8 +809,6 @@ TEST_LOOP(watched_owners_take_few_descriptors, 0, 2) {
            20000);
   ck_assert_int_eq(test_fd_count(), before);
   allow_descriptors(-1);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* P6: a watch that got no descriptor to its owner, over the cap, gets one when
@@ -841,9 +820,7 @@ TEST(notice_is_made_up_when_there_is_room) {
   peer p = peer_start(NULL);
   snprintf(argument, sizeof argument, "2 %s", db);
   ck_peer(&p, peer_own_many, argument, ZKE_OK);
-  zke_options o = {.size = sizeof o, .notice_limit = 1};
-  zke *z = NULL;
-  ck_ok(zke_open(db, &o, &z));
+  zke *z = open_as(db, .notice_limit = 1);
   ck_ok(zke_dispatch(z, NULL));
   int before = test_fd_count();
   watch_own(z, 0, &deleted);
@@ -859,7 +836,6 @@ TEST(notice_is_made_up_when_there_is_room) {
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(test_fd_count(), before);
   peer_kill(&p);
-  ck_ok(zke_close(z));
 }
 
 /* P11: with n descriptors left, for n from none to enough, opening a new (0)
@@ -875,7 +851,7 @@ TEST_LOOP(open_without_descriptors, 0, 2) {
     rc = zke_open(db, NULL, &z);
     allow_descriptors(-1);
     if (rc == ZKE_OK) {
-      make(z, "/n", "", ZKE_PERSISTENT);
+      make(z, "/n");
       ck_ok(zke_close(z));
     } else {
       ck_assert_msg(rc == ZKE_SYSTEMERROR || rc == ZKE_CANTOPEN, "%d left: %s",
@@ -890,19 +866,17 @@ TEST_LOOP(open_without_descriptors, 0, 2) {
   printf("descriptors: %d suffice\n", left - 1);
   ck_assert_int_ge(left, 5);
   zke *z = test_open(db);
-  ck_ok(exists(z, "/n"));
+  ck_ok(see(z, "/n"));
   /* one that failed late was a session for a moment: it is swept */
   ck_until(test_session_count(z) == 1, 10000);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* Everything that needs no further descriptor works with none left. */
 static void work_without_descriptors(zke *z, test_worker *w) {
   test_events events = {0};
   zke_strings *names = NULL;
-  make(z, "/p", "one", ZKE_PERSISTENT);
-  make(z, "/e", "", ZKE_EPHEMERAL);
+  make_with(z, "/p", "one");
+  make_as(z, "/e", ZKE_EPHEMERAL);
   ck_ok(set(z, "/p", "two"));
   expect_data(z, "/p", "two");
   ck_ok(zke_children(z, "/", NULL, NULL, &names, NULL));
@@ -917,7 +891,6 @@ static void work_without_descriptors(zke *z, test_worker *w) {
   ck_ok(zke_exists(z, "/owned", test_record, &events, NULL));
   test_kill(w, SIGKILL);
   await(z, &events, "DELETED /owned", 10000);
-  ck_ok(zke_check(z, NULL, NULL));
 }
 
 /* P7, P11: an open handle goes on when the process has run out of
@@ -927,7 +900,7 @@ TEST(handle_without_descriptors) {
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/owned");
   zke *z = test_open(db), *further = NULL;
-  make(z, "/n", "", ZKE_PERSISTENT);
+  make(z, "/n");
   allow_descriptors(0);
   work_without_descriptors(z, &w);
   int before = test_fd_count();
@@ -956,15 +929,14 @@ TEST(close_without_descriptors) {
   const char *db = test_path("a.db");
   int before = test_fd_count();
   zke *z = test_open(db);
-  make(z, "/e", "", ZKE_EPHEMERAL);
+  make_as(z, "/e", ZKE_EPHEMERAL);
   allow_descriptors(0);
   ck_ok(zke_close(z));
   allow_descriptors(-1);
   ck_assert_int_eq(test_fd_count(), before);
   z = test_open(db);
-  ck_rc(exists(z, "/e"), ZKE_NONODE);
+  ck_rc(see(z, "/e"), ZKE_NONODE);
   ck_assert_int_eq(test_session_count(z), 1);
-  ck_ok(zke_close(z));
 }
 
 /* ---- restored under open handles ---- */
@@ -991,11 +963,11 @@ TEST(backup_moved_over_an_open_database) {
   const char *db = test_path("a.db"), *copy = test_path("copy.db");
   test_events events = {0};
   zke *old = test_open(db);
-  make(old, "/n", "backed up", ZKE_PERSISTENT);
+  make_with(old, "/n", "backed up");
   back_up(db, copy);
   ck_ok(set(old, "/n", "later"));
-  make(old, "/later", "", ZKE_PERSISTENT);
-  make(old, "/e", "", ZKE_EPHEMERAL);
+  make(old, "/later");
+  make_as(old, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_exists(old, "/n", test_record, &events, NULL));
   ck_assert_int_eq(rename(copy, db), 0);
   ck_assert_int_eq(unlink(beside(db, "-wal")), 0);
@@ -1010,16 +982,15 @@ TEST(backup_moved_over_an_open_database) {
   zke_close(old);
   zke *z = test_open(db);
   expect_data(z, "/n", "backed up");
-  ck_rc(exists(z, "/later"), ZKE_NONODE);
-  ck_rc(exists(z, "/e"), ZKE_NONODE);
-  ck_ok(exists(z, "/new"));
+  ck_rc(see(z, "/later"), ZKE_NONODE);
+  ck_rc(see(z, "/e"), ZKE_NONODE);
+  ck_ok(see(z, "/new"));
   ck_assert_int_eq(test_session_count(z), 2);
   test_ask(&w, "watch /n");
   ck_ok(set(z, "/n", "goes on"));
   ck_assert_str_eq(test_ask(&w, "wait 3000"), "CHANGED /n");
   ck_ok(zke_check(z, NULL, NULL));
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }
 
 /* P8, design.md 7 ("restored under living sessions"): a backup is written
@@ -1030,13 +1001,13 @@ TEST(backup_written_into_an_open_database) {
   const char *db = test_path("a.db"), *copy = test_path("copy.db");
   test_events known = {0}, unknown = {0};
   zke *z = test_open(db);
-  make(z, "/n", "backed up", ZKE_PERSISTENT);
-  make(z, "/e", "", ZKE_EPHEMERAL);
+  make_with(z, "/n", "backed up");
+  make_as(z, "/e", ZKE_EPHEMERAL);
   back_up(db, copy);
   ck_ok(set(z, "/n", "later"));
   test_worker w = test_worker_on(db);
   zke *later = test_session(z, NULL);
-  make(later, "/later", "", ZKE_EPHEMERAL);
+  make_as(later, "/later", ZKE_EPHEMERAL);
   ck_ok(zke_set_watcher(z, test_record, &known));
   ck_ok(zke_set_watcher(later, test_record, &unknown));
   int64_t issued = zke_session_id(later);
@@ -1046,8 +1017,8 @@ TEST(backup_written_into_an_open_database) {
   test_expect(z, &known, "");
   zke *newcomer = test_open(db);
   ck_assert_int_gt(zke_session_id(newcomer) >> 32, issued >> 32);
-  ck_ok(exists(newcomer, "/e"));
-  ck_rc(exists(newcomer, "/later"), ZKE_NONODE);
+  ck_ok(see(newcomer, "/e"));
+  ck_rc(see(newcomer, "/later"), ZKE_NONODE);
   ck_assert_int_eq(test_session_count(newcomer), 2);
   test_tell(&w, "set /n x");
   int rc = atoi(test_line(&w));
@@ -1137,7 +1108,7 @@ TEST_LOOP(second_name_is_refused, 0, 2) {
   const char *db = test_path("a.db"), *second = test_path("b.db");
   zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
   zke *z = test_open(db), *other;
-  make(z, "/e", "", ZKE_EPHEMERAL);
+  make_as(z, "/e", ZKE_EPHEMERAL);
   ck_assert_int_eq(link(db, second), 0);
   ck_rc(zke_open(db, &o, &other), ZKE_CANTOPEN);
   ck_says("2 hard links");
@@ -1146,12 +1117,10 @@ TEST_LOOP(second_name_is_refused, 0, 2) {
   ck_says("2 hard links");
   ck_assert_int_eq(access(beside(second, "-zke"), F_OK), -1);
   zke_wait(z, zke_now(z) + 1200); /* a look at the files */
-  make(z, "/later", "", ZKE_PERSISTENT);
+  make(z, "/later");
   ck_assert_int_eq(unlink(second), 0);
   ck_ok(zke_open(db, &o, &other));
-  ck_ok(exists(other, "/e"));
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
+  ck_ok(see(other, "/e"));
 }
 
 /* Mount one thing on another, for this process only; false where that is not
@@ -1188,7 +1157,7 @@ TEST(directory_mounted_is_shared) {
   ck_assert_int_eq(mkdir(test_path("host"), 0700), 0);
   ck_assert_int_eq(mkdir(test_path("container"), 0700), 0);
   zke *host = test_open(test_path("host/a.db"));
-  make(host, "/e", "", ZKE_EPHEMERAL);
+  make_as(host, "/e", ZKE_EPHEMERAL);
   if (mount_apart(test_path("host"), test_path("container"))) {
     zke *z = test_open(test_path("container/a.db"));
     ck_assert_int_gt(zke_session_id(z), zke_session_id(host));
@@ -1197,7 +1166,6 @@ TEST(directory_mounted_is_shared) {
     ck_ok(zke_close(z));
     umount2(test_path("container"), MNT_DETACH);
   }
-  ck_ok(zke_close(host));
 }
 
 /* A system that does not tell how many links a file has, and on what it is
@@ -1208,12 +1176,9 @@ static void forget_links(seam_call *c) { c->out->links = c->out->mount = 0; }
 TEST(unknown_links_are_accepted) {
   const char *db = test_path("a.db");
   static seam s = {.after = {[SEAM_stat] = forget_links}};
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  zke *z;
   ck_ok(zke_close(test_open(db)));
   ck_assert_int_eq(link(db, test_path("b.db")), 0);
-  ck_ok(zke_open(db, &o, &z));
-  ck_ok(zke_close(z));
+  open_as(db, .os = seam_os(&s));
 }
 
 /* The directory of the link is on another mount than all else. */
@@ -1226,13 +1191,10 @@ static void mount_apart_links(seam_call *c) {
 TEST(link_into_another_mount_is_resolved) {
   const char *db = test_path("a.db"), *name = test_path("links/b.db");
   static seam s = {.after = {[SEAM_stat] = mount_apart_links}};
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  zke *z;
   ck_ok(zke_close(test_open(db)));
   ck_assert_int_eq(mkdir(test_path("links"), 0700), 0);
   ck_assert_int_eq(symlink(db, name), 0);
-  ck_ok(zke_open(name, &o, &z));
-  ck_ok(zke_close(z));
+  open_as(name, .os = seam_os(&s));
 }
 
 /* ---- a full disk under living sessions ---- */
@@ -1258,9 +1220,9 @@ TEST(sessions_survive_a_full_disk) {
   test_worker w = test_worker_on(db), dying = owner_of(db, "/theirs");
   zke *z = test_open(db);
   int64_t id = zke_session_id(z);
-  make(z, "/n", "", ZKE_PERSISTENT);
-  make(z, "/large", "", ZKE_PERSISTENT);
-  make(z, "/e", "", ZKE_EPHEMERAL);
+  make(z, "/n");
+  make(z, "/large");
+  make_as(z, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_exists(z, "/theirs", test_record, &events, NULL));
   test_fill_disk(ballast);
   write_until_full(z);
@@ -1276,8 +1238,7 @@ TEST(sessions_survive_a_full_disk) {
   test_ask(&w, "set /n more");
   ck_assert_int_eq(zke_session_id(z), id);
   ck_assert_int_eq(test_session_count(z), 2);
-  ck_ok(exists(z, "/e"));
+  ck_ok(see(z, "/e"));
   ck_ok(zke_check(z, NULL, NULL));
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }

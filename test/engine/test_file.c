@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -151,13 +151,9 @@ static int64_t sql(const char *path, const char *format, ...) {
   return value;
 }
 
-static void make(zke *z, const char *path, const char *data) {
+static void plant(zke *z, const char *path, const char *data) {
   ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL,
                    ZKE_PERSISTENT, NULL, NULL));
-}
-
-static void make_ephemeral(zke *z, const char *path) {
-  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
 }
 
 static void expect_data(zke *z, const char *path, const char *expected) {
@@ -165,13 +161,6 @@ static void expect_data(zke *z, const char *path, const char *expected) {
   ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
   ck_assert_str_eq(data, expected);
   zke_free(data);
-}
-
-/* The zxid of a change made now. */
-static int64_t next_zxid(zke *z) {
-  zke_stat stat;
-  ck_ok(zke_set(z, "/", "", 0, -1, &stat));
-  return stat.mzxid;
 }
 
 /* The number of the next sequential child of "/". */
@@ -187,8 +176,8 @@ static int next_sequence(zke *z) {
 /* A closed database with a handful of nodes. */
 static const char *sample(const char *path) {
   zke *z = test_open(path);
-  make(z, "/a", "one");
-  make(z, "/a/b", "two");
+  plant(z, "/a", "one");
+  plant(z, "/a/b", "two");
   ck_ok(zke_close(z));
   return path;
 }
@@ -424,9 +413,7 @@ TEST(unwritable_directory_is_refused) {
  * where it just cannot be read. */
 TEST(hosted_database_is_no_stranger) {
   const char *where = directory("d"), *path = test_path("d/a.db");
-  zke_options host = {.size = sizeof host, .flags = ZKE_OPEN_HOST};
-  zke *z;
-  ck_ok(zke_open(test_path("a.db"), &host, &z));
+  zke *z = open_as(test_path("a.db"), .flags = ZKE_OPEN_HOST);
   ck_ok(zke_close(z));
   copy_file(test_path("a.db"), path);
   ck_assert_int_eq(chmod(path, 0666), 0);
@@ -525,7 +512,6 @@ TEST_LOOP(rolled_back_meanwhile, 0, 2) {
   leave_unfinished(raced);
   ck_ok(zke_open(raced, &options, &z));
   ck_assert(!present(joined(raced, "-journal")));
-  ck_ok(zke_close(z));
 }
 
 /* P11: a network file system is refused, for a new and an existing file, and
@@ -559,7 +545,7 @@ TEST(table_is_given_empty_structs) {
   zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   for (int i = 0; i < 2; i++) {
     ck_ok(zke_open(test_path("a.db"), &o, &z));
-    ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+    make_as(z, "/e", ZKE_EPHEMERAL);
     ck_rc(zke_wait(z, zke_now(z) + 20), ZKE_OPERATIONTIMEOUT);
     ck_ok(zke_close(z));
   }
@@ -587,14 +573,12 @@ TEST(missing_file_is_not_made) {
 
 /* ZKE_OPEN_EXISTING opens what is there; an empty file becomes a database. */
 TEST(existing_and_empty_files_are_opened) {
-  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_EXISTING};
-  zke *z;
-  ck_ok(zke_open(sample(test_path("a.db")), &options, &z));
+  zke *z = open_as(sample(test_path("a.db")), .flags = ZKE_OPEN_EXISTING);
   expect_data(z, "/a", "one");
   ck_ok(zke_close(z));
   write_file(test_path("empty.db"), "", 0);
   z = test_open(test_path("empty.db"));
-  make(z, "/a", "one");
+  plant(z, "/a", "one");
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
   ck_assert_int_gt(file_size(test_path("empty.db")), 0);
@@ -610,13 +594,13 @@ TEST(full_disk_loses_nothing) {
   const char *ballast = test_path("disk/ballast");
   memset(data, 'x', sizeof data - 1);
   zke *z = test_open(test_path("disk/a.db"));
-  make(z, "/kept", "one");
+  plant(z, "/kept", "one");
   test_fill_disk(ballast);
   ck_rc(zke_create(z, "/a", data, sizeof data, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                    NULL, NULL),
         ZKE_FULL);
   expect_data(z, "/kept", "one");
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/a"), ZKE_NONODE);
   ck_rc(zke_set(z, "/kept", data, sizeof data, -1, NULL), ZKE_FULL);
   expect_data(z, "/kept", "one");
   ck_assert_int_eq(unlink(ballast), 0);
@@ -626,7 +610,6 @@ TEST(full_disk_loses_nothing) {
   ck_ok(zke_close(z));
   z = test_open(test_path("disk/a.db"));
   expect_data(z, "/kept", data);
-  ck_ok(zke_close(z));
 }
 
 /* P11: acknowledged changes and none else are there when a disk fills up by
@@ -668,8 +651,7 @@ TEST(full_disk_at_open) {
   ck_says("a.db");
   ck_assert_int_eq(unlink(ballast), 0);
   z = test_open(test_path("disk/a.db"));
-  make(z, "/a", "one");
-  ck_ok(zke_close(z));
+  plant(z, "/a", "one");
 }
 
 /* ---- read-only ---- */
@@ -678,17 +660,15 @@ TEST(full_disk_at_open) {
  * nothing, and is no session. */
 TEST(readonly_reads_only) {
   const char *path = sample(test_path("a.db"));
-  zke *z = test_open(path), *r;
+  zke *z = test_open(path);
   test_events none = {0};
-  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
-  ck_ok(zke_open(path, &options, &r));
+  zke *r = open_as(path, .flags = ZKE_OPEN_READONLY);
   ck_assert_int_eq(zke_session_id(r), 0);
   ck_assert_int_eq(zke_state(r), ZKE_STATE_READONLY);
   expect_data(r, "/a", "one");
   ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
   expect_data(r, "/a", "new");
-  ck_rc(zke_create(r, "/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL),
-        ZKE_READONLY);
+  ck_rc(create(r, "/c", ZKE_PERSISTENT), ZKE_READONLY);
   ck_rc(zke_set(r, "/a", "", 0, -1, NULL), ZKE_READONLY);
   ck_rc(zke_delete(r, "/a/b", -1), ZKE_READONLY);
   ck_rc(zke_expire(r, zke_session_id(z)), ZKE_READONLY);
@@ -703,7 +683,6 @@ TEST(readonly_reads_only) {
   ck_ok(zke_check(r, NULL, NULL));
   ck_ok(zke_close(r));
   ck_assert_int_eq(test_session_count(z), 1);
-  ck_ok(zke_close(z));
 }
 
 /* A read-only open of a database that nobody else has open leaves the file as
@@ -713,9 +692,7 @@ TEST(readonly_leaves_the_file_alone) {
   const char *path = test_path("a.db");
   copy_file(sample(test_path("b.db")), path);
   unsigned long before = hash_of(path);
-  zke *r;
-  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
-  ck_ok(zke_open(path, &options, &r));
+  zke *r = open_as(path, .flags = ZKE_OPEN_READONLY);
   expect_data(r, "/a", "one");
   ck_assert_int_eq(test_session_count(r), 0);
   ck_ok(zke_close(r));
@@ -728,14 +705,11 @@ static void expect_file(seam_call *c) { ck_assert_int_ge(c->fd, 0); }
 
 /* P9: a read-only handle of a database without side files asks for none. */
 TEST(readonly_reads_no_file_that_is_missing) {
-  zke *r;
   static seam s = {.before = {[SEAM_pread] = expect_file}};
-  zke_options options = {
-      .size = sizeof options, .flags = ZKE_OPEN_READONLY, .os = seam_os(&s)};
   copy_file(sample(test_path("b.db")), test_path("a.db"));
-  ck_ok(zke_open(test_path("a.db"), &options, &r));
+  zke *r =
+      open_as(test_path("a.db"), .flags = ZKE_OPEN_READONLY, .os = seam_os(&s));
   expect_data(r, "/a", "one");
-  ck_ok(zke_close(r));
 }
 
 /* ---- files removed or replaced under open handles ---- */
@@ -750,7 +724,7 @@ static void expect_replaced(zke *z) {
   int rc = ZKE_OK;
   while (rc != ZKE_REPLACED && test_now() < end) {
     zke_wait(z, zke_now(z) + 50);
-    rc = zke_exists(z, "/", NULL, NULL, NULL);
+    rc = see(z, "/");
   }
   ck_rc(rc, ZKE_REPLACED);
   ck_says("a.db");
@@ -766,7 +740,7 @@ TEST(unlinked_file_is_noticed) {
     name[0] += (char)i;
     const char *path = sample(test_path(name));
     z[i] = test_open(path);
-    make_ephemeral(z[i], "/e");
+    make_as(z[i], "/e", ZKE_EPHEMERAL);
     ck_assert_int_eq(unlink(joined(path, beside[i])), 0);
   }
   for (int i = 0; i < BESIDE; i++) {
@@ -788,20 +762,18 @@ TEST(renamed_database_is_noticed) {
 TEST(replaced_database_is_noticed) {
   const char *path = sample(test_path("a.db")), *other = test_path("b.db");
   zke *z = test_open(other);
-  make(z, "/other", "database");
+  plant(z, "/other", "database");
   ck_ok(zke_close(z));
   z = test_open(path);
-  make_ephemeral(z, "/e");
+  make_as(z, "/e", ZKE_EPHEMERAL);
   ck_assert_int_eq(rename(other, path), 0);
   expect_replaced(z);
   zke_close(z);
   for (int i = 1; i < BESIDE; i++) unlink(joined(path, beside[i]));
   z = test_open(path);
   expect_data(z, "/other", "database");
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
-  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
+  ck_rc(see(z, "/a"), ZKE_NONODE);
+  ck_rc(see(z, "/e"), ZKE_NONODE);
 }
 
 /* design.md 5: with a session alive a newcomer that finds the liveness file or
@@ -839,8 +811,7 @@ TEST(side_files_may_go_between) {
   z = test_open(path);
   ck_rc(zke_attach(z, id, password, NULL, &kept), ZKE_SESSIONEXPIRED);
   expect_data(z, "/a", "one");
-  make_ephemeral(z, "/e");
-  ck_ok(zke_close(z));
+  make_as(z, "/e", ZKE_EPHEMERAL);
 }
 
 /* ---- copies and restores ---- */
@@ -863,20 +834,18 @@ static void back_up(const char *from, const char *to) {
 TEST(copy_has_no_sessions) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   zke *z = test_open(path);
-  make_ephemeral(z, "/e");
-  int64_t zxid = next_zxid(z);
+  make_as(z, "/e", ZKE_EPHEMERAL);
+  int64_t zxid = test_zxid(z);
   back_up(path, copy);
   zke *c = test_open(copy);
   expect_data(c, "/a/b", "two");
-  ck_rc(zke_exists(c, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(c, "/e"), ZKE_NONODE);
   ck_assert_int_eq(test_session_count(c), 1);
-  ck_assert_int_gt(next_zxid(c) >> 32, zxid >> 32);
+  ck_assert_int_gt(test_zxid(c) >> 32, zxid >> 32);
   ck_assert_int_ne(zke_session_id(c), zke_session_id(z));
   ck_ok(zke_check(c, NULL, NULL));
-  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
-  ck_assert_int_eq(next_zxid(z), zxid + 1);
-  ck_ok(zke_close(c));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/e"));
+  ck_assert_int_eq(test_zxid(z), zxid + 1);
 }
 
 /* P8: a backup put back, by renaming (0), removing and copying (1: the new
@@ -886,7 +855,7 @@ TEST_LOOP(restored_database_reissues_nothing, 0, 3) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   copy_file(path, copy);
   zke *z = test_open(path);
-  int64_t zxid = next_zxid(z), id = zke_session_id(z);
+  int64_t zxid = test_zxid(z), id = zke_session_id(z);
   ck_ok(zke_set(z, "/a", "later", 5, -1, NULL));
   ck_ok(zke_close(z));
   if (_i == 0) ck_assert_int_eq(rename(copy, path), 0);
@@ -894,10 +863,8 @@ TEST_LOOP(restored_database_reissues_nothing, 0, 3) {
   if (_i > 0) copy_file(copy, path);
   z = test_open(path);
   expect_data(z, "/a", "one");
-  ck_assert_int_gt(next_zxid(z), zxid);
+  ck_assert_int_gt(test_zxid(z), zxid);
   ck_assert_int_gt(zke_session_id(z), id);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* ---- what stays ---- */
@@ -907,26 +874,25 @@ TEST(reopened_database_goes_on) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
   int sequence = next_sequence(z);
-  int64_t zxid = next_zxid(z), id = zke_session_id(z);
+  int64_t zxid = test_zxid(z), id = zke_session_id(z);
   ck_ok(zke_close(z));
   z = test_open(path);
   expect_data(z, "/a", "one");
   expect_data(z, "/a/b", "two");
   ck_assert_int_eq(next_sequence(z), sequence + 1);
-  ck_assert_int_gt(next_zxid(z), zxid);
-  ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
+  ck_assert_int_gt(test_zxid(z), zxid);
+  ck_assert_int_eq(test_zxid(z) >> 32, zxid >> 32);
   ck_assert_int_gt(zke_session_id(z), id);
   ck_assert_int_eq(test_session_count(z), 1);
-  ck_ok(zke_close(z));
 }
 
 /* design.md 8: after the last close the database file alone is complete. */
 TEST(file_alone_is_complete) {
   const char *path = sample(test_path("a.db")), *alone = test_path("b.db");
   zke *z = test_open(path), *second = test_open(path);
-  make(second, "/late", "three");
+  plant(second, "/late", "three");
   ck_ok(zke_close(z));
-  make(second, "/later", "four");
+  plant(second, "/later", "four");
   ck_ok(zke_close(second));
   ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
   copy_file(path, alone);
@@ -934,7 +900,6 @@ TEST(file_alone_is_complete) {
   expect_data(z, "/a", "one");
   expect_data(z, "/late", "three");
   expect_data(z, "/later", "four");
-  ck_ok(zke_close(z));
 }
 
 /* P8: which changes are synced before they return, and which are not. */
@@ -1005,7 +970,7 @@ static zke *open_counting(const char *path) {
  * first durable change of a new store included. */
 static int syncs_with_change(const char *path, const char *node) {
   zke *z = open_counting(path);
-  make(z, node, "x");
+  plant(z, node, "x");
   int syncs = directory_syncs;
   ck_ok(zke_close(z));
   directory_syncs = 0;
@@ -1037,7 +1002,6 @@ static void begin_log_again(zke *z, const char *path) {
 TEST(the_name_of_a_log_is_synced_once) {
   const char *path = sample(test_path("a.db"));
   sqlite3_vfs *v = sqlite3_vfs_find(NULL);
-  sqlite3 *db;
   open_directory = (int (*)(const char *, int *))(
                        void (*)(void))v->xGetSystemCall(v, "openDirectory");
   v->xSetSystemCall(v, "openDirectory",
@@ -1048,15 +1012,13 @@ TEST(the_name_of_a_log_is_synced_once) {
   begin_log_again(keeps, path);
   ck_assert_int_eq(syncs_with_change(path, "/three"), 0);
   ck_ok(zke_close(keeps));
-  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK); /* deletes the log */
-  ck_assert_int_eq(sqlite3_exec(db, "SELECT * FROM zkembed_node", 0, 0, 0), 0);
+  sqlite3 *db = plain_open(path);
+  must(db, "SELECT * FROM zkembed_node");
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
   ck_assert_int_ne(access(joined(path, "-wal"), F_OK), 0);
   ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK); /* makes it anew */
-  ck_assert_int_eq(sqlite3_exec(db, "PRAGMA user_version", 0, 0, 0), 0);
-  ck_assert_int_eq(
-      sqlite3_exec(db, "CREATE TABLE t(a);INSERT INTO t VALUES(1)", 0, 0, 0),
-      0);
+  must(db, "PRAGMA user_version");
+  must(db, "CREATE TABLE t(a);INSERT INTO t VALUES(1)");
   directory_syncs = 0;
   keeps = open_counting(path);
   ck_assert_int_gt(syncs_with_change(path, "/four"), 0);
@@ -1074,7 +1036,7 @@ TEST(symbolic_link_is_the_same_database) {
   test_worker w = test_spawn("hold", link, "/e", NULL);
   ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
   zke *z = test_open(path);
-  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_ok(see(z, "/e"));
   ck_assert_int_eq(test_session_count(z), 2);
   ck_assert(!present(joined(link, "-zke")));
   ck_ok(zke_close(z));
@@ -1087,14 +1049,13 @@ TEST(life_is_named_by_its_row) {
   struct stat st;
   char name[300];
   bool found = false;
-  zke *z = test_open(path);
+  test_open(path);
   int64_t life = sql(path, "SELECT life FROM zkembed_session");
   for (int i = 0; i < 64 && !found; i++) {
     snprintf(name, sizeof name, "%s-zke/live.%02x", path, i);
     found = stat(name, &st) == 0 && (int64_t)st.st_ino == life;
   }
   ck_assert(found);
-  ck_ok(zke_close(z));
 }
 
 /* The maker of a file with lives may have died before it gave it the
@@ -1112,7 +1073,7 @@ TEST(file_of_lives_gets_its_mode) {
     ck_assert_int_eq(fchmod(fd, 0600), 0);
     close(fd);
   }
-  zke *further = test_session(z, NULL);
+  test_session(z, NULL);
   int64_t life = sql(path, "SELECT life FROM zkembed_session ORDER BY id");
   for (int i = 0; i < 64; i++) {
     snprintf(name, sizeof name, "%s-zke/live.%02x", path, i);
@@ -1120,8 +1081,6 @@ TEST(file_of_lives_gets_its_mode) {
     unsigned mode = (int64_t)st.st_ino == life ? 0660 : 0600;
     ck_assert_uint_eq(st.st_mode & 0777u, mode);
   }
-  ck_ok(zke_close(further));
-  ck_ok(zke_close(z));
 }
 
 /* The kernel says that a file with lives is of another group, as where its
@@ -1140,10 +1099,9 @@ static seam life_elsewhere = {.after = {[SEAM_fstat] = move_life}};
 TEST(life_in_a_replaced_file_is_refused) {
   const char *path = sample(test_path("a.db"));
   const char *live = joined(path, "-zke/live");
-  zke *z, *further = NULL;
-  zke_options o = {.size = sizeof o, .os = seam_os(&life_elsewhere)};
+  zke *further = NULL;
   ck_assert_int_eq(chmod(path, 0660), 0);
-  ck_ok(zke_open(path, &o, &z));
+  zke *z = open_as(path, .os = seam_os(&life_elsewhere));
   ck_assert_int_eq(rename(live, test_path("elsewhere")), 0);
   copy_file(test_path("elsewhere"), live);
   ck_rc(zke_open_session(z, NULL, &further), ZKE_REPLACED);
@@ -1165,36 +1123,31 @@ static int die_with_life_elsewhere(void *path) {
  * life was in the liveness file itself; it used to say that it is alive. */
 TEST(readonly_sees_dead_sessions) {
   const char *path = sample(test_path("a.db"));
-  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   zke_session_list *list = NULL;
   struct stat live;
-  zke *z;
   ck_assert_int_eq(chmod(path, 0660), 0);
   ck_assert_int_eq(test_child_end(test_child(die_with_life_elsewhere,
                                              (void *)(uintptr_t)path)),
                    0);
   ck_assert_int_eq(stat(joined(path, "-zke/live"), &live), 0);
-  ck_ok(zke_open(path, &o, &z));
+  zke *z = open_as(path, .flags = ZKE_OPEN_READONLY);
   ck_assert_int_eq(sql(path, "SELECT life FROM zkembed_session"),
                    (int64_t)live.st_ino);
   ck_ok(zke_sessions(z, -1, &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_int_eq(list->data[0].alive, 0);
   zke_free(list);
-  ck_ok(zke_close(z));
 }
 
 /* A link in the place of the liveness file is not followed: nobody is known to
  * be dead then. */
 TEST(readonly_follows_no_link) {
   const char *path = sample(test_path("a.db"));
-  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   const char *live = joined(path, "-zke/live");
-  zke *z;
   ck_assert_int_eq(rename(live, test_path("elsewhere")), 0);
   ck_assert_int_eq(symlink(test_path("elsewhere"), live), 0);
   int before = test_fd_count();
-  ck_ok(zke_open(path, &o, &z));
+  open_as(path, .flags = ZKE_OPEN_READONLY);
   char link[64], name[PATH_MAX];
   for (int fd = 0; fd < before + 20; fd++) {
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -1202,7 +1155,6 @@ TEST(readonly_follows_no_link) {
     name[len < 0 ? 0 : len] = '\0';
     ck_assert_msg(!ends_in(name, "/elsewhere"), "%s is open", name);
   }
-  ck_ok(zke_close(z));
 }
 
 /* A relative name stays good when the process changes its directory. */
@@ -1211,11 +1163,10 @@ TEST(relative_name_survives_chdir) {
   ck_assert_int_eq(chdir(test_path(".")), 0);
   zke *z = test_open("a.db");
   ck_assert_int_eq(chdir("/"), 0);
-  make_ephemeral(z, "/e");
+  make_as(z, "/e", ZKE_EPHEMERAL);
   ck_assert_int_eq(zke_wait(z, zke_now(z) + 1300), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_ok(see(z, "/e"));
   expect_data(z, "/a", "one");
-  ck_ok(zke_close(z));
 }
 
 static void expect_mode(const char *path, unsigned mode, gid_t group) {
@@ -1262,7 +1213,6 @@ TEST_LOOP(side_files_follow_the_database, 0, 3) {
   expect_mode(joined(path, "-shm"), modes[_i].file, group);
   expect_mode(joined(path, "-zke"), modes[_i].directory, group);
   expect_side_modes(joined(path, "-zke"), modes[_i].file, group);
-  ck_ok(zke_close(z));
 }
 
 /* So also for a user whom a umask locks out of what it has made (0), or a death
@@ -1314,21 +1264,20 @@ static zke *open_booted(const char *path, const char *id) {
 TEST(other_boot_id_reaps_nobody) {
   const char *path = test_path("a.db");
   zke *z = open_booted(path, "one");
-  make_ephemeral(z, "/mine");
-  int64_t zxid = next_zxid(z);
+  make_as(z, "/mine", ZKE_EPHEMERAL);
+  int64_t zxid = test_zxid(z);
   test_worker w = test_spawn("talk", NULL);
   test_ask(&w, "open %s boot=two", path);
   test_ask(&w, "create /theirs x 1");
   zke *third = open_booted(path, "three");
   zke_wait(z, zke_now(z) + 1200);
-  ck_ok(zke_exists(z, "/mine", NULL, NULL, NULL));
-  ck_ok(zke_exists(third, "/theirs", NULL, NULL, NULL));
+  ck_ok(see(z, "/mine"));
+  ck_ok(see(third, "/theirs"));
   test_ask(&w, "exists /mine");
   ck_assert_int_eq(test_session_count(z), 3);
-  ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
+  ck_assert_int_eq(test_zxid(z) >> 32, zxid >> 32);
   ck_ok(zke_close(third));
   test_kill(&w, SIGKILL);
-  ck_ok(zke_close(z));
 }
 
 /* P8: after a reboot, faked by another boot id (or none) once all processes
@@ -1345,14 +1294,12 @@ TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   test_kill(&w, SIGKILL);
   if (_i == 2) ck_assert_int_eq(unlink(joined(path, "-zke/live")), 0);
   zke *z = open_booted(path, next_boot[_i]);
-  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/e"), ZKE_NONODE);
   ck_assert_int_eq(test_session_count(z), 1);
   ck_assert_int_gt(zke_session_id(z), id);
   ck_assert_int_eq(next_sequence(z), sequence + 1);
-  ck_assert_int_gt(next_zxid(z) >> 32, zxid >> 32);
+  ck_assert_int_gt(test_zxid(z) >> 32, zxid >> 32);
   expect_data(z, "/a", "one");
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* Calls that an opening needs answers from. */
@@ -1407,13 +1354,13 @@ TEST_LOOP(no_answer_decides_nothing, 0, 4 * ASKED) {
       int64_t epoch = sql(path, "SELECT max(czxid)>>32 FROM zke_nodes");
       if (_i % 4 == 1) test_remove(joined(path, "-zke"));
       if (_i % 4 == 3) mine = open_booted(path, "one");
-      if (mine) make_ephemeral(mine, "/mine");
+      if (mine) make_as(mine, "/mine", ZKE_EPHEMERAL);
       boot = _i % 4 == 2 ? "one" : "two";
       seam_fault fault = {-errors[e / 2], n - 1,
                           .times = e % 2 ? SEAM_ALWAYS : 1};
       more = open_missing(path, kind, fault, &z);
-      if (again) ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
-      if (mine) ck_ok(zke_exists(z, "/mine", NULL, NULL, NULL));
+      if (again) ck_rc(see(z, "/e"), ZKE_NONODE);
+      if (mine) ck_ok(see(z, "/mine"));
       ck_assert_int_eq(zke_session_id(z) >> 32 > epoch, again);
       ck_assert_int_eq(
           sql(path, "SELECT count(*) FROM zkembed_session WHERE timeout<>0"),
@@ -1438,18 +1385,17 @@ TEST(same_boot_keeps_the_epoch) {
   test_ask(&w, "open %s", path);
   test_kill(&w, SIGKILL);
   zke *z = test_open(path);
-  int64_t zxid = next_zxid(z);
+  int64_t zxid = test_zxid(z);
   ck_ok(zke_close(z));
   z = test_open(path);
-  ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
-  ck_ok(zke_close(z));
+  ck_assert_int_eq(test_zxid(z) >> 32, zxid >> 32);
 }
 
 /* Use the database in that boot; the session's id.  *zxid is one of later. */
 static int64_t use_booted(const char *path, const char *id, int64_t *zxid) {
   zke *z = open_booted(path, id);
   int64_t session = zke_session_id(z);
-  *zxid = next_zxid(z);
+  *zxid = test_zxid(z);
   ck_ok(zke_close(z));
   return session;
 }
@@ -1503,7 +1449,7 @@ TEST(failed_sync_is_connection_loss) {
   ck_ok(zke_close(z));
   z = test_open(path);
   expect_data(z, "/a", "fourth");
-  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/e"), ZKE_NONODE);
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
 }
@@ -1536,9 +1482,7 @@ static int64_t largest_wal(zke *z, const char *wal, int times) {
 TEST(wal_is_bounded) {
   test_in_memory(); /* it writes and syncs 100 MiB */
   const char *path = sample(test_path("a.db")), *wal = joined(path, "-wal");
-  zke *z;
-  zke_options options = {.size = sizeof options, .log = count_warning};
-  ck_ok(zke_open(path, &options, &z));
+  zke *z = open_as(path, .log = count_warning);
   int64_t alone = largest_wal(z, wal, 600);
   ck_assert_int_lt(alone, WAL_LIMIT);
   ck_assert_int_eq(warnings, 0);
@@ -1568,7 +1512,7 @@ static void bulk(zke *z, const char *parent, int count, int bytes) {
   static char data[BULK], path[BATCH][64];
   zke_op op[BATCH];
   memset(data, 'b', sizeof data);
-  if (bytes) make(z, parent, "");
+  if (bytes) plant(z, parent, "");
   for (int i = 0; i < count; i += BATCH) {
     for (int k = 0; k < BATCH; k++) {
       snprintf(path[k], sizeof path[k], "%s/%d", parent, i + k);
@@ -1635,13 +1579,12 @@ static void expect_rows(const char *path, char *before) {
 TEST(compaction_shrinks_the_file) {
   const char *path = sparse(test_path("a.db"));
   test_events pending = {0}, later = {0};
-  zke_options o = {.size = sizeof o, .log = count_warning};
-  zke *z = NULL, *other = test_open(path);
-  ck_ok(zke_open(path, &o, &z));
+  zke *other = test_open(path);
+  zke *z = open_as(path, .log = count_warning);
   ck_ok(zke_create_ttl(z, "/ttl", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
                        3600000, NULL, NULL));
   bulk(z, "/kept", BATCH, 300);
-  make_ephemeral(z, "/mine");
+  make_as(z, "/mine", ZKE_EPHEMERAL);
   ck_ok(zke_exists(other, "/a", test_record, &later, NULL));
   ck_ok(zke_exists(other, "/a/b", test_record, &pending, NULL));
   ck_ok(zke_set(z, "/a/b", "pending", 7, -1, NULL));
@@ -1657,7 +1600,7 @@ TEST(compaction_shrinks_the_file) {
   ck_assert_int_eq(next_sequence(other), number + 1);
   ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
   test_expect(other, &later, "CHANGED /a");
-  ck_ok(zke_exists(other, "/mine", NULL, NULL, NULL));
+  ck_ok(see(other, "/mine"));
   ck_ok(zke_check(other, NULL, NULL));
   ck_assert_int_eq(warnings, 0);
   ck_ok(zke_close(z));
@@ -1665,7 +1608,6 @@ TEST(compaction_shrinks_the_file) {
   z = test_open(path);
   expect_data(z, "/a", "new");
   expect_data(z, "/a/b", "pending");
-  ck_ok(zke_close(z));
 }
 
 static int compact_rc;
@@ -1701,7 +1643,6 @@ TEST(compaction_that_cannot_be) {
   ck_assert_int_eq(file_size(path), size);
   ck_ok(zke_compact(z, ZKE_FOREVER));
   ck_assert_int_lt(file_size(path), size / 4);
-  ck_ok(zke_close(z));
 }
 
 /* When the clock is looked at for the n-th time an hour passes, or a foreign
@@ -1754,8 +1695,6 @@ TEST(compaction_that_is_late) {
   ck_assert_int_lt(file_size(path), size);
   printf("late: %d of %d looks\n", late, tries);
   ck_assert_int_ge(late, 2);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* A reader with SQLite's locks that is there before keeps the compaction from
@@ -1764,17 +1703,14 @@ TEST(compaction_beside_a_long_reader) {
   const char *path = sparse(test_path("a.db"));
   int64_t size = file_size(path);
   zke *z = open_leaping(path);
-  sqlite3 *reader;
-  ck_assert_int_eq(sqlite3_open(path, &reader), SQLITE_OK);
+  sqlite3 *reader = plain_open(path);
   ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
   char *before = all_rows(path);
-  ck_assert_int_eq(sqlite3_exec(reader, "BEGIN;SELECT * FROM zkembed_meta",
-                                NULL, NULL, NULL),
-                   SQLITE_OK);
+  must(reader, "BEGIN;SELECT * FROM zkembed_meta");
   ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_OPERATIONTIMEOUT);
   ck_says("reader");
   ck_assert_int_eq(file_size(path), size);
-  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  must(reader, "COMMIT");
   leap.reader = reader;
   int rc = ZKE_OK;
   while (rc == ZKE_OK) { /* again, where a tick has looked as well */
@@ -1785,14 +1721,12 @@ TEST(compaction_beside_a_long_reader) {
   }
   ck_rc(rc, ZKE_OPERATIONTIMEOUT);
   ck_says("reader");
-  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
-  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  ck_ok(see(z, "/a"));
+  must(reader, "COMMIT");
   ck_ok(zke_compact(z, ZKE_FOREVER));
   ck_assert_int_lt(file_size(path), size / 4);
   ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
   expect_rows(path, before);
-  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
-  ck_ok(zke_close(z));
 }
 
 /* Another process: it adds to a number by compare and swap, or reads what never
@@ -1865,7 +1799,7 @@ TEST(compaction_beside_others) {
   const char *path = sparse(test_path("a.db"));
   zke *z = test_open(path);
   bulk(z, "/kept", BATCH, 300);
-  make(z, "/number", "0");
+  plant(z, "/number", "0");
   ck_ok(zke_close(z));
   neighbour all[] = {{.path = path}, {.path = path}, {path, {0}, {0}, true}};
   pid_t pid[3];
@@ -1883,8 +1817,6 @@ TEST(compaction_beside_others) {
   }
   for (int i = 0; i < 3; i++) close(all[i].stop[1]);
   for (int i = 0; i < 3; i++) ck_assert_int_eq(test_child_end(pid[i]), 0);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* P11: no room beside the database (0), none for SQLite's temporary file (1).
@@ -1909,8 +1841,6 @@ TEST_LOOP(compaction_on_a_full_disk, 0, 2) {
   bulk(z, "/most", 4 * BATCH, 0);
   ck_ok(zke_compact(z, ZKE_FOREVER));
   ck_assert_int_lt(file_size(path), 500000);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* P2: a sync that fails in it leaves open what became of it; the next call
@@ -1939,7 +1869,6 @@ TEST(compaction_whose_sync_fails) {
   zke *z = test_open(path);
   expect_data(z, "/a", "one");
   expect_data(z, "/a/b", "two");
-  ck_ok(zke_close(z));
 }
 
 /* ---- inspection from outside ---- */
@@ -1950,7 +1879,7 @@ TEST(views_are_readable) {
       "zke_nodes", "zke_sessions", "zke_watches", "zke_events", "zke_waiters"};
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
-  make_ephemeral(z, "/e");
+  make_as(z, "/e", ZKE_EPHEMERAL);
   test_worker w = test_spawn("talk", NULL);
   for (int i = 0; i < 5; i++) {
     test_ask(&w, "sql %s SELECT count(*) FROM %s", path, views[i]);
@@ -1961,7 +1890,7 @@ TEST(views_are_readable) {
       "/a /a/b");
   ck_assert_int_eq(
       atoi(test_ask(&w, "sql %s SELECT count(*) FROM zke_sessions", path)), 1);
-  make(z, "/while", "read");
+  plant(z, "/while", "read");
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
 }
@@ -1982,8 +1911,7 @@ TEST(views_are_readable_by_the_shell) {
   ck_assert_ptr_nonnull(fgets(line, sizeof line, in));
   ck_assert_int_eq(pclose(in), 0);
   ck_assert_str_eq(line, "/a/b\n");
-  make(z, "/c", "after");
-  ck_ok(zke_close(z));
+  plant(z, "/c", "after");
 }
 
 /* ---- zke_check ---- */
@@ -2048,7 +1976,7 @@ TEST_LOOP(check_finds_damage, 0, DAMAGES) {
   const char *path = sample(test_path("a.db"));
   findings f = {.wanted = damages[_i].invariant};
   zke *z = test_open(path);
-  make_ephemeral(z, "/e");
+  make_as(z, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_check(z, find, &f));
   ck_assert_int_eq(f.seen + f.others, 0);
   sql(path, "%s", damages[_i].damage);

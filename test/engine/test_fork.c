@@ -8,7 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "test/functions.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,14 +56,13 @@ static void expect_working(zke *z) {
   ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
   ck_ok(zke_set(z, "/n", "parent", 6, -1, NULL));
   test_expect(z, &events, "CHANGED /n");
-  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
-  ck_rc(zke_exists(z, "/c", NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(see(z, "/e"));
+  ck_rc(see(z, "/c"), ZKE_NONODE);
 }
 
 static void make_nodes(zke *z) {
   ck_ok(zke_create(z, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  make_as(z, "/e", ZKE_EPHEMERAL);
 }
 
 /* P9: every call on the copy is refused; the parent notices nothing. */
@@ -74,23 +73,18 @@ TEST(copy_refuses_every_call) {
   ck_assert_int_eq(in_child(call_all, further), 0);
   expect_working(z);
   expect_working(further);
-  ck_ok(zke_close(further));
-  ck_ok(zke_close(z));
 }
 
 /* P9: the same in memory and for a read-only handle. */
 TEST(other_copies_refuse_every_call) {
-  zke *z = test_open(":memory:"), *r;
+  zke *z = test_open(":memory:");
   make_nodes(z);
   ck_assert_int_eq(in_child(call_all, z), 0);
   expect_working(z);
   ck_ok(zke_close(z));
   z = test_open(test_path("a.db"));
-  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
-  ck_ok(zke_open(test_path("a.db"), &options, &r));
+  zke *r = open_as(test_path("a.db"), .flags = ZKE_OPEN_READONLY);
   ck_assert_int_eq(in_child(call_all, r), 0);
-  ck_ok(zke_close(r));
-  ck_ok(zke_close(z));
 }
 
 /* What does not return a code is harmless in the child. */
@@ -108,7 +102,6 @@ TEST(plain_questions_do_no_harm) {
   make_nodes(z);
   ck_assert_int_eq(in_child(ask_plain, z), 0);
   expect_working(z);
-  ck_ok(zke_close(z));
 }
 
 /* A grandchild's copy is no better; and a handle opened after the fork is not
@@ -129,8 +122,6 @@ TEST(grandchild_is_refused) {
   expect_working(z);
   zke *later = test_open(test_path("a.db"));
   expect_working(later);
-  ck_ok(zke_close(later));
-  ck_ok(zke_close(z));
 }
 
 /* ---- what a copy must not do ---- */
@@ -152,7 +143,6 @@ TEST(childs_end_ends_no_session) {
   ck_assert_int_eq(atoi(test_line(&w)), ZKE_OPERATIONTIMEOUT);
   expect_working(z);
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }
 
 /* P6, P9: a forked child that lives on keeps its dead parent's session from
@@ -171,7 +161,6 @@ TEST(forked_child_keeps_nothing_alive) {
   test_expect_within(z, &events, "DELETED /e", 2000);
   ck_assert_int_eq(kill(child, 0), 0);
   ck_assert_int_eq(kill(child, SIGKILL), 0);
-  ck_ok(zke_close(z));
 }
 
 /* ---- the child's own handle ---- */
@@ -197,7 +186,6 @@ static void expect_sum(zke *z, int expected) {
   ck_ok(zke_get(z, "/n", NULL, NULL, &data, NULL, NULL));
   ck_assert_int_eq(atoi(data), expected);
   zke_free(data);
-  ck_ok(zke_check(z, NULL, NULL));
 }
 
 enum { TIMES = 100 };
@@ -215,8 +203,7 @@ static int work_on_own(void *context) {
   char byte = 'x';
   (void)context;
   if (zke_open(own.db, NULL, &mine) != ZKE_OK) return 1;
-  if (zke_create(mine, "/child", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
-                 NULL) != ZKE_OK) {
+  if (create(mine, "/child", ZKE_EPHEMERAL) != ZKE_OK) {
     return 2;
   }
   if (add(mine, TIMES) != ZKE_OK) return 3;
@@ -240,7 +227,7 @@ TEST(child_opens_its_own) {
   ck_ok(add(z, TIMES));
   ck_assert_int_eq(read(own.says[0], &byte, 1), 1);
   expect_sum(z, 2 * TIMES);
-  ck_ok(zke_exists(z, "/child", NULL, NULL, NULL));
+  ck_ok(see(z, "/child"));
   ck_ok(zke_close(z));
 
   test_worker w = test_spawn("hold", own.db, "/third", NULL);
@@ -254,8 +241,7 @@ TEST(child_opens_its_own) {
 
   z = test_open(own.db);
   expect_sum(z, 4 * TIMES);
-  ck_rc(zke_exists(z, "/child", NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_close(z));
+  ck_rc(see(z, "/child"), ZKE_NONODE);
 }
 
 /* A child that only opens after its parent has closed everything. */
@@ -277,7 +263,6 @@ TEST(child_opens_after_the_parents_close) {
   ck_assert_int_eq(in_child(open_late, db), 0);
   z = test_open(db);
   expect_sum(z, 1);
-  ck_ok(zke_close(z));
 }
 
 enum { OTHERS = 32 };
@@ -315,7 +300,6 @@ TEST(child_that_closes_descriptors) {
   ck_assert_int_eq(in_child(open_with_files, db), 0);
   ck_assert_int_eq(in_child(open_without, db), 0);
   expect_sum(z, 1);
-  ck_ok(zke_close(z));
 }
 
 /* ---- forking at bad moments ---- */
@@ -349,7 +333,6 @@ TEST(fork_while_a_thread_is_inside) {
   pthread_join(thread, NULL);
   ck_ok(busy.rc);
   expect_working(z);
-  ck_ok(zke_close(z));
 }
 
 static struct {
@@ -386,8 +369,8 @@ static int open_nothing(void *context) {
 TEST(nothing_is_closed_while_a_thread_was_inside) {
   char name[] = ":memory:";
   pthread_t thread;
-  zke *idle = test_open(test_path("idle.db")),
-      *z = test_open(test_path("a.db"));
+  test_open(test_path("idle.db"));
+  zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   ck_assert_int_eq(pthread_create(&thread, NULL, run_batch, z), 0);
   ck_until(__atomic_load_n(&staying.inside, __ATOMIC_SEQ_CST), 10000);
@@ -395,8 +378,6 @@ TEST(nothing_is_closed_while_a_thread_was_inside) {
   __atomic_store_n(&staying.stop, true, __ATOMIC_SEQ_CST);
   pthread_join(thread, NULL);
   expect_working(z);
-  ck_ok(zke_close(z));
-  ck_ok(zke_close(idle));
 }
 
 static int forked_inside;
@@ -417,7 +398,6 @@ TEST(fork_inside_a_callback) {
   ck_ok(zke_wait(z, zke_now(z) + 1000));
   ck_assert_int_eq(forked_inside, 0);
   expect_working(z);
-  ck_ok(zke_close(z));
 }
 
 /* ---- a child that returns from the callback it was forked in ---- */
@@ -475,7 +455,6 @@ static void expect_forked(zke *z, int callbacks) {
   ck_assert_int_eq(test_child_end(child), 0);
   while (ran < callbacks) ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(ran, callbacks);
-  ck_ok(zke_check(z, NULL, NULL));
 }
 
 /* P9: in a wait (0), a dispatch (1), and a dispatch inside a callback (2). */
@@ -491,7 +470,6 @@ TEST_LOOP(child_returns_from_a_callback, 0, 3) {
   end_child(z, rc);
   ck_ok(rc);
   expect_forked(z, 3 * CALLBACKS);
-  ck_ok(zke_close(z));
 }
 
 /* P9: the same where a time has come. */
@@ -505,7 +483,6 @@ TEST(child_returns_from_a_call_at_a_time) {
   end_child(z, rc);
   ck_ok(rc);
   expect_forked(z, CALLBACKS);
-  ck_ok(zke_close(z));
 }
 
 /* P9: the same at the session's end, whose event has no path. */
@@ -521,8 +498,6 @@ TEST(child_returns_from_the_sessions_end) {
   end_child(further, rc);
   ck_ok(rc);
   expect_forked(z, CALLBACKS);
-  ck_ok(zke_close(further));
-  ck_ok(zke_close(z));
 }
 
 /* P9: while another thread of the parent holds the store's lock and mutex now
@@ -546,8 +521,6 @@ TEST(child_returns_among_threads) {
   __atomic_store_n(&busy.stop, true, __ATOMIC_SEQ_CST);
   pthread_join(thread, NULL);
   ck_ok(busy.rc);
-  ck_ok(zke_close(further));
-  ck_ok(zke_close(z));
 }
 
 static void fork_in_listener(zke_lock *lock, int event, int64_t token,
@@ -582,8 +555,6 @@ TEST_LOOP(child_returns_into_a_recipe, 0, 2) {
   zke_lock_free(held);
   ck_ok(zke_lock_acquire(lock, zke_now(z) + 5000));
   zke_lock_free(lock);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* ---- in an allocator ---- */
@@ -603,10 +574,8 @@ static void *resize_forking(void *context, void *block, size_t size) {
 
 /* zkembed.h, "Caveats": an allocator may fork, whatever it is called for. */
 TEST(fork_inside_an_allocator) {
-  zke_options o = {.size = sizeof o, .allocator = {resize_forking, NULL}};
-  zke *z;
-  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  zke *z = open_as(test_path("a.db"), .allocator = {resize_forking, NULL});
   ck_assert_int_gt(forks, 0);
-  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  make(z, "/n");
   ck_ok(zke_close(z));
 }

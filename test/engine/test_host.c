@@ -20,42 +20,14 @@
 #include <unistd.h>
 
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 /* ---- a database of the program's ---- */
-
-/* Open a database as any program does. */
-static sqlite3 *plain(const char *path) {
-  sqlite3 *db;
-  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-  sqlite3_busy_timeout(db, 5000);
-  return db;
-}
-
-static int run(sqlite3 *db, const char *sql) {
-  return sqlite3_exec(db, sql, NULL, NULL, NULL);
-}
-
-static void must(sqlite3 *db, const char *sql) {
-  int rc = run(db, sql);
-  ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
-}
-
-/* The first column of the first row, as a number; -1: no row. */
-static int64_t number(sqlite3 *db, const char *sql) {
-  sqlite3_stmt *st;
-  int64_t n = -1;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
-  ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
-  if (sqlite3_step(st) == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
-  sqlite3_finalize(st);
-  return n;
-}
 
 /* A program's database, with an application_id and a version of its own. */
 static const char *make_shop(void) {
   const char *path = test_path("shop.db");
-  sqlite3 *db = plain(path);
+  sqlite3 *db = plain_open(path);
   must(db,
        "PRAGMA application_id=77;PRAGMA user_version=5;"
        "CREATE TABLE orders(id INTEGER PRIMARY KEY,what TEXT UNIQUE);"
@@ -80,10 +52,6 @@ static zke *open_shop(unsigned flags) {
   return open_flags(shop, ZKE_OPEN_HOST | flags);
 }
 
-static int make(zke *z, const char *path) {
-  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-}
-
 /* ---- the tables in it ---- */
 
 /* zkembed.h, "The program's own data": the program's tables and its header
@@ -91,31 +59,29 @@ static int make(zke *z, const char *path) {
  * needed. */
 TEST(tables_are_made_beside_the_programs) {
   zke *z = open_shop(0);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_number(shop, "PRAGMA application_id"), 77);
   ck_assert_int_eq(test_number(shop, "PRAGMA user_version"), 5);
   ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM orders"), 1);
   z = test_open(shop);
-  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(see(z, "/a"));
   ck_ok(zke_close(z));
   z = open_flags(shop, ZKE_OPEN_READONLY);
-  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/a"));
 }
 
 /* An empty file is left to the program, too: its header is not ours. */
 TEST(a_new_database_is_the_programs) {
   const char *path = test_path("new.db");
   zke *z = open_flags(path, ZKE_OPEN_HOST);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_number(path, "PRAGMA application_id"), 0);
   ck_assert_int_eq(test_number(path, "PRAGMA user_version"), 0);
   z = test_open(path);
-  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/a"));
 }
 
 /* P11: without the flag nothing is made in a program's database, and a
@@ -164,7 +130,7 @@ TEST(what_cannot_hold_the_tables_is_refused) {
     char name[16];
     snprintf(name, sizeof name, "bad%d.db", i);
     const char *path = test_path(name);
-    sqlite3 *db = plain(path);
+    sqlite3 *db = plain_open(path);
     must(db, bad[i][0]);
     sqlite3_close(db);
     zke *z;
@@ -217,10 +183,8 @@ TEST(two_make_the_tables_at_once) {
   zke *second = open_flags(shop, ZKE_OPEN_HOST);
   sqlite3_cancel_auto_extension(extension);
   ck_assert_ptr_nonnull(winner);
-  ck_ok(make(winner, "/a"));
-  ck_ok(zke_exists(second, "/a", NULL, NULL, NULL));
-  ck_ok(zke_close(second));
-  ck_ok(zke_close(winner));
+  make(winner, "/a");
+  ck_ok(see(second, "/a"));
 }
 
 /* Where SQLite undoes the creation of the tables by itself, as it may do
@@ -252,7 +216,7 @@ TEST(the_outbox_goes_with_the_tables) {
   zke *z;
   zke_op op;
   shop = make_shop();
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   must(db,
        "CREATE TABLE zkembed_outbox(id INTEGER PRIMARY KEY AUTOINCREMENT,path);"
        "CREATE TABLE zkembed_outbox_dead(id);"
@@ -262,8 +226,8 @@ TEST(the_outbox_goes_with_the_tables) {
   z = open_flags(shop, ZKE_OPEN_HOST);
   zke_op_sql(&op, write_outbox, NULL);
   ck_ok(zke_multi(z, &op, 1, NULL));
-  ck_assert_int_eq(number(db, "SELECT count(*)FROM zkembed_outbox"),
-                   number(db, "SELECT count(*)FROM orders"));
+  ck_assert_int_eq(number_of(db, "SELECT count(*)FROM zkembed_outbox"),
+                   number_of(db, "SELECT count(*)FROM orders"));
   must(db,
        "CREATE TRIGGER own AFTER DELETE ON orders BEGIN DELETE FROM "
        "zkembed_outbox;END");
@@ -272,9 +236,8 @@ TEST(the_outbox_goes_with_the_tables) {
   ck_ok(zke_remove_tables(z));
   ck_ok(zke_close(z));
   ck_assert_int_eq(
-      number(db, "SELECT count(*)FROM sqlite_schema WHERE sql LIKE '%zke%'"),
+      number_of(db, "SELECT count(*)FROM sqlite_schema WHERE sql LIKE '%zke%'"),
       0);
-  sqlite3_close(db);
 }
 
 static int own_hook(void *arg, sqlite3 *db, const char *name, int pages) {
@@ -286,7 +249,7 @@ static int own_hook(void *arg, sqlite3 *db, const char *name, int pages) {
  * end, even if it has set a WAL hook of its own. */
 TEST(the_programs_commits_shorten_the_log) {
   zke *z = open_shop(0);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   struct stat log;
   ck_ok(zke_sql_adopt(z, db));
   must(db, "CREATE TABLE large(data)");
@@ -298,15 +261,13 @@ TEST(the_programs_commits_shorten_the_log) {
   }
   ck_assert_int_eq(stat(test_path("shop.db-wal"), &log), 0);
   ck_assert_int_lt(log.st_size, 30 * 400000);
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
 }
 
 /* P11: written by a later version; a table of that name that is not ours. */
 TEST(another_format_is_refused) {
   zke *z = open_shop(0);
   ck_ok(zke_close(z));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   must(db, "UPDATE zkembed_meta SET format=1000");
   ck_rc(zke_open(shop, NULL, &z), ZKE_NEWERFORMAT);
   must(db, "UPDATE zkembed_meta SET format=3");
@@ -314,7 +275,6 @@ TEST(another_format_is_refused) {
   ck_says("older");
   must(db, "UPDATE zkembed_meta SET format=-1");
   ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
-  sqlite3_close(db);
 }
 
 /* A program may take over a file that was ours alone by giving it an
@@ -322,14 +282,13 @@ TEST(another_format_is_refused) {
 TEST(a_file_of_ours_may_become_the_programs) {
   const char *path = test_path("ours.db");
   zke *z = test_open(path);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_close(z));
-  sqlite3 *db = plain(path);
+  sqlite3 *db = plain_open(path);
   must(db, "PRAGMA application_id=99;PRAGMA user_version=1");
   sqlite3_close(db);
   z = test_open(path);
-  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/a"));
 }
 
 /* Pages of other sizes, and a file that gives free pages back. */
@@ -340,7 +299,7 @@ TEST_LOOP(page_sizes, 0, 3) {
       "PRAGMA auto_vacuum=INCREMENTAL;CREATE TABLE t(a)"};
   static char large[20000];
   const char *path = test_path("pages.db");
-  sqlite3 *db = plain(path);
+  sqlite3 *db = plain_open(path);
   must(db, kinds[_i]);
   sqlite3_close(db);
   zke *z = open_flags(path, ZKE_OPEN_HOST);
@@ -354,8 +313,6 @@ TEST_LOOP(page_sizes, 0, 3) {
     ck_ok(zke_delete(z, name, -1));
   }
   ck_ok(zke_compact(z, zke_now(z) + 5000));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 static void remove_in_callback(zke *z, int type, int state, const char *path,
@@ -378,7 +335,7 @@ TEST(tables_are_removed) {
   other = test_session(z, NULL);
   ck_rc(zke_remove_tables(z), ZKE_NOTEMPTY);
   ck_ok(zke_close(other));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   must(db,
        "CREATE TRIGGER fence BEFORE UPDATE ON orders WHEN NOT EXISTS(SELECT 1 "
        "FROM zke_tokens)BEGIN SELECT RAISE(ABORT,'no');END");
@@ -387,42 +344,40 @@ TEST(tables_are_removed) {
   must(db, "DROP TRIGGER fence");
   int rc = ZKE_OK;
   ck_ok(zke_exists(z, "/a", remove_in_callback, &rc, NULL));
-  ck_ok(zke_set(z, "/a", "x", 1, -1, NULL));
+  ck_ok(change(z, "/a"));
   ck_ok(zke_dispatch(z, NULL));
   ck_rc(rc, ZKE_MISUSE);
   ck_says("zke_remove_tables() from a callback");
-  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(see(z, "/a"));
   ck_ok(zke_history_keep(z, 10, 0));
   ck_ok(zke_sql_adopt(z, db));
-  ck_assert_int_eq(run(db, "SELECT zke_claim('/a',1)"), SQLITE_ERROR);
+  ck_assert_int_eq(plain_run(db, "SELECT zke_claim('/a',1)"), SQLITE_ERROR);
   ck_assert_str_eq(sqlite3_errmsg(db), "fenced: that token does not hold /a");
   ck_ok(zke_remove_tables(z));
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_REPLACED);
+  ck_rc(see(z, "/a"), ZKE_REPLACED);
   ck_ok(zke_close(z));
-  ck_assert_int_eq(number(db,
-                          "SELECT count(*)FROM sqlite_schema WHERE "
-                          "name LIKE 'zke%'"),
+  ck_assert_int_eq(number_of(db,
+                             "SELECT count(*)FROM sqlite_schema WHERE "
+                             "name LIKE 'zke%'"),
                    0);
-  ck_assert_int_eq(number(db, "SELECT count(*)FROM orders"), 1);
-  ck_assert_int_eq(run(db, "SELECT zke_claim('/a',1)"), SQLITE_ERROR);
+  ck_assert_int_eq(number_of(db, "SELECT count(*)FROM orders"), 1);
+  ck_assert_int_eq(plain_run(db, "SELECT zke_claim('/a',1)"), SQLITE_ERROR);
   sqlite3_close(db);
   ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
   zke_stat after;
   z = open_flags(shop, ZKE_OPEN_HOST);
   ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, &after));
   ck_assert_int_gt(after.czxid, before.czxid);
-  ck_ok(zke_close(z));
 }
 
 /* A file of ours alone is not taken apart. */
 TEST(tables_of_an_own_file_stay) {
   zke *z = test_open(test_path("own.db"));
   ck_rc(zke_remove_tables(z), ZKE_BADARGUMENTS);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_close(z));
   z = test_open(":memory:");
   ck_rc(zke_remove_tables(z), ZKE_BADARGUMENTS);
-  ck_ok(zke_close(z));
 }
 
 /* ---- SQL in a change ---- */
@@ -440,7 +395,7 @@ static int work(sqlite3 *db, int64_t zxid, void *context) {
   job *j = context;
   j->calls++;
   j->zxid = zxid;
-  j->result = j->sql ? run(db, j->sql) : SQLITE_OK;
+  j->result = j->sql ? plain_run(db, j->sql) : SQLITE_OK;
   if (j->why) return zke_fail(j->code, "%s", j->why);
   return j->code ? j->code : j->result;
 }
@@ -466,7 +421,6 @@ TEST(row_and_znode_come_together) {
   ck_assert_int_eq(j.calls, 1);
   ck_assert_int_eq(j.zxid, test_stat(z, "/o").czxid);
   ck_assert_int_eq(orders(shop), 2);
-  ck_ok(zke_close(z));
 }
 
 /* Neither comes where the znode is refused, before the SQL or after it. */
@@ -482,7 +436,6 @@ TEST_LOOP(neither_comes_where_the_znode_is_refused, 0, 2) {
   ck_assert_int_eq(results[1 - _i].rc, ZKE_NONODE);
   ck_assert_int_eq(results[_i].rc, _i ? ZKE_RUNTIMEINCONSISTENCY : ZKE_OK);
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(zke_close(z));
 }
 
 /* A function's own code is the call's, with its sentence or SQLite's; the
@@ -517,11 +470,10 @@ TEST(a_refusal_has_the_functions_code) {
     ck_assert_int_eq(results[0].rc, ZKE_OK);
     ck_assert_int_eq(results[1].rc, cases[i].result);
     ck_assert_int_eq(results[2].rc, ZKE_RUNTIMEINCONSISTENCY);
-    ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), ZKE_NONODE);
+    ck_rc(see(z, "/o"), ZKE_NONODE);
   }
   job j = {.sql = "INSERT INTO orders(what)VALUES('second')"};
   ck_ok(both(z, &j, "/o"));
-  ck_ok(zke_close(z));
 }
 
 /* What a function must not do is refused, and nothing of it stays.  The
@@ -562,7 +514,7 @@ TEST(forbidden_statements_are_refused) {
        "zkembed_node;END;INSERT INTO orders(what)VALUES('x')",
        "of zkembed_node"}};
   zke *z = open_shop(0);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     job j = {.sql = bad[i].sql, .code = 1};
     ck_assert_int_eq(both(z, &j, "/o"), 1);
@@ -571,9 +523,8 @@ TEST(forbidden_statements_are_refused) {
     ck_says(bad[i].says);
   }
   ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(see(z, "/a"));
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(zke_close(z));
 }
 
 /* SQLite lets a program rename its table to a name that we have not taken yet.
@@ -613,8 +564,6 @@ TEST(permitted_statements_pass) {
     snprintf(path, sizeof path, "/o%zu", i);
     ck_ok(both(z, &j, path));
   }
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* A statement that is left open, in the middle of its rows or not. */
@@ -639,9 +588,8 @@ TEST(an_open_statement_is_refused) {
   ck_says("SELECT 1 UNION SELECT 2");
   ck_assert_int_eq(sqlite3_stmt_busy(st), 0);
   sqlite3_finalize(st);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_compact(z, zke_now(z) + 5000));
-  ck_ok(zke_close(z));
 }
 
 /* A statement that was left open long ago hides no refusal of a later
@@ -656,7 +604,6 @@ TEST(a_refusal_is_heard_beside_an_open_statement) {
   ck_rc(both(z, &j, "/o"), ZKE_LIMIT);
   ck_says("sold out");
   sqlite3_finalize(st);
-  ck_ok(zke_close(z));
 }
 
 /* These calls need no lock. */
@@ -672,8 +619,8 @@ static void expect_lockless(zke *z) {
 static int call_back(sqlite3 *db, int64_t zxid, void *context) {
   zke *z = context, *other;
   (void)db, (void)zxid;
-  ck_rc(make(z, "/b"), ZKE_MISUSE);
-  ck_rc(zke_exists(z, "/", NULL, NULL, NULL), ZKE_MISUSE);
+  ck_rc(create(z, "/b", ZKE_PERSISTENT), ZKE_MISUSE);
+  ck_rc(see(z, "/"), ZKE_MISUSE);
   ck_rc(zke_dispatch(z, NULL), ZKE_MISUSE);
   ck_rc(zke_wait(z, 0), ZKE_MISUSE);
   ck_rc(zke_sleep(z, 0), ZKE_MISUSE);
@@ -693,8 +640,7 @@ TEST(calls_in_a_function_are_refused) {
   zke_op op;
   zke_op_sql(&op, call_back, z);
   ck_ok(zke_multi(z, &op, 1, NULL));
-  ck_ok(make(z, "/b"));
-  ck_ok(zke_close(z));
+  make(z, "/b");
 }
 
 /* What belongs to a multi_read, or lacks its function, is refused before
@@ -707,7 +653,6 @@ TEST(malformed_operations_are_refused) {
   ck_rc(zke_multi(z, &op, 1, NULL), ZKE_BADARGUMENTS);
   ck_says("fn is NULL");
   ck_rc(zke_multi_read(z, &op, 1, &result), ZKE_BADARGUMENTS);
-  ck_ok(zke_close(z));
 }
 
 /* SQLite undoes a transaction by itself where it runs out of memory or disk.
@@ -715,12 +660,12 @@ TEST(malformed_operations_are_refused) {
 static int go_on_after_undo(sqlite3 *db, int64_t zxid, void *context) {
   int *result = context;
   (void)zxid;
-  ck_assert_int_ne(run(db,
-                       "INSERT INTO orders VALUES(9,'nine');INSERT OR "
-                       "ROLLBACK INTO orders VALUES(1,'again')"),
+  ck_assert_int_ne(plain_run(db,
+                             "INSERT INTO orders VALUES(9,'nine');INSERT OR "
+                             "ROLLBACK INTO orders VALUES(1,'again')"),
                    SQLITE_OK);
   ck_assert_int_ne(sqlite3_get_autocommit(db), 0);
-  *result = run(db, "INSERT INTO orders VALUES(10,'ten')");
+  *result = plain_run(db, "INSERT INTO orders VALUES(10,'ten')");
   return ZKE_OK;
 }
 
@@ -735,18 +680,16 @@ TEST(nothing_is_committed_after_an_undo) {
   ck_says("undone");
   ck_assert_int_ne(result, SQLITE_OK);
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(make(z, "/a"));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
+  make(z, "/a");
 }
 
 /* Each row in a savepoint of its own, whose failure the function passes over.
  * The first one undoes everything, the next begins a transaction by itself. */
 static int go_on_by_savepoints(sqlite3 *db, int64_t zxid, void *context) {
   (void)zxid, (void)context;
-  run(db, "SAVEPOINT r;INSERT OR ROLLBACK INTO orders VALUES(1,'again')");
-  run(db, "SAVEPOINT r;INSERT INTO orders VALUES(11,'eleven')");
-  run(db, "RELEASE r");
+  plain_run(db, "SAVEPOINT r;INSERT OR ROLLBACK INTO orders VALUES(1,'again')");
+  plain_run(db, "SAVEPOINT r;INSERT INTO orders VALUES(11,'eleven')");
+  plain_run(db, "RELEASE r");
   return ZKE_OK;
 }
 
@@ -760,12 +703,10 @@ TEST(an_undo_is_noticed_behind_savepoints) {
   zke_op_create(&ops[2], "/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   ck_rc(zke_multi(z, ops, 3, NULL), ZKE_SYSTEMERROR);
   ck_says("undone");
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
-  ck_rc(zke_exists(z, "/b", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/a"), ZKE_NONODE);
+  ck_rc(see(z, "/b"), ZKE_NONODE);
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(make(z, "/a"));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
+  make(z, "/a");
 }
 
 /* A savepoint that a function leaves open ends with it: no later one can go
@@ -780,10 +721,9 @@ TEST(a_savepoint_ends_with_its_function) {
   zke_op_sql(&ops[2], work, &last);
   ck_rc(zke_multi(z, ops, 3, NULL), SQLITE_ERROR);
   ck_says("no such savepoint");
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/a"), ZKE_NONODE);
   ck_ok(zke_multi(z, ops, 2, NULL));
   ck_assert_int_eq(orders(shop), 2);
-  ck_ok(zke_close(z));
 }
 
 /* ZKE_OPEN_FOREIGN_KEYS: with it a deferred constraint refuses the COMMIT, and
@@ -793,10 +733,9 @@ TEST_LOOP(foreign_keys_by_option, 0, 2) {
   job j = {.sql = "INSERT INTO parts VALUES(42)"};
   ck_rc(both(z, &j, "/o"), _i ? ZKE_SQL : ZKE_OK);
   if (_i) ck_says("FOREIGN KEY");
-  ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), _i ? ZKE_NONODE : ZKE_OK);
+  ck_rc(see(z, "/o"), _i ? ZKE_NONODE : ZKE_OK);
   ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM parts"), 1 - _i);
-  ck_ok(make(z, "/p"));
-  ck_ok(zke_close(z));
+  make(z, "/p");
 }
 
 /* A batch: SQL that is refused is undone alone, the rest stays. */
@@ -817,10 +756,9 @@ TEST(sql_in_a_batch) {
                  {.sql = "INSERT INTO orders VALUES(4,'e')"}};
   ck_ok(zke_batch(z, batch_of_sql, jobs));
   ck_assert_int_eq(jobs[2].zxid, jobs[0].zxid + 1);
-  ck_rc(zke_exists(z, "/o1", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/o1"), ZKE_NONODE);
   ck_assert_int_eq(
       test_number(shop, "SELECT group_concat(id)='1,2,4'FROM orders"), 1);
-  ck_ok(zke_close(z));
 }
 
 /* zke_multi_read(): rows and znodes of one snapshot; nothing can be written,
@@ -832,7 +770,7 @@ TEST(sql_in_a_snapshot) {
       temp = {.sql = "CREATE TEMP TABLE t(a)"};
   zke_op ops[4];
   zke_op_result results[4];
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   zke_op_sql(&ops[0], work, &good);
   zke_op_sql(&ops[1], work, &bad);
   zke_op_get(&ops[2], "/a");
@@ -845,7 +783,6 @@ TEST(sql_in_a_snapshot) {
   ck_assert_int_eq(results[3].rc, SQLITE_AUTH);
   zke_results_clear(results, 4);
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(zke_close(z));
 }
 
 /* Where a function may only read, the sentence names what it would change, and
@@ -877,7 +814,6 @@ TEST(what_a_reader_would_change_is_named) {
     zke_results_clear(&result, 1);
   }
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(zke_close(z));
 }
 
 /* A function cannot write to the table of tables itself either, which SQLite
@@ -885,7 +821,7 @@ TEST(what_a_reader_would_change_is_named) {
 static int write_schema(sqlite3 *db, int64_t zxid, void *context) {
   (void)zxid, (void)context;
   sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, (int *)NULL);
-  int rc = run(db, "DELETE FROM sqlite_master");
+  int rc = plain_run(db, "DELETE FROM sqlite_master");
   sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0, (int *)NULL);
   return rc;
 }
@@ -899,7 +835,6 @@ TEST(a_reader_cannot_write_the_schema) {
   ck_ok(zke_multi_read(z, &op, 1, &result));
   ck_assert_int_eq(result.rc, SQLITE_AUTH);
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(zke_close(z));
 }
 
 /* The tree in memory can have tables, too. */
@@ -909,7 +844,6 @@ TEST(sql_in_memory) {
   ck_ok(both(z, &j, "/o"));
   job k = {.sql = "INSERT INTO t VALUES(2);SELECT * FROM t"};
   ck_ok(both(z, &k, "/p"));
-  ck_ok(zke_close(z));
 }
 
 /* A process that dies in the middle leaves neither row nor znode. */
@@ -933,9 +867,8 @@ TEST(a_death_in_a_function_leaves_nothing) {
   ck_assert_int_eq(waitpid(child, &status, 0), child);
   ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
   z = test_open(shop);
-  ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/o"), ZKE_NONODE);
   ck_assert_int_eq(orders(shop), 1);
-  ck_ok(zke_close(z));
 }
 
 /* A child that is forked in a function and returns from it is told, and leaves
@@ -953,7 +886,7 @@ static int fork_in(sqlite3 *db, int64_t zxid, void *context) {
  * since the parent was using SQLite. */
 TEST(a_fork_in_a_transaction) {
   zke *z = open_shop(0);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   ck_ok(zke_sql_adopt(z, db));
   ck_ok(zke_sql_begin(z, db));
   pid_t child = fork();
@@ -961,15 +894,13 @@ TEST(a_fork_in_a_transaction) {
   if (child == 0) {
     zke *own;
     if (zke_open(":memory:", NULL, &own) != ZKE_FORKED) _exit(1);
-    if (zke_exists(z, "/", NULL, NULL, NULL) != ZKE_FORKED) _exit(2);
+    if (see(z, "/") != ZKE_FORKED) _exit(2);
     _exit(zke_sql_commit(z, db) == ZKE_FORKED ? 0 : 3);
   }
   int status;
   ck_assert_int_eq(waitpid(child, &status, 0), child);
   ck_assert_int_eq(status, 0);
   ck_ok(zke_sql_commit(z, db));
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
 }
 
 /* A child that is forked in a function and returns from it gets ZKE_FORKED; the
@@ -986,9 +917,8 @@ TEST(a_fork_in_a_function) {
   int status;
   ck_assert_int_eq(waitpid(child, &status, 0), child);
   ck_assert_int_eq(status, 0);
-  ck_ok(zke_exists(z, "/o", NULL, NULL, NULL));
-  ck_ok(make(z, "/p"));
-  ck_ok(zke_close(z));
+  ck_ok(see(z, "/o"));
+  make(z, "/p");
 }
 
 /* A lost reply: the function was called, and what it did stays or not with the
@@ -998,9 +928,8 @@ TEST_LOOP(a_lost_reply_is_of_both, 0, 2) {
   job j = {.sql = "INSERT INTO orders VALUES(2,'b')"};
   ck_ok(zke_test_fail(z, _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
   ck_rc(both(z, &j, "/o"), ZKE_CONNECTIONLOSS);
-  ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), _i ? ZKE_OK : ZKE_NONODE);
+  ck_rc(see(z, "/o"), _i ? ZKE_OK : ZKE_NONODE);
   ck_assert_int_eq(orders(shop), 1 + _i);
-  ck_ok(zke_close(z));
 }
 
 /* ---- watchers and rows ---- */
@@ -1054,7 +983,7 @@ static int add_row(sqlite3 *db, int64_t zxid, void *context) {
   char sql[80];
   (void)context;
   snprintf(sql, sizeof sql, "INSERT INTO told VALUES(%lld)", (long long)zxid);
-  return run(db, sql);
+  return plain_run(db, sql);
 }
 
 /* zke_op_sql(), seen from outside: a process that the znode's change wakes
@@ -1065,9 +994,9 @@ TEST(woken_watchers_find_the_row) {
   watcher *w = mmap(NULL, WATCHERS * sizeof *w, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert(w != MAP_FAILED);
-  ck_ok(make(z, "/n"));
+  make(z, "/n");
   ck_ok(zke_close(z));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   must(db, "CREATE TABLE told(zxid INTEGER PRIMARY KEY)");
   sqlite3_close(db);
   for (int i = 0; i < WATCHERS; i++) pid[i] = test_child(watch_rows, &w[i]);
@@ -1087,7 +1016,6 @@ TEST(woken_watchers_find_the_row) {
     ck_assert_int_eq(w[i].woken, COMMITS);
     ck_assert_int_eq(w[i].missed, 0);
   }
-  ck_ok(zke_close(z));
 }
 
 /* ---- the program's own connection ---- */
@@ -1096,7 +1024,7 @@ TEST(woken_watchers_find_the_row) {
  * when it is closed (P12). */
 TEST(an_adopted_connection_makes_no_checkpoint) {
   zke *z = open_shop(0);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   ck_ok(zke_sql_adopt(z, db));
   must(db, "CREATE TABLE t(a)");
   for (int i = 0; i < 1500; i++)
@@ -1110,7 +1038,7 @@ TEST(an_adopted_connection_makes_no_checkpoint) {
   sqlite3_close(db);
   ck_assert_int_eq(stat(name, &log), 0);
   ck_assert_int_eq((int64_t)log.st_size, size);
-  ck_ok(make(z, "/a")); /* the engine's writer does it, with the gate */
+  make(z, "/a"); /* the engine's writer does it, with the gate */
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM t"), 1500);
 }
@@ -1125,24 +1053,22 @@ TEST_LOOP(an_adopted_connection_syncs_its_commits, 0, 3) {
   shop = make_shop();
   options.flags = ZKE_OPEN_HOST;
   ck_ok(zke_open(shop, &options, &z));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   for (int level = 0; level <= 3; level++) {
     char set[40];
     snprintf(set, sizeof set, "PRAGMA synchronous=%d", level);
     must(db, set);
     ck_ok(zke_sql_adopt(z, db));
-    ck_assert_int_eq(number(db, "PRAGMA synchronous"),
+    ck_assert_int_eq(number_of(db, "PRAGMA synchronous"),
                      level < 2 && !none ? 2 : level);
   }
   must(db, "PRAGMA synchronous=NORMAL");
   ck_ok(zke_sql_begin(z, db));
   ck_ok(zke_sql_commit(z, db));
-  ck_assert_int_eq(number(db, "PRAGMA synchronous"), 1);
+  ck_assert_int_eq(number_of(db, "PRAGMA synchronous"), 1);
   must(db, "BEGIN");
   ck_rc(zke_sql_adopt(z, db), none ? ZKE_OK : ZKE_SYSTEMERROR);
   must(db, "COMMIT");
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
 }
 
 /* Count the statements that set how much is synced. */
@@ -1160,20 +1086,18 @@ static int count_settings(unsigned what, void *context, void *st, void *text) {
 TEST(a_default_that_is_enough_is_set_all_the_same) {
   int set = 0;
   shop = make_shop();
-  sqlite3 *db = plain(shop);
-  ck_assert_int_eq(number(db, "SELECT count(*)FROM orders"), 1);
+  sqlite3 *db = plain_open(shop);
+  ck_assert_int_eq(number_of(db, "SELECT count(*)FROM orders"), 1);
   zke *z = open_flags(shop, ZKE_OPEN_HOST);
   sqlite3_trace_v2(db, SQLITE_TRACE_STMT, count_settings, &set);
   ck_ok(zke_sql_adopt(z, db));
   ck_assert_int_eq(set, 1);
   must(db, "BEGIN IMMEDIATE;COMMIT");
-  ck_assert_int_eq(number(db, "PRAGMA synchronous"), 2);
+  ck_assert_int_eq(number_of(db, "PRAGMA synchronous"), 2);
   must(db, "BEGIN");
   ck_ok(zke_sql_adopt(z, db)); /* nothing can be set now, nor need be */
   ck_assert_int_eq(set, 1);
   must(db, "COMMIT");
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
 }
 
 static int synced_directories;
@@ -1190,7 +1114,7 @@ TEST(the_log_has_a_synced_name_before_a_guest_commits) {
   zke *z = open_shop(0);
   ck_ok(zke_close(z));
   ck_ok(zke_open(shop, &options, &z));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   ck_ok(zke_sql_adopt(z, db));
   ck_ok(zke_sql_begin(z, db));
   ck_assert_int_eq(synced_directories, 1);
@@ -1198,8 +1122,6 @@ TEST(the_log_has_a_synced_name_before_a_guest_commits) {
   ck_ok(zke_sql_begin(z, db));
   ck_ok(zke_sql_commit(z, db));
   ck_assert_int_eq(synced_directories, 1); /* once is enough */
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
 }
 
 /* ---- limits and extensions ---- */
@@ -1229,7 +1151,6 @@ TEST_LOOP(a_functions_limits_end_with_it, 0, 2) {
   ck_ok(_i ? zke_multi_read(z, &op, 1, &result) : zke_multi(z, &op, 1, NULL));
   ck_ok(zke_create(z, "/a", "", 0, &acls, 0, NULL, NULL));
   ck_rc(zke_get(z, "/a", NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
-  ck_ok(zke_close(z));
 }
 
 /* ---- a commit of its own that fails ---- */
@@ -1271,13 +1192,9 @@ static void count_errors(void *context, int level, const char *sentence) {
  * guest can go on. */
 TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   int errors = 0;
-  zke_options options = {.size = sizeof options,
-                         .flags = ZKE_OPEN_HOST,
-                         .log = count_errors,
-                         .log_context = &errors};
-  zke *z;
   shop = make_shop();
-  ck_ok(zke_open(shop, &options, &z));
+  zke *z = open_as(shop, .flags = ZKE_OPEN_HOST, .log = count_errors,
+                   .log_context = &errors);
   sqlite3 *db = open_by_disk(z, "");
   ck_ok(zke_sql_begin(z, db));
   must(db, "INSERT INTO orders VALUES(2,'b')");
@@ -1288,10 +1205,10 @@ TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   seam_fail(&disk, SEAM_xSync, false);
   ck_assert_int_gt(disk.calls[SEAM_xSync], 0);
   ck_assert_int_eq(errors, 1);
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/a"), ZKE_NONODE);
   ck_assert_int_eq(log_size(), 0); /* what was in it is in the database */
-  ck_ok(make(z, "/a"));
-  int count = (int)number(db, "SELECT count(*)FROM orders");
+  make(z, "/a");
+  int count = (int)number_of(db, "SELECT count(*)FROM orders");
   ck_assert(count == 1 || count == 2);
   ck_ok(zke_sql_begin(z, db));
   must(db, "INSERT INTO orders VALUES(3,'c')");
@@ -1336,13 +1253,11 @@ TEST_LOOP(a_guest_that_finds_no_room, 0, 2) {
     ck_rc(rc, ZKE_CONNECTIONLOSS);
     lost++;
     made += orders_after_a_death() == before + 1;
-    ck_ok(make(z, "/a"));
+    make(z, "/a");
     ck_ok(zke_delete(z, "/a", -1));
   }
   ck_assert_int_eq(lost > 0, _i == 1);
   ck_assert_int_eq(made > 0, _i == 1);
-  ck_ok(zke_close(z));
-  sqlite3_close(db);
 }
 
 /* ---- the program's own transactions ---- */
@@ -1368,7 +1283,7 @@ static void expect_own_refused(zke *z) {
 /* Begin, write, commit; begin, write, roll back; and what is refused. */
 TEST(transactions_of_the_programs_connection) {
   zke *z = open_shop(0);
-  sqlite3 *db = plain(shop), *stranger = plain(test_path("other.db"));
+  sqlite3 *db = plain_open(shop), *stranger = plain_open(test_path("other.db"));
   must(stranger, "CREATE TABLE t(a)");
   ck_rc(zke_sql_adopt(z, stranger), ZKE_BADARGUMENTS);
   ck_says("other.db");
@@ -1379,7 +1294,7 @@ TEST(transactions_of_the_programs_connection) {
   ck_ok(zke_sql_adopt(z, db));
   ck_ok(zke_sql_begin(z, db));
   ck_rc(zke_sql_begin(z, db), ZKE_MISUSE);
-  ck_rc(make(z, "/a"), ZKE_MISUSE);
+  ck_rc(create(z, "/a", ZKE_PERSISTENT), ZKE_MISUSE);
   expect_lockless(z);
   ck_rc(zke_sql_commit(z, stranger), ZKE_MISUSE);
   must(db, "INSERT INTO orders VALUES(2,'b')");
@@ -1389,10 +1304,7 @@ TEST(transactions_of_the_programs_connection) {
   must(db, "INSERT INTO orders VALUES(3,'c')");
   ck_ok(zke_sql_rollback(z, db));
   ck_assert_int_eq(orders(shop), 2);
-  ck_ok(make(z, "/a"));
-  sqlite3_close(db);
-  sqlite3_close(stranger);
-  ck_ok(zke_close(z));
+  make(z, "/a");
 }
 
 /* A thread that ends, or ends itself, in a transaction of this connection. */
@@ -1407,7 +1319,7 @@ static void *leave_transaction(void *context) {
   leaver *l = context;
   l->rc = zke_sql_begin(l->z, l->db);
   sqlite3_exec(l->db, "INSERT INTO orders VALUES(2,'b')", NULL, NULL, NULL);
-  if (l->closes) sqlite3_close_v2(l->db);
+  if (l->closes) sqlite3_close_v2(l->db), open_drop(NULL, l->db);
   if (l->exits) pthread_exit(NULL);
   return NULL;
 }
@@ -1417,30 +1329,27 @@ static void *leave_transaction(void *context) {
  * (2: it has closed the connection.)  The handle could not even be closed. */
 TEST_LOOP(a_thread_ends_in_its_transaction, 0, 3) {
   zke *z = open_shop(0), *other = test_open(shop);
-  leaver l = {z, plain(shop), .exits = _i == 1, .closes = _i == 2};
+  leaver l = {z, plain_open(shop), .exits = _i == 1, .closes = _i == 2};
   pthread_t thread;
   ck_ok(zke_sql_adopt(z, l.db));
   ck_assert_int_eq(pthread_create(&thread, NULL, leave_transaction, &l), 0);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_ok(l.rc);
-  ck_ok(make(z, "/a"));
-  ck_ok(make(other, "/b"));
+  make(z, "/a");
+  make(other, "/b");
   ck_assert_int_eq(orders(shop), 1);
   if (!l.closes) {
     ck_ok(zke_sql_begin(z, l.db));
     must(l.db, "INSERT INTO orders VALUES(2,'b')");
     ck_ok(zke_sql_commit(z, l.db));
-    sqlite3_close(l.db);
   }
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h: zke_sql_commit() ends the transaction whatever it returns.  So it
  * does where SQLite gets no memory any more. */
 TEST_LOOP(a_transaction_ends_without_memory, 0, 2) {
   zke *z = open_shop(0);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   sqlite3_db_config(db, SQLITE_DBCONFIG_LOOKASIDE, NULL, 0, 0);
   ck_ok(zke_sql_adopt(z, db));
   ck_ok(zke_sql_begin(z, db));
@@ -1450,17 +1359,15 @@ TEST_LOOP(a_transaction_ends_without_memory, 0, 2) {
   sqlite3_hard_heap_limit64(0);
   ck_assert(sqlite3_get_autocommit(db));
   if (_i) ck_ok(rc);
-  ck_ok(make(z, "/a"));
+  make(z, "/a");
   ck_ok(zke_sql_begin(z, db));
   ck_ok(zke_sql_commit(z, db));
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
-  ck_ok(zke_close(z));
 }
 
 /* What the program has ended by itself is told; so is a deferred constraint. */
 TEST(a_commit_that_cannot_be) {
   zke *z = open_shop(0);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   must(db, "PRAGMA foreign_keys=ON");
   ck_ok(zke_sql_adopt(z, db));
   ck_ok(zke_sql_begin(z, db));
@@ -1470,20 +1377,16 @@ TEST(a_commit_that_cannot_be) {
   must(db, "INSERT INTO parts VALUES(42)");
   ck_rc(zke_sql_commit(z, db), ZKE_SQL);
   ck_says("FOREIGN KEY");
-  ck_assert_int_eq(number(db, "SELECT count(*)FROM parts"), 0);
-  ck_ok(make(z, "/a"));
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
+  ck_assert_int_eq(number_of(db, "SELECT count(*)FROM parts"), 0);
+  make(z, "/a");
 }
 
 /* While it writes no other process can, and a plain writer that is in the way
  * makes it give up in time. */
 TEST(it_stands_in_the_line) {
   zke *z = open_shop(0);
-  zke_options options = {.size = sizeof options, .busy_timeout_ms = 50};
-  zke *other;
-  ck_ok(zke_open(shop, &options, &other));
-  sqlite3 *db = plain(shop), *rude = plain(shop);
+  zke *other = open_as(shop, .busy_timeout_ms = 50);
+  sqlite3 *db = plain_open(shop), *rude = plain_open(shop);
   test_worker w = test_spawn("talk", NULL);
   test_ask(&w, "open %s busy=20", shop);
   ck_ok(zke_sql_adopt(z, db));
@@ -1500,10 +1403,6 @@ TEST(it_stands_in_the_line) {
   must(rude, "COMMIT");
   ck_ok(zke_sql_begin(other, db));
   ck_ok(zke_sql_commit(other, db));
-  sqlite3_close(db);
-  sqlite3_close(rude);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* The program has used up all keys of its threads: no transaction begins, and
@@ -1512,18 +1411,15 @@ TEST(a_transaction_needs_a_key) {
   pthread_key_t keys[PTHREAD_KEYS_MAX];
   int count = 0;
   zke *z = open_shop(0), *other = test_open(shop);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   ck_ok(zke_sql_adopt(z, db));
   while (count < PTHREAD_KEYS_MAX && !pthread_key_create(&keys[count], NULL))
     count++;
   ck_rc(zke_sql_begin(z, db), ZKE_NOMEM);
-  ck_ok(make(other, "/a")); /* the gate is free */
+  make(other, "/a"); /* the gate is free */
   while (count > 0) pthread_key_delete(keys[--count]);
   ck_ok(zke_sql_begin(z, db));
   ck_ok(zke_sql_commit(z, db));
-  sqlite3_close(db);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 static int stat_error; /* of the shop, or 0 */
@@ -1539,7 +1435,7 @@ TEST(a_guest_is_not_refused_for_a_passing_error) {
   zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   ck_ok(zke_close(z));
   ck_ok(zke_open(shop, &options, &z));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   stat_error = -EIO;
   ck_rc(zke_sql_adopt(z, db), ZKE_SYSTEMERROR);
   stat_error = -ENOMEM;
@@ -1549,8 +1445,6 @@ TEST(a_guest_is_not_refused_for_a_passing_error) {
   stat_error = 0;
   ck_ok(zke_sql_begin(z, db));
   ck_ok(zke_sql_commit(z, db));
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
 }
 
 /* The clock goes on by 10 ms at each look. */
@@ -1572,11 +1466,9 @@ TEST(a_begin_waits_for_one_timeout) {
   static seam s = {
       .vfs = "wakeful",
       .before = {[SEAM_clock] = hurry_clock, [SEAM_xSleep] = note_sleep}};
-  zke_options options = {
-      .size = sizeof options, .busy_timeout_ms = 2000, .os = seam_os(&s)};
-  zke *z = open_shop(0), *other;
-  ck_ok(zke_open(shop, &options, &other));
-  sqlite3 *db, *rude = plain(shop);
+  ck_ok(zke_close(open_shop(0)));
+  zke *other = open_as(shop, .busy_timeout_ms = 2000, .os = seam_os(&s));
+  sqlite3 *db, *rude = plain_open(shop);
   ck_assert_int_eq(
       sqlite3_open_v2(shop, &db, SQLITE_OPEN_READWRITE, seam_vfs(&s)),
       SQLITE_OK);
@@ -1585,14 +1477,10 @@ TEST(a_begin_waits_for_one_timeout) {
   ck_rc(zke_sql_begin(other, db), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_gt(slept_ms, 0);
   ck_assert_int_lt(slept_ms, 2000);
-  ck_assert_int_eq(number(db, "PRAGMA busy_timeout"), 2000);
+  ck_assert_int_eq(number_of(db, "PRAGMA busy_timeout"), 2000);
   must(rude, "COMMIT");
   ck_ok(zke_sql_begin(other, db));
   ck_ok(zke_sql_commit(other, db));
-  sqlite3_close(db);
-  sqlite3_close(rude);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* ---- a session that ends while its handle waits for the gate ---- */
@@ -1606,7 +1494,7 @@ static void end_meanwhile(seam_call *c) {
   if (gate < 0 || c->time == 0) return;
   snprintf(sql, sizeof sql, "DELETE FROM zkembed_session WHERE id=%lld",
            (long long)ending);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   must(db, sql);
   sqlite3_close(db);
   close(gate);
@@ -1631,16 +1519,15 @@ TEST(a_session_that_ends_meanwhile_begins_nothing) {
   o.os = seam_os(&s);
   ck_ok(zke_open(shop, &o, &other));
   ending = zke_session_id(other);
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   ck_ok(zke_sql_adopt(other, db));
   hold_gate();
   ck_rc(zke_sql_begin(other, db), ZKE_SESSIONEXPIRED);
   ck_assert_int_eq(gate, -1);
   ck_assert_int_ne(sqlite3_get_autocommit(db), 0);
-  ck_ok(make(z, "/a")); /* the gate is free */
+  make(z, "/a"); /* the gate is free */
   sqlite3_close(db);
   zke_close(other);
-  ck_ok(zke_close(z));
 }
 
 /* ---- tokens ---- */
@@ -1650,39 +1537,38 @@ TEST(tokens_in_office) {
   zke *z = open_shop(0);
   zke_stat held;
   char sql[200];
-  ck_ok(make(z, "/locks"));
-  ck_ok(make(z, "/locks/pay"));
+  make(z, "/locks");
+  make(z, "/locks/pay");
   ck_ok(zke_create(z, "/locks/pay/l-", "", 0, ZKE_OPEN_ACL,
                    ZKE_EPHEMERAL_SEQUENTIAL, NULL, &held));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   ck_ok(zke_sql_adopt(z, db));
   snprintf(sql, sizeof sql,
            "SELECT session FROM zke_tokens WHERE path='/locks/pay' AND "
            "token=%lld",
            (long long)held.mzxid);
-  ck_assert_int_eq(number(db, sql), zke_session_id(z));
+  ck_assert_int_eq(number_of(db, sql), zke_session_id(z));
   snprintf(sql, sizeof sql, "SELECT zke_claim('/locks/pay',%lld)",
            (long long)held.mzxid);
-  ck_assert_int_eq(number(db, sql), 1);
-  ck_assert_int_eq(run(db, "SELECT zke_claim('/locks/pay',1)"), SQLITE_ERROR);
+  ck_assert_int_eq(number_of(db, sql), 1);
+  ck_assert_int_eq(plain_run(db, "SELECT zke_claim('/locks/pay',1)"),
+                   SQLITE_ERROR);
   ck_assert_ptr_nonnull(strstr(sqlite3_errmsg(db), "fenced"));
-  ck_assert_int_eq(run(db, "SELECT zke_claim(NULL,NULL)"), SQLITE_ERROR);
+  ck_assert_int_eq(plain_run(db, "SELECT zke_claim(NULL,NULL)"), SQLITE_ERROR);
   ck_ok(zke_delete(z, "/locks/pay/l-0000000000", -1));
-  ck_assert_int_eq(run(db, sql), SQLITE_ERROR);
+  ck_assert_int_eq(plain_run(db, sql), SQLITE_ERROR);
   job j = {.sql = sql};
   zke_op op;
   zke_op_sql(&op, work, &j);
   ck_rc(zke_multi(z, &op, 1, NULL), SQLITE_ERROR);
   ck_says("fenced");
-  sqlite3_close(db);
-  ck_ok(zke_close(z));
 }
 
 /* The view is asked by the index of the path. */
 TEST(tokens_are_found_by_the_index) {
   zke *z = open_shop(0);
   ck_ok(zke_close(z));
-  sqlite3 *db = plain(shop);
+  sqlite3 *db = plain_open(shop);
   sqlite3_stmt *st;
   ck_assert_int_eq(sqlite3_prepare_v2(db,
                                       "EXPLAIN QUERY PLAN SELECT 1 FROM "
@@ -1693,5 +1579,4 @@ TEST(tokens_are_found_by_the_index) {
   const char *plan = (const char *)sqlite3_column_text(st, 3);
   ck_assert_msg(strstr(plan, "PRIMARY KEY (parent=?)") != NULL, "%s", plan);
   sqlite3_finalize(st);
-  sqlite3_close(db);
 }

@@ -4,7 +4,7 @@
  * another session of the store in memory.  Kept sessions move between the two.
  */
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -36,14 +36,6 @@ static void begin(int way) {
   }
 }
 
-/* Closes what begin() opened; runs after every test. */
-static void finish(void) {
-  if (b) ck_ok(zke_check(b, NULL, NULL));
-  ck_ok(zke_close(a));
-  ck_ok(zke_close(b));
-}
-AFTER_EACH(finish);
-
 /* A light session on a handle's carrier. */
 static zke *light(zke *z) {
   zke *made = NULL;
@@ -51,14 +43,6 @@ static zke *light(zke *z) {
   o.flags = ZKE_OPEN_LIGHT;
   ck_ok(zke_open_session(z, &o, &made));
   return made;
-}
-
-static int create(zke *z, const char *path, int mode) {
-  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL);
-}
-
-static int exists(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
 }
 
 /* Watches a node that may be missing. */
@@ -94,7 +78,7 @@ TEST_LOOP(light_sessions_need_no_descriptors, 0, WAYS) {
   for (int i = 0; i < MANY; i++) {
     all[i] = light(i % 2 ? all[0] : a);
     snprintf(path, sizeof path, "/e%d", i);
-    ck_ok(create(all[i], path, ZKE_EPHEMERAL));
+    make_as(all[i], path, ZKE_EPHEMERAL);
   }
   ck_assert_int_eq(test_fd_count(), fds);
   zke_session_info row = info(b, zke_session_id(all[7]));
@@ -104,8 +88,8 @@ TEST_LOOP(light_sessions_need_no_descriptors, 0, WAYS) {
   ck_assert_int_eq(row.timeout_ms, 0);
   ck_assert_int_eq(test_stat(b, "/e7").ephemeralOwner, zke_session_id(all[7]));
   ck_ok(zke_close(all[7]));
-  ck_rc(exists(b, "/e7"), ZKE_NONODE);
-  ck_ok(exists(b, "/e8"));
+  ck_rc(see(b, "/e7"), ZKE_NONODE);
+  ck_ok(see(b, "/e8"));
   for (int i = 0; i < MANY; i++) {
     if (i != 7) ck_ok(zke_close(all[i]));
   }
@@ -127,7 +111,7 @@ TEST_LOOP(sessions_of_a_carrier_are_dispatched_together, 0, 2 * WAYS) {
   ck_ok(watch(y, "/n", &other));
   ck_ok(zke_dispatch(by, &count));
   ck_assert_int_eq(count, 0);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   struct pollfd p = {fd, POLLIN, 0};
   ck_assert_int_eq(poll(&p, 1, 5000), 1);
   ck_ok(zke_dispatch(by, &count));
@@ -135,8 +119,6 @@ TEST_LOOP(sessions_of_a_carrier_are_dispatched_together, 0, 2 * WAYS) {
   test_expect(by, &seen, "CREATED /n");
   test_expect(by, &other, "CREATED /n");
   ck_assert_int_eq(poll(&p, 1, 0), 0);
-  ck_ok(zke_close(x));
-  ck_ok(zke_close(y));
 }
 
 /* zke_dispatch_to() of a light session tells it alone. */
@@ -146,7 +128,7 @@ TEST(dispatch_to_tells_one_light_session) {
   int more = -1, fd = -1;
   ck_ok(watch(x, "/n", &seen));
   ck_ok(watch(y, "/n", &other));
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(zke_dispatch_to(x, zke_zxid(), NULL, &more));
   ck_assert_int_eq(seen.count, 1);
   ck_assert_int_eq(other.count, 0);
@@ -156,8 +138,6 @@ TEST(dispatch_to_tells_one_light_session) {
   ck_ok(zke_dispatch(a, NULL));
   ck_assert_int_eq(seen.count, 1);
   ck_assert_int_eq(other.count, 1);
-  ck_ok(zke_close(x));
-  ck_ok(zke_close(y));
 }
 
 /* zke_wait() on a light session ends by its own watcher, and calls those of its
@@ -167,14 +147,12 @@ TEST_LOOP(wait_on_a_light_session, 0, WAYS) {
   zke *x = light(a), *y = light(a);
   ck_ok(watch(x, "/x", &seen));
   ck_ok(watch(y, "/y", &other));
-  ck_ok(create(b, "/y", ZKE_PERSISTENT));
+  make(b, "/y");
   ck_rc(zke_wait(x, zke_now(x) + 50), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(other.count, 1);
-  ck_ok(create(b, "/x", ZKE_PERSISTENT));
+  make(b, "/x");
   ck_ok(zke_wait(x, zke_now(x) + 5000));
   ck_assert_int_eq(seen.count, 1);
-  ck_ok(zke_close(x));
-  ck_ok(zke_close(y));
 }
 
 /* A thread that waits on a light session of its own, and is told as often as
@@ -216,14 +194,14 @@ TEST_LOOP(threads_wait_on_light_sessions, 0, WAYS) {
   for (int i = 0; i < WAITERS; i++) {
     w[i].z = light(a);
     snprintf(w[i].path, sizeof w[i].path, "/w%d", i);
-    ck_ok(create(b, w[i].path, ZKE_EPHEMERAL));
+    make_as(b, w[i].path, ZKE_EPHEMERAL);
     ck_ok(zke_get(w[i].z, w[i].path, count_sets, &w[i], NULL, NULL, NULL));
   }
   for (int i = 0; i < WAITERS; i++)
     ck_assert_int_eq(pthread_create(&thread[i], NULL, wait_for_sets, &w[i]), 0);
   for (int n = 0; n < SETS; n++) {
     for (int i = 0; i < WAITERS; i++) {
-      ck_ok(zke_set(b, w[i].path, "x", 1, -1, NULL));
+      ck_ok(change(b, w[i].path));
       ck_until(__atomic_load_n(&w[i].told, __ATOMIC_ACQUIRE) > n, 20000);
     }
   }
@@ -241,22 +219,22 @@ TEST_LOOP(carrier_may_be_closed_first, 0, WAYS) {
   begin(_i);
   zke *x = light(a);
   int64_t carrier = zke_session_id(a);
-  ck_ok(create(a, "/a", ZKE_EPHEMERAL));
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(a, "/a", ZKE_EPHEMERAL);
+  make_as(x, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_close(a));
   a = NULL;
-  ck_rc(exists(b, "/a"), ZKE_NONODE);
+  ck_rc(see(b, "/a"), ZKE_NONODE);
   ck_assert_int_eq(info(b, carrier).id, 0);
   ck_assert_int_eq(info(b, zke_session_id(x)).alive, 1);
   ck_ok(watch(x, "/n", &seen));
   zke *y = light(x);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(zke_wait(x, zke_now(x) + 5000));
   test_expect(x, &seen, "CREATED /n");
   ck_rc(zke_wait(b, zke_now(b) + 600), ZKE_OPERATIONTIMEOUT); /* sweeps */
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   ck_ok(zke_close(x));
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(see(b, "/x"), ZKE_NONODE);
   ck_ok(zke_close(y));
   ck_assert_int_eq(test_session_count(b), 1);
 }
@@ -272,20 +250,17 @@ TEST_LOOP(expired_light_session_is_told, 0, WAYS) {
   ck_ok(zke_expire(b, zke_session_id(x)));
   test_expect(a, &seen, "SESSION -112");
   test_expect(a, &other, "");
-  ck_rc(exists(x, "/"), ZKE_INVALIDSTATE);
-  ck_ok(exists(y, "/"));
+  ck_rc(see(x, "/"), ZKE_INVALIDSTATE);
+  ck_ok(see(y, "/"));
   /* the carrier's own session may end as well */
   ck_ok(zke_expire(b, zke_session_id(a)));
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(zke_dispatch(a, NULL));
   ck_assert_int_eq(other.count, 1);
   zke *late = light(a);
   ck_ok(watch(late, "/n", &seen));
   ck_ok(zke_delete(b, "/n", -1));
   ck_ok(zke_wait(late, zke_now(late) + 900)); /* sooner than its tick */
-  ck_ok(zke_close(late));
-  ck_ok(zke_close(x));
-  ck_ok(zke_close(y));
 }
 
 static void close_context(zke *z, int type, int state, const char *path,
@@ -316,7 +291,7 @@ TEST(callback_closes_a_sibling) {
     ck_rc(zke_exists(all[i], "/n", close_context, &all[(i + 7) % MANY], NULL),
           ZKE_NONODE);
   ck_rc(zke_exists(all[0], "/n", close_self, a, NULL), ZKE_NONODE);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(zke_dispatch(a, NULL));
   int left = 0;
   for (int i = 0; i < MANY; i++) {
@@ -350,7 +325,6 @@ TEST(alarms_of_light_sessions) {
   }
   ck_ok(zke_next_deadline(a, &at));
   ck_assert(at == ZKE_FOREVER || at > zke_now(a) - 1000);
-  for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
 }
 
 /* ---- a heap that grows while others set times ---- */
@@ -432,7 +406,7 @@ static int hold_light(void *context) {
 TEST(death_of_a_carrier_is_told_at_once) {
   begin(IN_FILE);
   pid_t pid = test_child(hold_light, (void *)(uintptr_t)test_path("light.db"));
-  ck_until(exists(b, "/held") == ZKE_OK, 10000);
+  ck_until(see(b, "/held") == ZKE_OK, 10000);
   zke *x = light(a);
   ck_ok(watch(x, "/held", &seen));
   ck_ok(zke_dispatch(a, NULL));
@@ -442,7 +416,6 @@ TEST(death_of_a_carrier_is_told_at_once) {
   ck_ok(zke_wait(x, zke_now(x) + 10000));
   test_expect(a, &seen, "DELETED /held");
   ck_assert_int_eq(test_session_count(b), 3);
-  ck_ok(zke_close(x));
 }
 
 static bool no_locks; /* none is granted, and bytes that wake get lost */
@@ -472,7 +445,7 @@ TEST_LOOP(owed_end_shows_at_the_descriptor, 0, 2) {
   open_failing();
   zke *x = light(a), *y = light(a);
   int fd = -1;
-  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  make_as(x, "/e", ZKE_EPHEMERAL);
   if (_i) { /* the carrier has no handle of its own any more */
     ck_ok(zke_close(a));
     a = NULL;
@@ -481,13 +454,12 @@ TEST_LOOP(owed_end_shows_at_the_descriptor, 0, 2) {
   no_locks = true;
   ck_rc(zke_close(x), ZKE_SYSTEMERROR);
   no_locks = false;
-  for (int i = 0; i < 20 && exists(b, "/e") == ZKE_OK; i++) {
+  for (int i = 0; i < 20 && see(b, "/e") == ZKE_OK; i++) {
     struct pollfd p = {fd, POLLIN, 0};
     ck_assert_int_eq(poll(&p, 1, 5000), 1);
     ck_ok(zke_dispatch(y, NULL));
   }
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
-  ck_ok(zke_close(y));
+  ck_rc(see(b, "/e"), ZKE_NONODE);
 }
 
 /* ---- kept sessions ---- */
@@ -510,7 +482,7 @@ static int64_t closed_in_vain(unsigned char password[16]) {
   open_failing();
   zke *x = kept(a, 3600000, password);
   int64_t id = zke_session_id(x);
-  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  make_as(x, "/e", ZKE_EPHEMERAL);
   no_locks = true;
   ck_rc(zke_close(x), ZKE_SYSTEMERROR);
   no_locks = false;
@@ -526,7 +498,7 @@ TEST(owed_end_of_a_kept_session_is_no_detachment) {
   int64_t id = closed_in_vain(password);
   ck_until(zke_dispatch(a, NULL) == ZKE_OK && !info(b, id).carrier, 20000);
   ck_assert_int_eq(info(b, id).id, 0);
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_rc(see(b, "/e"), ZKE_NONODE);
 }
 
 /* Attached once more, nothing is owed of it: a detachment that could not be
@@ -541,7 +513,7 @@ TEST(nothing_is_owed_of_a_session_that_is_attached_again) {
   no_locks = false;
   ck_until(zke_dispatch(a, NULL) == ZKE_OK && !info(b, id).carrier, 20000);
   ck_assert_int_eq(info(b, id).id, id);
-  ck_ok(exists(b, "/e"));
+  ck_ok(see(b, "/e"));
 }
 
 /* Detached and attached again, its ephemerals are there; watches, events and
@@ -556,7 +528,7 @@ TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
                    NULL));
   ck_ok(watch(x, "/n", &seen));
   ck_ok(watch(x, "/m", &seen));
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(zke_detach(x));
   zke_session_info row = info(b, id);
   ck_assert_int_eq(row.alive, 0);
@@ -565,7 +537,7 @@ TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
   ck_assert_int_eq(row.watches, 0);
   ck_assert_int_eq(row.events, 0);
   ck_assert_int_eq(row.ephemerals, 1);
-  ck_ok(create(b, "/m", ZKE_PERSISTENT));
+  make(b, "/m");
   ck_rc(zke_attach(b, id, wrong, NULL, &x), ZKE_AUTHFAILED);
   ck_assert_ptr_null(x);
   ck_rc(zke_attach(b, zke_session_id(a), password, NULL, &x), ZKE_AUTHFAILED);
@@ -575,7 +547,7 @@ TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
   row = info(a, id);
   ck_assert_int_eq(row.alive, 1);
   ck_assert_int_eq(row.carrier, zke_session_id(b));
-  ck_ok(exists(a, "/e"));
+  ck_ok(see(a, "/e"));
   ck_rc(zke_get(x, "/e", NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
   ck_ok(watch(x, "/m", &other));
   ck_ok(zke_delete(a, "/n", -1));
@@ -594,16 +566,16 @@ TEST_LOOP(attached_session_moves, 0, 2 * WAYS) {
   zke *x = kept(a, 60 * SECOND, password), *y = NULL;
   zke *sibling = kept(a, 60 * SECOND, password + 0);
   ck_ok(zke_password(x, password));
-  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  make_as(x, "/e", ZKE_EPHEMERAL);
   ck_ok(watch(x, "/n", &seen));
   ck_ok(watch(sibling, "/n", &other));
   ck_ok(zke_dispatch(a, NULL));
   ck_ok(zke_attach(_i < WAYS ? b : a, zke_session_id(x), password, NULL, &y));
   if (_i % 2) {
     test_expect(a, &seen, "SESSION -118");
-    ck_rc(exists(x, "/e"), ZKE_SESSIONMOVED);
+    ck_rc(see(x, "/e"), ZKE_SESSIONMOVED);
   } else {
-    ck_rc(exists(x, "/e"), ZKE_SESSIONMOVED);
+    ck_rc(see(x, "/e"), ZKE_SESSIONMOVED);
     ck_rc(create(x, "/f", ZKE_EPHEMERAL), ZKE_SESSIONMOVED);
     test_expect(a, &seen, "SESSION -118");
   }
@@ -611,11 +583,10 @@ TEST_LOOP(attached_session_moves, 0, 2 * WAYS) {
   ck_assert_int_eq(zke_state(x), ZKE_STATE_MOVED);
   ck_rc(zke_wait(x, zke_now(x)), ZKE_SESSIONMOVED);
   ck_ok(zke_close(x));
-  ck_ok(exists(y, "/e"));
+  ck_ok(see(y, "/e"));
   ck_ok(zke_dispatch(a, NULL));
   ck_ok(zke_close(y));
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
-  ck_ok(zke_close(sibling));
+  ck_rc(see(b, "/e"), ZKE_NONODE);
 }
 
 /* A handle whose session has moved, and that does not know it yet, ends nothing
@@ -624,12 +595,11 @@ TEST_LOOP(moved_handle_ends_nothing, 0, 2) {
   unsigned char password[16];
   begin(IN_FILE);
   zke *x = kept(a, 60 * SECOND, password), *y = NULL;
-  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  make_as(x, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_attach(b, zke_session_id(x), password, NULL, &y));
   ck_rc(_i ? zke_detach(x) : zke_close(x), _i ? ZKE_SESSIONMOVED : ZKE_OK);
-  ck_ok(exists(y, "/e"));
+  ck_ok(see(y, "/e"));
   ck_assert_int_eq(info(a, zke_session_id(y)).carrier, zke_session_id(b));
-  ck_ok(zke_close(y));
 }
 
 /* The last handle of a store may be one whose session has moved. */
@@ -641,8 +611,7 @@ TEST(moved_handle_may_be_the_last_of_its_store) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(a));
   a = NULL;
-  ck_rc(exists(x, "/"), ZKE_SESSIONMOVED);
-  ck_ok(zke_close(x));
+  ck_rc(see(x, "/"), ZKE_SESSIONMOVED);
 }
 
 /* A session that ends before a watcher was told what it is owed since
@@ -665,7 +634,6 @@ TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
   ck_ok(zke_pending(x, &pending));
   ck_assert_int_eq(pending, 0);
   test_expect(a, &seen, "");
-  ck_ok(zke_close(x));
 }
 
 /* ---- the time of kept sessions, on a clock of the test's ---- */
@@ -701,27 +669,25 @@ TEST_LOOP(host_ends_what_it_does_not_hear, 0, 3 * WAYS) {
   unsigned char password[16];
   begin_driven(_i % WAYS);
   zke *x = kept(a, TIMEOUT, password), *y = kept(a, TIMEOUT, password);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_set_watcher(x, test_record, &seen));
   for (int i = 0; i < 5; i++) {
     pass(a, b, TIMEOUT - 200);
-    ck_ok(_i < WAYS ? zke_touch(x) : exists(x, "/x"));
+    ck_ok(_i < WAYS ? zke_touch(x) : see(x, "/x"));
     ck_ok(zke_touch(y));
   }
   int64_t at = 0;
   ck_ok(zke_next_deadline(a, &at));
   ck_assert_int_le(at, zke_now(a) + TIMEOUT + 10);
   pass(a, b, TIMEOUT - 100);
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   ck_assert_int_eq(seen.count, 0);
   ck_ok(zke_touch(y));
   pass(a, b, 300);
   test_expect(a, &seen, "SESSION -112");
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
-  ck_rc(exists(x, "/"), ZKE_INVALIDSTATE);
-  ck_ok(exists(y, "/"));
-  ck_ok(zke_close(x));
-  ck_ok(zke_close(y));
+  ck_rc(see(b, "/x"), ZKE_NONODE);
+  ck_rc(see(x, "/"), ZKE_INVALIDSTATE);
+  ck_ok(see(y, "/"));
 }
 
 /* Only the host judges while its process lives, and a time in which it stood
@@ -730,18 +696,17 @@ TEST(time_in_which_the_host_stands_still_does_not_count) {
   unsigned char password[16];
   begin_driven(IN_FILE);
   zke *x = kept(a, TIMEOUT, password);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   for (int i = 0; i < 2; i++) {
     pass(b, NULL, 3600 * SECOND / 10); /* a stands still, b sweeps */
-    ck_ok(exists(b, "/x"));
+    ck_ok(see(b, "/x"));
     ck_ok(zke_dispatch(a, NULL));
-    ck_ok(exists(b, "/x"));
+    ck_ok(see(b, "/x"));
   }
   pass(a, b, 800); /* 3 s have counted before */
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   pass(a, b, 400);
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
-  ck_ok(zke_close(x));
+  ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
 /* zkembed.h, zke_detach: a session that is over, or another handle's, is not
@@ -757,8 +722,7 @@ TEST_LOOP(what_is_over_is_not_detached, 0, 4) {
     ck_rc(zke_sync(x, "/"), moves ? ZKE_SESSIONMOVED : ZKE_SESSIONEXPIRED);
   int ended = knows ? ZKE_INVALIDSTATE : ZKE_SESSIONEXPIRED;
   ck_rc(zke_detach(x), moves ? ZKE_SESSIONMOVED : ended);
-  if (y) ck_ok(exists(y, "/"));
-  ck_ok(zke_close(y));
+  if (y) ck_ok(see(y, "/"));
 }
 
 /* A detached session ends when its timeout is over, by whoever sweeps; one that
@@ -768,17 +732,17 @@ TEST_LOOP(detached_session_ends_by_its_stamp, 0, WAYS) {
   begin_driven(_i);
   zke *x = kept(a, TIMEOUT, password);
   int64_t id = zke_session_id(x);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   for (int i = 0; i < 3; i++) {
     pass(a, b, TIMEOUT - 300);
     ck_ok(zke_detach(x));
     pass(b, NULL, TIMEOUT - 300);
-    ck_ok(exists(b, "/x"));
+    ck_ok(see(b, "/x"));
     ck_ok(zke_attach(a, id, password, NULL, &x));
   }
   ck_ok(zke_detach(x));
   pass(b, NULL, TIMEOUT + 1500);
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(see(b, "/x"), ZKE_NONODE);
   ck_rc(zke_attach(a, id, password, NULL, &x), ZKE_SESSIONEXPIRED);
 }
 
@@ -790,7 +754,7 @@ TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
   begin_driven(IN_FILE);
   zke *x = kept(a, TIMEOUT, password);
   int64_t id = zke_session_id(x);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_detach(x));
   if (_i) {
     pass(a, b, TIMEOUT - 300);
@@ -801,13 +765,13 @@ TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
   }
   ck_ok(zke_dispatch(b, NULL));
   pass(a, b, TIMEOUT - 1700);
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   ck_ok(zke_overdue(b, &overdue));
   ck_assert_int_eq(overdue, 0);
   ck_ok(zke_attach(b, id, password, NULL, &x));
   ck_ok(zke_detach(x));
   pass(a, b, TIMEOUT + 1500);
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
 /* A kept session whose authentication failed can do nothing any more, and ends
@@ -816,21 +780,19 @@ TEST_LOOP(failed_authentication_does_not_keep_a_session, 0, WAYS) {
   unsigned char password[16];
   begin_driven(_i);
   zke *x = kept(a, TIMEOUT, password), *y = kept(a, TIMEOUT, password);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   ck_rc(zke_add_auth(x, "nonsense", "", 0), ZKE_AUTHFAILED);
   ck_rc(zke_add_auth(y, "nonsense", "", 0), ZKE_AUTHFAILED);
   pass(a, b, TIMEOUT - 1000);
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   ck_ok(zke_touch(x));
   ck_ok(zke_expire(b, zke_session_id(y)));
   pass(a, b, TIMEOUT - 1000);
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   pass(a, b, 2500);
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(see(b, "/x"), ZKE_NONODE);
   ck_assert_int_eq(test_session_count(b), 2);
   ck_assert_int_eq(zke_state(x), ZKE_STATE_AUTH_FAILED);
-  ck_ok(zke_close(x));
-  ck_ok(zke_close(y));
 }
 
 /* Attached by another handle of the store, it is not ended by the close of the
@@ -840,14 +802,14 @@ TEST_LOOP(failed_handle_does_not_end_a_moved_session, 0, WAYS) {
   zke *y = NULL;
   begin(_i);
   zke *x = kept(a, TIMEOUT, password);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   ck_rc(zke_add_auth(x, "nonsense", "", 0), ZKE_AUTHFAILED);
   ck_ok(zke_attach(a, zke_session_id(x), password, NULL, &y));
   ck_ok(zke_close(x));
-  ck_ok(exists(b, "/x"));
-  ck_ok(exists(y, "/x"));
+  ck_ok(see(b, "/x"));
+  ck_ok(see(y, "/x"));
   ck_ok(zke_close(y));
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
 /* A host in a time namespace whose offset it does not know: an hour behind. */
@@ -867,14 +829,13 @@ TEST_LOOP(stamps_of_a_host_with_a_strange_clock, 0, 2) {
   o.os = seam_os(&s);
   ck_ok(zke_open(test_path("light.db"), &o, &strange));
   zke *x = kept(_i ? a : strange, TIMEOUT, password);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_detach(x));
   if (_i) ck_ok(zke_rearm(strange));
   pass(a, b, TIMEOUT - 500);
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   pass(a, b, 2500);
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
-  ck_ok(zke_close(strange));
+  ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
 /* ---- hosts that die ---- */
@@ -938,20 +899,19 @@ TEST_LOOP(moved_handle_keeps_nothing_alive, 0, 2) {
   zke *x = kept(a, TIMEOUT, moving.password);
   moving.id = zke_session_id(x);
   moving.gives_up = _i == 1;
-  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  make_as(x, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_set_watcher(x, test_record, &seen));
   pid_t pid = test_child(take_over, (void *)(uintptr_t)db);
-  ck_until(zke_touch(x) == ZKE_OK && exists(a, "/taken") == ZKE_OK, 20000);
+  ck_until(zke_touch(x) == ZKE_OK && see(a, "/taken") == ZKE_OK, 20000);
   test_expect(a, &seen, "SESSION -118");
   if (!_i) {
-    ck_ok(exists(a, "/e"));
+    ck_ok(see(a, "/e"));
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
   }
   test_child_end(pid);
-  ck_until((pass(a, NULL, 100), exists(a, "/e") == ZKE_NONODE), 20000);
+  ck_until((pass(a, NULL, 100), see(a, "/e") == ZKE_NONODE), 20000);
   ck_assert_int_eq(info(a, moving.id).id, 0);
   ck_assert_int_eq(zke_state(x), ZKE_STATE_MOVED);
-  ck_ok(zke_close(x));
 }
 
 static pid_t start_host(int64_t *id, unsigned char password[16]) {
@@ -978,17 +938,17 @@ TEST_LOOP(killed_hosts_session_can_be_attached, 0, 2) {
   ck_until(zke_wait(b, zke_now(b) + 10) != 7 && info(b, id).carrier == 0,
            10000);
   ck_assert_int_eq(info(b, id).watches, 0);
-  ck_ok(exists(b, "/kept"));
+  ck_ok(see(b, "/kept"));
   ck_assert_int_eq(test_session_count(b), 3);
   if (_i) {
     zke *x = NULL;
     ck_ok(zke_attach(a, id, password, NULL, &x));
-    ck_ok(exists(x, "/kept"));
+    ck_ok(see(x, "/kept"));
     ck_ok(zke_close(x));
   } else {
     ck_until(zke_wait(b, zke_now(b) + 10) != 7 && info(b, id).id == 0, 20000);
   }
-  ck_rc(exists(b, "/kept"), ZKE_NONODE);
+  ck_rc(see(b, "/kept"), ZKE_NONODE);
 }
 
 /* A host that is stopped: nobody ends its session, however long; another may
@@ -1002,7 +962,7 @@ TEST(stopped_hosts_session_can_be_attached) {
   test_stop(pid, test_path("light.db"));
   int64_t end = test_now() + 4500; /* longer than its timeout */
   while (test_now() < end) zke_wait(b, zke_now(b) + 50);
-  ck_ok(exists(b, "/kept"));
+  ck_ok(see(b, "/kept"));
   ck_assert_int_eq(info(b, id).alive, 1);
   ck_ok(zke_attach(a, id, password, NULL, &x));
   ck_assert_int_eq(kill(pid, SIGCONT), 0);
@@ -1011,11 +971,10 @@ TEST(stopped_hosts_session_can_be_attached) {
     zke_wait(a, zke_now(a) + 50);
     ck_ok(zke_touch(x));
   }
-  ck_ok(exists(x, "/kept"));
+  ck_ok(see(x, "/kept"));
   ck_assert_int_eq(kill(pid, SIGKILL), 0);
   test_child_end(pid);
-  ck_ok(exists(x, "/kept"));
-  ck_ok(zke_close(x));
+  ck_ok(see(x, "/kept"));
 }
 
 /* Two threads attach one session over and over, by two stores: each time one of
@@ -1042,7 +1001,7 @@ static void *attach_often(void *context) {
       r->wrong++;
     zke_dispatch(r->z, NULL);
     bool looks = i % 3 != 0;
-    if (x && (!looks || zke_exists(x, "/x", NULL, NULL, NULL) == ZKE_OK)) {
+    if (x && (!looks || see(x, "/x") == ZKE_OK)) {
       rc = zke_detach(x); /* it may have moved by now */
       if (rc != ZKE_OK && rc != ZKE_SESSIONMOVED) r->wrong++;
     } else if (x) {
@@ -1059,7 +1018,7 @@ TEST(rivals_attach_one_session) {
   pthread_t thread;
   begin(IN_FILE);
   zke *x = kept(a, 600 * SECOND, password);
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  make_as(x, "/x", ZKE_EPHEMERAL);
   rival r[2] = {{.z = a, .id = zke_session_id(x), .password = password},
                 {.z = b, .id = zke_session_id(x), .password = password}};
   ck_assert_int_eq(pthread_create(&thread, NULL, attach_often, &r[1]), 0);
@@ -1069,10 +1028,10 @@ TEST(rivals_attach_one_session) {
   ck_assert_int_gt(r[0].kept, 0);
   ck_assert_int_gt(r[1].kept, 0);
   ck_ok(zke_close(x)); /* it has moved */
-  ck_ok(exists(b, "/x"));
+  ck_ok(see(b, "/x"));
   ck_ok(zke_attach(a, r[0].id, password, NULL, &x));
   ck_ok(zke_close(x));
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
 /* Options that do not go together, and calls on sessions that are not kept. */

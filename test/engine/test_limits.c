@@ -6,7 +6,7 @@
  * table of system calls that does something just before a call.
  */
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -104,34 +104,11 @@ static zke *sys_handle(const char *name) {
 
 /* ---- small things ---- */
 
-static void make(zke *z, const char *path, int mode) {
-  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL));
-}
-
 enum { STAY = 100000 }; /* ms that containers and TTL nodes have */
 
 static void make_ttl(zke *z, const char *path) {
   ck_ok(zke_create_ttl(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
                        STAY, NULL, NULL));
-}
-
-static int see(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
-}
-
-static int change(zke *z, const char *path) {
-  return zke_set(z, path, "x", 1, -1, NULL);
-}
-
-/* Run SQL on the file by a connection of its own. */
-static void sql(const char *file, const char *text) {
-  sqlite3 *db = NULL;
-  char *error = NULL;
-  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
-  sqlite3_busy_timeout(db, 5000);
-  int rc = sqlite3_exec(db, text, NULL, NULL, &error);
-  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, error ? error : "?");
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
 static void put(const char *path) {
@@ -202,43 +179,30 @@ TEST_LOOP(bad_option_is_refused, 0, BAD_OPTIONS) {
           bad_options[_i].says);
   ck_rc(zke_open_session(z, &bad_options[_i].o, &further), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(further);
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h: with ZKE_AT_ONCE a change waits for nobody, and a read is not
  * disturbed; afterwards all works. */
 TEST(at_once_does_not_wait) {
-  zke *z;
-  sqlite3 *db;
-  zke_options o = {
-      .size = sizeof o, .busy_timeout_ms = ZKE_AT_ONCE, .os = seam_os(&host)};
-  ck_ok(zke_open(test_path("a.db"), &o, &z));
-  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &db), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                   SQLITE_OK);
+  zke *z = open_as(test_path("a.db"), .busy_timeout_ms = ZKE_AT_ONCE,
+                   .os = seam_os(&host));
+  sqlite3 *db = plain_open(test_path("a.db"));
+  must(db, "BEGIN IMMEDIATE");
   host.calls[SEAM_sleep] = 0;
-  ck_rc(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL),
-        ZKE_OPERATIONTIMEOUT);
+  ck_rc(create(z, "/a", ZKE_PERSISTENT), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(host.calls[SEAM_sleep], 0);
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
-  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_close(z));
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+  ck_rc(see(z, "/a"), ZKE_NONODE);
+  must(db, "ROLLBACK");
+  make(z, "/a");
 }
 
 /* zkembed.h: a container goes at the sweep after it was emptied. */
 TEST(container_goes_at_once) {
-  zke *z;
-  zke_options o = {.size = sizeof o, .container_ms = ZKE_AT_ONCE};
-  ck_ok(zke_open(test_path("a.db"), &o, &z));
-  ck_ok(zke_create(z, "/c", "", 0, ZKE_OPEN_ACL, ZKE_CONTAINER, NULL, NULL));
-  ck_ok(zke_create(z, "/c/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  zke *z = open_as(test_path("a.db"), .container_ms = ZKE_AT_ONCE);
+  make_as(z, "/c", ZKE_CONTAINER);
+  make(z, "/c/a");
   ck_ok(zke_delete(z, "/c/a", -1));
-  ck_until((zke_wait(z, zke_now(z) + 50),
-            zke_exists(z, "/c", NULL, NULL, NULL) == ZKE_NONODE),
-           20000);
-  ck_ok(zke_close(z));
+  ck_until((zke_wait(z, zke_now(z) + 50), see(z, "/c") == ZKE_NONODE), 20000);
 }
 
 /* zkembed.h, ZKE_CANTOPEN: the sentence names the limit, also where the path is
@@ -282,16 +246,14 @@ TEST(greatest_times_are_fine) {
   zke *z = NULL, *other = NULL;
   const char *db = test_path("a.db");
   ck_ok(zke_open(db, &o, &z));
-  make(z, "/n", ZKE_PERSISTENT);
-  make(z, "/c", ZKE_CONTAINER);
-  make(z, "/c/x", ZKE_EPHEMERAL);
+  make(z, "/n");
+  make_as(z, "/c", ZKE_CONTAINER);
+  make_as(z, "/c/x", ZKE_EPHEMERAL);
   ck_ok(zke_delete(z, "/c/x", -1));
   ck_ok(zke_open(db, &o, &other));
   ck_ok(zke_dispatch(z, NULL));
   ck_ok(zke_dispatch(other, NULL));
   ck_ok(see(other, "/c"));
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 static zke *some; /* the handle of the calls below */
@@ -330,8 +292,7 @@ TEST_LOOP(bad_argument_is_refused, 0, BAD_CALLS) {
   some = test_open(":memory:");
   ck_rc(bad_calls[_i](), ZKE_BADARGUMENTS);
   ck_assert_int_gt(strlen(zke_errmsg()), 0);
-  make(some, "/n", ZKE_PERSISTENT);
-  ck_ok(zke_close(some));
+  make(some, "/n");
 }
 
 /* 12 #41 and its neighbours: no certificate is the identity of the empty one,
@@ -343,8 +304,6 @@ TEST(empty_certificate_is_an_identity) {
   ck_ok(zke_create(z, "/n", "", 0, ZKE_CREATOR_ALL_ACL, 0, NULL, NULL));
   ck_rc(change(stranger, "/n"), ZKE_NOAUTH);
   ck_ok(change(z, "/n"));
-  ck_ok(zke_close(stranger));
-  ck_ok(zke_close(z));
 }
 
 /* semantics.md 8: entries of scheme auth need no id; equal ones count once. */
@@ -362,7 +321,6 @@ TEST(entries_without_id_are_repeated) {
   ck_assert_int_eq(got->data[0].perms, ZKE_PERM_READ);
   ck_assert_int_eq(got->data[1].perms, ZKE_PERM_WRITE);
   zke_free(got);
-  ck_ok(zke_close(z));
 }
 
 /* semantics.md 8: an identity is the whole id: neither its beginning nor more
@@ -388,7 +346,6 @@ TEST(part_of_an_id_opens_nothing) {
   }
   ck_ok(change(z, "/mine"));
   zke_free(got);
-  ck_ok(zke_close(z));
 }
 
 /* ---- names and files ---- */
@@ -444,18 +401,15 @@ static void name_as_given(seam_call *c) {
 /* A VFS may call the file what the host calls it: it lies where the process
  * is, and that directory is synced. */
 TEST(vfs_with_relative_names) {
-  zke *z = NULL;
   static seam relative = {.vfs = "relative",
                           .before = {[SEAM_xFullPathname] = name_as_given}};
-  zke_options o = {.size = sizeof o, .vfs = seam_vfs(&relative)};
   ck_assert_int_eq(chdir(test_path(".")), 0);
-  ck_ok(zke_open("a.db", &o, &z));
-  make(z, "/n", ZKE_PERSISTENT);
+  zke *z = open_as("a.db", .vfs = seam_vfs(&relative));
+  make(z, "/n");
   ck_assert_int_eq(access(test_path("a.db-zke/live"), F_OK), 0);
   ck_ok(zke_close(z));
   z = test_open(test_path("a.db"));
   ck_ok(see(z, "/n"));
-  ck_ok(zke_close(z));
 }
 
 /* A database in the root directory; for which one has to be root. */
@@ -468,7 +422,7 @@ TEST(database_in_the_root_directory) {
   }
   ck_assert_int_eq(chdir("/"), 0);
   zke *z = test_open("/a.db");
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_ok(see(z, "/n"));
   ck_ok(zke_close(z));
   ck_assert_int_eq(access("/a.db", F_OK), 0);
@@ -594,18 +548,16 @@ TEST(readonly_handle_sweeps_nothing) {
   ck_assert_int_eq(unlink(db), 0);
   seam_pass(5000);
   ck_rc(see(z, "/e"), ZKE_REPLACED);
-  ck_ok(zke_close(z));
 }
 
 /* 12 #43: an unknown scheme ends a read-only handle too. */
 TEST(readonly_handle_with_an_unknown_scheme) {
   const char *db = test_path("a.db");
-  zke *z = test_open(db), *r = read_only(db);
+  test_open(db);
+  zke *r = read_only(db);
   ck_ok(zke_add_auth(r, "digest", "u:p", 3));
   ck_rc(zke_add_auth(r, "no-such-scheme", "", 0), ZKE_AUTHFAILED);
   ck_rc(see(r, "/"), ZKE_INVALIDSTATE);
-  ck_ok(zke_close(r));
-  ck_ok(zke_close(z));
 }
 
 /* ---- instants ---- */
@@ -627,8 +579,8 @@ static void end_two(void) {
 }
 
 static void plant_container(void) {
-  make(z2, "/c", ZKE_CONTAINER);
-  make(z2, "/c/x", ZKE_PERSISTENT);
+  make_as(z2, "/c", ZKE_CONTAINER);
+  make(z2, "/c/x");
   ck_ok(zke_delete(z2, "/c/x", -1));
 }
 
@@ -636,16 +588,16 @@ static void plant_ttl(void) { make_ttl(z2, "/c"); }
 
 static void replace_by_container(void) {
   ck_ok(zke_delete(z2, "/c", -1));
-  make(z2, "/c", ZKE_CONTAINER);
+  make_as(z2, "/c", ZKE_CONTAINER);
 }
 
 static void replace_by_plain(void) {
   ck_ok(zke_delete(z2, "/c", -1));
-  make(z2, "/c", ZKE_PERSISTENT);
+  make(z2, "/c");
 }
 
 static void use_container(void) {
-  make(z2, "/c/x", ZKE_PERSISTENT);
+  make(z2, "/c/x");
   ck_ok(zke_delete(z2, "/c/x", -1));
 }
 
@@ -687,7 +639,7 @@ TEST(lease_renewed_at_the_gate) {
   zke_options *o = sys_options();
   o->lease_ms = 1000;
   ck_ok(zke_open(db, o, &z2));
-  make(z2, "/e", ZKE_EPHEMERAL);
+  make_as(z2, "/e", ZKE_EPHEMERAL);
   seam_pass(5000);
   sys.at_gate = renew;
   ck_ok(see(z1, "/e"));
@@ -705,7 +657,7 @@ TEST(stamp_is_tried_again) {
   zke_options *o = sys_options();
   o->lease_ms = 10000;
   ck_ok(zke_open(db, o, &z2));
-  make(z2, "/e", ZKE_EPHEMERAL);
+  make_as(z2, "/e", ZKE_EPHEMERAL);
   seam_pass(6000);
   seam_fail(&host, SEAM_pwrite, true);
   ck_ok(see(z2, "/e"));
@@ -723,13 +675,12 @@ static void owner_closes(void) { ck_ok(zke_close(z2)); }
 TEST(owner_ends_just_after_the_watch) {
   test_events seen = {0};
   begin_two();
-  make(z2, "/e", ZKE_EPHEMERAL);
+  make_as(z2, "/e", ZKE_EPHEMERAL);
   sys.after_gate = owner_closes;
   ck_ok(zke_exists(z1, "/e", test_record, &seen, NULL));
   ck_assert(sys.after_gate == NULL);
   test_expect_within(z1, &seen, "DELETED /e", 10000);
   ck_rc(see(z1, "/e"), ZKE_NONODE);
-  ck_ok(zke_close(z1));
 }
 
 /* zkembed.h: a system that has no locks to give, found out late. */
@@ -741,7 +692,6 @@ TEST(gate_that_fails_while_waited_for) {
   ck_says("cannot lock");
   sys.gate_error = 0;
   ck_ok(change(z1, "/"));
-  ck_ok(zke_close(z1));
 }
 
 /* ---- threads ---- */
@@ -779,7 +729,6 @@ TEST(thread_waits_its_time_for_another) {
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_rc(atomic_load(&result), ZKE_OK);
   ck_ok(see(z1, "/"));
-  ck_ok(zke_close(z1));
 }
 
 static void *close_it(void *z) {
@@ -793,7 +742,7 @@ TEST(close_ends_a_wait_for_the_gate) {
   zke_options *o = sys_options();
   o->busy_timeout_ms = 20000;
   ck_ok(zke_open(test_path("a.db"), o, &z1));
-  make(z1, "/n", ZKE_PERSISTENT);
+  make(z1, "/n");
   sys.busy_gates = INT_MAX;
   ck_assert_int_eq(pthread_create(&thread, NULL, change_root, z1), 0);
   ck_until(sys.busy_gates < INT_MAX - 100, 5000);
@@ -819,7 +768,7 @@ static void close_here(void) {
 TEST(close_ends_a_compaction) {
   const char *db = test_path("a.db");
   z1 = sys_handle(db);
-  make(z1, "/n", ZKE_PERSISTENT);
+  make(z1, "/n");
   sys.at_gate = close_here;
   ck_rc(zke_compact(z1, ZKE_FOREVER), ZKE_CLOSING);
   ck_says("is being closed");
@@ -827,8 +776,6 @@ TEST(close_ends_a_compaction) {
   ck_rc(atomic_load(&result), ZKE_OK);
   z2 = test_open(db);
   ck_ok(see(z2, "/n"));
-  ck_ok(zke_check(z2, NULL, NULL));
-  ck_ok(zke_close(z2));
 }
 
 /* The first of two: begin to close, and go on once that is under way. */
@@ -852,7 +799,7 @@ static void count_call(zke *z, int type, int state, const char *path,
 /* zkembed.h, zke_close: of the calls that are still to be made none is. */
 TEST_LOOP(close_stops_the_calls, 0, 2) {
   z1 = sys_handle(_i ? test_path("a.db") : ":memory:");
-  make(z1, "/n", ZKE_PERSISTENT);
+  make(z1, "/n");
   ck_ok(zke_get(z1, "/n", close_meanwhile, NULL, NULL, NULL, NULL));
   ck_ok(zke_get(z1, "/n", count_call, NULL, NULL, NULL, NULL));
   ck_ok(change(z1, "/n"));
@@ -867,10 +814,9 @@ TEST_LOOP(close_stops_the_calls, 0, 2) {
  * carrier goes on. */
 TEST_LOOP(close_stops_the_calls_of_a_light_session, 0, 2) {
   zke *carrier = sys_handle(_i ? test_path("a.db") : ":memory:");
-  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
-  ck_ok(zke_open_session(carrier, &light, &z1));
-  make(carrier, "/n", ZKE_PERSISTENT);
-  make(carrier, "/later", ZKE_PERSISTENT);
+  z1 = session_as(carrier, .flags = ZKE_OPEN_LIGHT);
+  make(carrier, "/n");
+  make(carrier, "/later");
   ck_ok(zke_get(z1, "/n", close_meanwhile, NULL, NULL, NULL, NULL));
   ck_ok(zke_get(z1, "/later", count_call, NULL, NULL, NULL, NULL));
   ck_ok(change(carrier, "/n"));
@@ -880,7 +826,6 @@ TEST_LOOP(close_stops_the_calls_of_a_light_session, 0, 2) {
   ck_rc(atomic_load(&result), ZKE_OK);
   ck_assert_int_eq(called, 1);
   ck_ok(change(carrier, "/n"));
-  ck_ok(zke_close(carrier));
 }
 
 static zke *closed_twice;
@@ -924,7 +869,6 @@ TEST(close_ends_a_wait_that_sweeps) {
   ck_rc(zke_wait(z1, zke_now(z1) + 20000), ZKE_CLOSING);
   ck_assert_int_eq(pthread_join(closing, NULL), 0);
   ck_rc(atomic_load(&result), ZKE_OK);
-  ck_ok(zke_close(z2));
 }
 
 /* ---- events ---- */
@@ -942,13 +886,12 @@ static void expire_here(zke *z, int type, int state, const char *path,
 TEST_LOOP(expiry_in_a_callback_voids_the_rest, 0, 2) {
   test_events seen = {0};
   z1 = test_open(_i ? test_path("a.db") : ":memory:");
-  make(z1, "/n", ZKE_PERSISTENT);
+  make(z1, "/n");
   ck_ok(zke_add_watch(z1, "/n", ZKE_WATCH_PERSISTENT, expire_here, &seen));
   for (int i = 0; i < 5; i++) ck_ok(change(z1, "/n"));
   test_expect(z1, &seen, "CHANGED /n; SESSION -112");
   ck_rc(zke_dispatch(z1, NULL), ZKE_INVALIDSTATE);
   ck_assert_int_eq(seen.count, 0);
-  ck_ok(zke_close(z1));
 }
 
 /* 12 #61: the call that finds the session gone says so; a multi has its own
@@ -966,21 +909,18 @@ TEST_LOOP(call_that_finds_the_expiry, 0, 2) {
     ck_rc(zke_multi_read(z1, &op, 1, &answer), ZKE_MARSHALLINGERROR);
   ck_assert_int_eq(answer.rc, 77);
   ck_rc(see(z1, "/"), ZKE_INVALIDSTATE);
-  ck_ok(zke_close(z1));
-  ck_ok(zke_close(z2));
 }
 
 /* As many events as one dispatch reads, but for a few: it reads them all. */
 TEST(nearly_too_many_for_one_dispatch) {
   int count = 0;
   z1 = test_open(":memory:");
-  make(z1, "/n", ZKE_PERSISTENT);
+  make(z1, "/n");
   ck_ok(zke_add_watch(z1, "/n", ZKE_WATCH_PERSISTENT, count_call, NULL));
   for (int i = 0; i < 15 * 64 + 10; i++) ck_ok(change(z1, "/n"));
   ck_ok(zke_dispatch(z1, &count));
   ck_assert_int_eq(count, 15 * 64 + 10);
   ck_assert_int_eq(called, count);
-  ck_ok(zke_close(z1));
 }
 
 /* P3: two paths with the same hash (FNV-1a, 64 bits) are two paths. */
@@ -989,7 +929,7 @@ TEST_LOOP(paths_of_one_hash_are_two, 0, 2) {
   test_events seen[2] = {{0}, {0}};
   z1 = test_open(":memory:");
   for (int i = 0; i < 2; i++) {
-    make(z1, path[i], ZKE_PERSISTENT);
+    make(z1, path[i]);
     ck_ok(zke_get(z1, path[i], test_record, &seen[i], NULL, NULL, NULL));
   }
   ck_ok(change(z1, path[_i]));
@@ -999,7 +939,6 @@ TEST_LOOP(paths_of_one_hash_are_two, 0, 2) {
   ck_rc(zke_remove_watch(z1, path[_i], ZKE_WATCH_ANY, NULL, NULL),
         ZKE_NOWATCHER);
   ck_ok(zke_remove_watch(z1, path[!_i], ZKE_WATCH_ANY, NULL, NULL));
-  ck_ok(zke_close(z1));
 }
 
 /* ---- many owners ---- */
@@ -1096,14 +1035,15 @@ TEST(nodes_without_names) {
   int found = 0;
   zke_strings *paths = NULL;
   ck_ok(zke_close(test_open(db)));
-  sql(db,
-      "DROP VIEW zke_nodes;DROP VIEW zke_sessions;DROP VIEW zke_tokens;DROP "
-      "VIEW zke_waiters;"
-      "CREATE TABLE other AS SELECT * FROM zkembed_node;DROP TABLE "
-      "zkembed_node;"
-      "ALTER TABLE other RENAME TO zkembed_node;");
+  sql_on(db,
+         "DROP VIEW zke_nodes;DROP VIEW zke_sessions;DROP VIEW zke_tokens;DROP "
+         "VIEW zke_waiters;"
+         "CREATE TABLE other AS SELECT * FROM zkembed_node;DROP TABLE "
+         "zkembed_node;"
+         "ALTER TABLE other RENAME TO zkembed_node;");
   z1 = test_open(db);
-  sql(db,
+  sql_on(
+      db,
       "INSERT INTO zkembed_node(nchild,owner,kind,len,acl)SELECT 0,id,0,0,'x'"
       "FROM zkembed_session");
   ck_ok(zke_ephemerals(z1, 0, NULL, &paths));
@@ -1117,15 +1057,15 @@ TEST(nodes_without_names) {
 
 /* A time to live that cannot be is none that has passed. */
 TEST(negative_ttl_is_never_over) {
+  damaged = true;
   begin_two();
   make_ttl(z2, "/c");
-  sql(test_path("a.db"), "UPDATE zkembed_node SET ttl=-5,due=1 WHERE name='c'");
+  sql_on(test_path("a.db"),
+         "UPDATE zkembed_node SET ttl=-5,due=1 WHERE name='c'");
   seam_pass(5000);
   ck_ok(see(z1, "/c"));
   ck_ok(see(z1, "/c"));
   ck_rc(zke_check(z1, NULL, NULL), ZKE_DATAINCONSISTENCY);
-  ck_ok(zke_close(z2));
-  ck_ok(zke_close(z1));
 }
 
 static void no_log(void *context, int level, const char *text) {
@@ -1141,7 +1081,7 @@ TEST(sweep_without_zxids) {
   o->log_context = &errors;
   ck_ok(zke_open(db, o, &z1));
   make_ttl(z1, "/c");
-  sql(db, "UPDATE zkembed_meta SET zxid=9223372036854775807");
+  sql_on(db, "UPDATE zkembed_meta SET zxid=9223372036854775807");
   seam_pass(3 * STAY);
   ck_ok(see(z1, "/c"));
   ck_assert_int_eq(errors, 1);
@@ -1157,9 +1097,9 @@ TEST(two_parents_overflow) {
   zke_op ops[4];
   zke_op_result results[4];
   z1 = test_open(db);
-  make(z1, "/a", ZKE_PERSISTENT);
-  make(z1, "/bc", ZKE_PERSISTENT);
-  sql(db, "UPDATE zkembed_node SET creates=2147483647 WHERE parent='/'");
+  make(z1, "/a");
+  make(z1, "/bc");
+  sql_on(db, "UPDATE zkembed_node SET creates=2147483647 WHERE parent='/'");
   for (int i = 0; i < 4; i++) {
     zke_op_create(&ops[i], i % 2 ? "/bc/x" : "/a/x", "", 0, ZKE_OPEN_ACL,
                   ZKE_PERSISTENT_SEQUENTIAL);

@@ -1,6 +1,6 @@
 /* test_memory.c - ":memory:": a private tree that leaves nothing behind */
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,14 +23,6 @@ static zke *open_counted(void) {
   return z;
 }
 
-static int make(zke *z, const char *path, int mode) {
-  return zke_create(z, path, "data", 4, ZKE_OPEN_ACL, mode, NULL, NULL);
-}
-
-static int set(zke *z, const char *path) {
-  return zke_set(z, path, "x", 1, -1, NULL);
-}
-
 /* Work in an empty directory from here on. */
 static void enter_directory(void) {
   ck_assert_int_eq(chdir(test_path(".")), 0);
@@ -50,14 +42,14 @@ static int count_files(void) {
 /* A little of everything that a session can hold. */
 static void be_busy(zke *z, test_events *events) {
   ck_ok(zke_add_auth(z, "digest", "u:p", 3));
-  ck_ok(make(z, "/busy", ZKE_PERSISTENT));
-  ck_ok(make(z, "/busy/e-", ZKE_EPHEMERAL_SEQUENTIAL));
+  make(z, "/busy");
+  make_as(z, "/busy/e-", ZKE_EPHEMERAL_SEQUENTIAL);
   ck_ok(zke_get(z, "/busy", test_record, events, NULL, NULL, NULL));
   ck_ok(zke_children(z, "/busy", test_record, events, NULL, NULL));
   ck_ok(zke_add_watch(z, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
                       events));
   ck_ok(zke_set_watcher(z, test_record, events));
-  ck_ok(set(z, "/busy"));
+  ck_ok(change(z, "/busy"));
 }
 
 static void clean_up(zke *z) {
@@ -139,11 +131,11 @@ TEST(many_sessions_share_the_tree) {
   zke *z[MANY];
   int fds = test_fd_count();
   z[0] = open_counted();
-  ck_ok(make(z[0], "/n", ZKE_PERSISTENT));
+  make(z[0], "/n");
   for (int i = 1; i < MANY; i++) z[i] = test_session(z[i / 2], NULL);
   for (int i = 0; i < MANY; i++)
     ck_ok(zke_get(z[i], "/n", test_record, &events[i], NULL, NULL, NULL));
-  ck_ok(set(z[MANY - 1], "/n"));
+  ck_ok(change(z[MANY - 1], "/n"));
   for (int i = 0; i < MANY; i++) test_expect(z[i], &events[i], "CHANGED /n");
   for (int i = 0; i < MANY; i++) ck_ok(zke_close(z[i]));
   ck_assert_int_eq(test_fd_count(), fds);
@@ -154,16 +146,14 @@ TEST(many_sessions_share_the_tree) {
 TEST(stores_are_private) {
   zke *one = test_open(":memory:");
   zke *two = test_open(":memory:");
-  ck_ok(make(one, "/n", ZKE_PERSISTENT));
-  ck_rc(zke_exists(two, "/n", NULL, NULL, NULL), ZKE_NONODE);
+  make(one, "/n");
+  ck_rc(see(two, "/n"), ZKE_NONODE);
   zke *further = test_session(one, NULL);
   ck_ok(zke_close(one));
-  ck_ok(zke_exists(further, "/n", NULL, NULL, NULL));
+  ck_ok(see(further, "/n"));
   ck_ok(zke_close(further));
   one = test_open(":memory:");
-  ck_rc(zke_exists(one, "/n", NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_close(one));
-  ck_ok(zke_close(two));
+  ck_rc(see(one, "/n"), ZKE_NONODE);
 }
 
 /* zkembed.h, "Ownership": what a call returned stays after zke_close(). */
@@ -249,7 +239,7 @@ TEST(inputs_are_copied) {
   zke_acls acls = {1, &entry};
   zke_options options = {.size = sizeof options, .chroot = chroot};
   zke *z = open_counted(), *inside = NULL;
-  ck_ok(make(z, "/c", ZKE_PERSISTENT));
+  make(z, "/c");
   ck_ok(zke_open_session(z, &options, &inside));
   memset(&options, 0x5a, sizeof options);
   chroot[1] = 'x';
@@ -264,8 +254,6 @@ TEST(inputs_are_copied) {
   ck_assert_str_eq(got_acls->data[0].id, "anyone");
   zke_free(got);
   zke_free(got_acls);
-  ck_ok(zke_close(inside));
-  ck_ok(zke_close(z));
 }
 
 /* ---- no file ---- */
@@ -283,14 +271,12 @@ static void count_made(seam_call *c) { made += (c->how & O_CREAT) != 0; }
 TEST(no_file_is_touched) {
   static test_events events;
   static seam counted = {.before = {[SEAM_open] = count_made}};
-  zke_options options = {.size = sizeof options, .os = seam_os(&counted)};
-  zke *z = NULL;
   enter_directory();
-  ck_ok(zke_open(":memory:", &options, &z));
+  zke *z = open_as(":memory:", .os = seam_os(&counted));
   zke *further = test_session(z, NULL);
   be_busy(further, &events);
   ck_ok(zke_wait(further, ZKE_FOREVER));
-  ck_ok(set(z, "/busy"));
+  ck_ok(change(z, "/busy"));
   ck_assert_int_eq(count_files(), 0);
   ck_ok(zke_close(further));
   ck_ok(zke_close(z));

@@ -8,19 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
-
-static zke *memory(void) { return test_open(":memory:"); }
-
-static void make(zke *z, const char *path) {
-  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-}
-
-static int exists(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
-}
 
 /* Assert a list, written like "a b c". */
 static void expect_strings(const zke_strings *list, const char *expected) {
@@ -88,7 +78,6 @@ TEST(without_results) {
   ck_ok(zke_multi(z, b.ops, b.count, NULL));
   ck_rc(zke_multi(z, b.ops, b.count, NULL), ZKE_NODEEXISTS);
   expect_children(z, "/", "a s-0000000001 zookeeper");
-  ck_ok(zke_close(z));
 }
 
 /* 4: as many operations as one likes. */
@@ -112,7 +101,6 @@ TEST(a_thousand_operations) {
   zke_stat p = test_stat(z, "/p");
   ck_assert_int_eq(p.numChildren, MANY);
   ck_assert_int_eq(p.pzxid, p.czxid + 1);
-  ck_ok(zke_close(z));
 }
 
 /* P11: impossible arguments; none at all are fine. */
@@ -128,8 +116,7 @@ TEST(impossible_arguments) {
   ck_says("1 operations, but ops is NULL");
   ck_rc(zke_multi(NULL, b.ops, 1, b.results), ZKE_BADARGUMENTS);
   ck_assert(is_spoilt(&b));
-  ck_rc(exists(z, "/a"), ZKE_NONODE);
-  ck_ok(zke_close(z));
+  ck_rc(see(z, "/a"), ZKE_NONODE);
 }
 
 /* ---- the read form ---- */
@@ -175,18 +162,15 @@ TEST(read_untold_in_a_callback) {
   ck_ok(zke_delete(z, "/c/a", -1));
   ck_ok(zke_dispatch(y, NULL));
   ck_assert_int_eq(a.count, 3);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
 }
 
 /* Of more than a batch none is left out; and what was dropped is not known. */
 TEST(read_untold_of_many) {
-  zke_options o = {.size = sizeof o, .event_limit = 200};
-  zke *z = memory(), *y;
+  zke *z = memory();
   test_events events = {0};
   zke_op op;
   zke_op_result r;
-  ck_ok(zke_open_session(z, &o, &y));
+  zke *y = session_as(z, .event_limit = 200);
   ck_ok(zke_add_watch(y, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
                       &events));
   for (int i = 0; i < 150; i++) ck_ok(zke_set(z, "/", "", 0, -1, NULL));
@@ -197,8 +181,6 @@ TEST(read_untold_of_many) {
   untold(y, "/", 149, ZKE_RUNTIMEINCONSISTENCY, NULL);
   for (int i = 0; i < 60; i++) ck_ok(zke_set(z, "/", "", 0, -1, NULL));
   untold(y, "/", 1000, ZKE_RUNTIMEINCONSISTENCY, NULL);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, options.read_limit: what all results have together, names and
@@ -206,14 +188,13 @@ TEST(read_untold_of_many) {
 TEST(a_read_has_a_limit) {
   enum { NAME = 1000, DATA = 500, ENDS = 1 + sizeof(char *) };
   static char path[NAME + 4] = "/d/", data[DATA];
-  zke_options o = {.size = sizeof o, .read_limit = 2 * (NAME + ENDS) + DATA};
-  zke *z = memory(), *y = NULL;
+  zke *z = memory();
   batch b = {0};
   memset(path + 3, 'n', NAME);
   make(z, "/d");
   make(z, path);
   ck_ok(zke_set(z, "/d", data, DATA, -1, NULL));
-  ck_ok(zke_open_session(z, &o, &y));
+  zke *y = session_as(z, .read_limit = 2 * (NAME + ENDS) + DATA);
   add_children(&b, "/d");
   add_get(&b, "/none");
   add_children(&b, "/d");
@@ -232,8 +213,6 @@ TEST(a_read_has_a_limit) {
   ck_assert(is_spoilt(&b));
   ck_ok(zke_multi_read(z, b.ops, b.count, b.results));
   clear(&b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h: nothing to read, and what cannot be. */
@@ -248,7 +227,6 @@ TEST(read_arguments) {
   ck_rc(zke_multi_read(z, NULL, 1, b.results), ZKE_BADARGUMENTS);
   ck_rc(zke_multi_read(NULL, b.ops, 1, b.results), ZKE_BADARGUMENTS);
   ck_assert(is_spoilt(&b));
-  ck_ok(zke_close(z));
 }
 
 /* ---- building blocks and resources ---- */
@@ -306,17 +284,13 @@ TEST(results_clear) {
   }
   zke_results_clear(b.results, 2);
   zke_results_clear(NULL, 0);
-  ck_ok(zke_close(z));
 }
 
 /* P9: results outlive the handle; nothing of its allocator is left then. */
 TEST(results_outlive_the_handle) {
   test_heap heap = {0};
-  zke_options options = {.size = sizeof options,
-                         .allocator = {test_heap_resize, &heap}};
-  zke *z = NULL;
   batch b = {0};
-  ck_ok(zke_open(":memory:", &options, &z));
+  zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
   add_create(&b, "/late", ZKE_PERSISTENT);
   ck_ok(zke_multi(z, b.ops, 1, b.results));
   ck_ok(zke_close(z));

@@ -144,7 +144,7 @@ static int odd_threads(void) {
 #undef sqlite3_libversion_number
 #undef sqlite3_threadsafe
 
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 static void break_call(const char *call, int error, int times) {
   odd.call = call;
@@ -352,9 +352,7 @@ TEST_LOOP(offset_in_a_time_namespace, 0, 2) {
 TEST(works_without_files_of_the_kernel) {
   break_call("read", EACCES, -1);
   zke *z = test_open(test_path("a.db"));
-  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
+  make(z, "/n");
 }
 
 /* ---- what opening asks for ---- */
@@ -380,8 +378,7 @@ TEST(fork_handler_is_needed) {
   break_call("atfork", ENOMEM, 4); /* an opening tries it once or twice */
   refused(ZKE_NOMEM, "out of memory");
   break_call("none", 0, 0); /* there is memory again */
-  zke *z = test_open(test_path("a.db"));
-  ck_ok(zke_close(z));
+  test_open(test_path("a.db"));
 }
 
 /* ---- SQLite ---- */
@@ -399,7 +396,6 @@ TEST(vfs_passes_questions_on) {
   double unix_s = (days - 2440587.5) * 86400.0;
   ck_assert_double_le(unix_s, (double)time(NULL) + 2);
   ck_assert_double_ge(unix_s, (double)time(NULL) - 2);
-  ck_ok(zke_close(z));
 }
 
 /* Memory in which the next handle gets the address of the last one. */
@@ -467,7 +463,6 @@ TEST_LOOP(every_handle_is_configured, 0, 2) {
   ck_assert_int_eq(number, 0);
   sqlite3_exec(z->s->db, "PRAGMA cache_size", note_number, NULL, NULL);
   ck_assert_int_eq(number, -777);
-  ck_ok(zke_close(z));
 }
 
 /* A program that looks for extensions in its function reaches the loader of the
@@ -488,7 +483,6 @@ TEST(vfs_passes_extensions_on) {
   z->s->vfs_base = &none;
   ck_assert_ptr_null(v->xDlOpen(v, NULL));
   v->xDlError(v, sizeof why, why);
-  ck_ok(zke_close(z));
 }
 
 /* P11: a value that SQLite does not take is refused, and not stored as NULL,
@@ -496,12 +490,10 @@ TEST(vfs_passes_extensions_on) {
  * more than SQLite takes. */
 TEST(a_value_beyond_sqlites_limit_is_refused) {
   static char id[200], data[3000];
-  zke_options o = {.size = sizeof o, .data_limit = INT32_MAX};
   char scheme[] = "digest";
   zke_acl acl = {ZKE_PERM_ALL, scheme, id};
   zke_acls acls = {1, &acl};
-  zke *z;
-  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  zke *z = open_as(test_path("a.db"), .data_limit = INT32_MAX);
   int most = sqlite3_limit(z->s->db, SQLITE_LIMIT_LENGTH, 1000);
   ck_assert_int_lt(z->s->data_limit, most);
   memset(id, 'x', sizeof id - 1);
@@ -512,10 +504,9 @@ TEST(a_value_beyond_sqlites_limit_is_refused) {
   ck_rc(zke_create(z, "/a", data, sizeof data, ZKE_OPEN_ACL, 0, NULL, NULL),
         ZKE_BADARGUMENTS);
   sqlite3_limit(z->s->db, SQLITE_LIMIT_LENGTH, most);
-  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/a"), ZKE_NONODE);
   ck_ok(zke_create(z, "/a", data, sizeof data, &acls, 0, NULL, NULL));
   ck_rc(zke_get(z, "/a", NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
-  ck_ok(zke_close(z));
 }
 
 /* What SQLite may not begin or end: "BEGIN", "COMMIT", "ROLLBACK" or NULL. */
@@ -531,14 +522,14 @@ static int authorize(void *context, int action, const char *a, const char *b,
 /* A handle on which SQLite refuses what the test names. */
 static zke *open_denying(const char *name) {
   zke *z = test_open(name);
-  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  make(z, "/n");
   /* every statement is prepared anew, and so is refused */
   ck_assert_int_eq(sqlite3_set_authorizer(z->s->db, authorize, NULL),
                    SQLITE_OK);
   return z;
 }
 
-static int set(zke *z) { return zke_set(z, "/n", "x", 1, -1, NULL); }
+static int set(zke *z) { return change(z, "/n"); }
 
 /* P2: a transaction that could not be rolled back is neither added to nor
  * read from: the next call tries again first. */
@@ -558,8 +549,6 @@ TEST_LOOP(failed_rollback_is_made_up_for, 0, 2) {
   ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
   ck_assert_int_eq(stat.version, 0);
   ck_ok(set(z));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* What cannot begin gives nothing. */
@@ -578,6 +567,4 @@ TEST_LOOP(read_that_cannot_begin, 0, 2) {
   ck_rc(zke_multi_read(z, &op, 1, &result), ZKE_SYSTEMERROR);
   ck_rc(zke_check(z, NULL, NULL), ZKE_SYSTEMERROR);
   denied = NULL;
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }

@@ -12,19 +12,9 @@
 #include <string.h>
 
 #include "test/functions.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
-
-static zke *memory(void) { return test_open(":memory:"); }
-
-static int create(zke *z, const char *path, int mode) {
-  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL);
-}
-
-static void make(zke *z, const char *path) {
-  ck_ok(create(z, path, ZKE_PERSISTENT));
-}
 
 /* Create, and assert the path that was made. */
 static void makes(zke *z, const char *path, int mode, const char *expected) {
@@ -57,9 +47,7 @@ static int run_delete(zke *z, const char *path) {
   return zke_delete(z, path, -1);
 }
 
-static int run_exists(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
-}
+static int run_exists(zke *z, const char *path) { return see(z, path); }
 
 static int run_get(zke *z, const char *path) {
   return zke_get(z, path, NULL, NULL, NULL, NULL, NULL);
@@ -117,7 +105,6 @@ TEST_LOOP(malformed_paths_are_refused_everywhere, 0, COUNT(malformed)) {
   ck_assert_int_eq(test_zxid(z), before + 1); /* P1: refused costs no zxid */
   expect_children(z, "/", "a zookeeper");
   expect_children(z, "/a", "b");
-  ck_ok(zke_close(z));
 }
 
 /* Of a path that would fill the sentence the end is left out, and no part of a
@@ -131,7 +118,6 @@ TEST_LOOP(the_reason_of_a_long_path_is_told, 0, 4) {
   ck_rc(run_exists(z, path), ZKE_BADARGUMENTS);
   ck_says("malformed path /");
   ck_says("\xe2\x82\xac...: it ends with /");
-  ck_ok(zke_close(z));
 }
 
 /* 1.3: the client refuses a bad path without asking for the session. */
@@ -142,8 +128,6 @@ TEST(malformed_path_beats_expired_session) {
   ck_ok(zke_dispatch(z, NULL));
   ck_rc(run_exists(z, "/a/"), ZKE_BADARGUMENTS);
   ck_rc(run_exists(z, "/a"), ZKE_INVALIDSTATE);
-  ck_ok(zke_close(z));
-  ck_ok(zke_close(other));
 }
 
 /* ---- what only the server refuses: semantics.md 1.1, 1.2 ---- */
@@ -186,7 +170,6 @@ TEST_LOOP(strange_names_cannot_be_made, 0, COUNT(strange)) {
   give_to_all(z, strange[_i], true);
   ck_assert_int_eq(test_zxid(z), before + 1);
   expect_children(z, "/", "zookeeper");
-  ck_ok(zke_close(z));
 }
 
 /* ---- what is a name ---- */
@@ -244,7 +227,6 @@ TEST(unusual_names_are_kept_apart) {
     ck_assert_str_eq(got->data[i], names[i]);
   }
   zke_free(got);
-  ck_ok(zke_close(z));
 }
 
 /* 12 #86: each name holds its own data and goes alone. */
@@ -263,7 +245,6 @@ TEST_LOOP(unusual_name_is_one_node, 0, COUNT(names)) {
   bool reserved = !strcmp(path, "/zookeeper");
   ck_rc(run_delete(z, path), reserved ? ZKE_BADARGUMENTS : ZKE_OK);
   ck_assert_int_eq(test_stat(z, "/").numChildren, COUNT(names) - !reserved);
-  ck_ok(zke_close(z));
 }
 
 /* 1.1: a path can be long. */
@@ -279,7 +260,6 @@ TEST(long_path) {
   ck_assert_str_eq(got->data[0], path + 1);
   zke_free(got);
   ck_ok(run_delete(z, path));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, zke_create: up to 1 MiB, with the chroot and a number, so that no
@@ -287,24 +267,21 @@ TEST(long_path) {
 TEST(a_path_has_a_limit) {
   enum { MOST = 1024 * 1024, DIGITS = 10 };
   static char path[MOST + 2];
-  zke *z = memory(), *below;
-  zke_options o = {.size = sizeof o, .chroot = "/c"};
+  zke *z = memory();
   memset(path, 'p', MOST + 1);
   path[0] = '/';
   ck_rc(create(z, path, ZKE_PERSISTENT), ZKE_BADARGUMENTS);
   ck_says("a path of 1048577 bytes, the limit is 1048576");
-  ck_rc(zke_exists(z, path, NULL, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(see(z, path), ZKE_BADARGUMENTS);
   path[MOST] = '\0';
   makes(z, path, ZKE_PERSISTENT, path);
   ck_rc(create(z, path, ZKE_PERSISTENT_SEQUENTIAL), ZKE_BADARGUMENTS);
-  ck_ok(zke_open_session(z, &o, &below));
-  ck_ok(create(z, "/c", ZKE_PERSISTENT));
+  zke *below = session_as(z, .chroot = "/c");
+  make(z, "/c");
   ck_rc(create(below, path, ZKE_PERSISTENT), ZKE_BADARGUMENTS);
   path[MOST - DIGITS] = '\0';
-  ck_ok(create(z, path, ZKE_PERSISTENT_SEQUENTIAL));
-  ck_ok(create(below, path, ZKE_PERSISTENT));
-  ck_ok(zke_close(below));
-  ck_ok(zke_close(z));
+  make_as(z, path, ZKE_PERSISTENT_SEQUENTIAL);
+  make(below, path);
 }
 
 /* 1.1: nor does a path's depth have a limit of its own. */
@@ -324,7 +301,6 @@ TEST(deep_path) {
     path[2 * i] = '\0';
     ck_ok(run_delete(z, path));
   }
-  ck_ok(zke_close(z));
 }
 
 /* ---- "/" and /zookeeper: semantics.md 9 ---- */
@@ -344,7 +320,6 @@ TEST(fresh_root) {
   ck_assert_int_eq(s.ephemeralOwner, 0);
   ck_assert_int_eq(s.numChildren, 1);
   expect_children(z, "/", "zookeeper");
-  ck_ok(zke_close(z));
 }
 
 /* 12 #2: the reserved nodes of a new tree. */
@@ -360,7 +335,6 @@ TEST(fresh_reserved) {
   ck_assert_int_eq(s.cversion, 0);
   ck_assert_int_eq(s.numChildren, 0);
   test_expect_stat(test_stat(z, "/zookeeper/quota"), (zke_stat){0});
-  ck_ok(zke_close(z));
 }
 
 /* ---- chroot: semantics.md 1.4 ---- */
@@ -380,7 +354,6 @@ TEST_LOOP(malformed_chroot_is_refused, 0, COUNT(bad_chroots)) {
   ck_rc(zke_open(":memory:", &options, &other), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(other);
   if (bad_chroots[_i][1] != '\x01') ck_says(bad_chroots[_i]);
-  ck_ok(zke_close(z));
 }
 
 /* 1.3: the whole path is checked, malformed ones as without a chroot. */
@@ -388,20 +361,16 @@ TEST_LOOP(chroot_malformed_paths, 0, COUNT(malformed)) {
   zke *z = memory(), *in = test_session(z, "/cr");
   make(z, "/cr");
   give_to_all(in, malformed[_i], false);
-  ck_ok(zke_close(in));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, zke_discard: the chroot's node is discarded by the name that it
  * was made by. */
 TEST(chroot_node_is_discarded) {
   zke *z = memory(), *in = test_session(z, "/cr");
-  ck_ok(create(in, "/", ZKE_EPHEMERAL));
+  make_as(in, "/", ZKE_EPHEMERAL);
   expect_children(z, "/", "cr zookeeper");
   ck_ok(zke_discard(in, "/", ZKE_EPHEMERAL, 0));
   expect_children(z, "/", "zookeeper");
-  ck_ok(zke_close(in));
-  ck_ok(zke_close(z));
 }
 
 /* A session below /cr, whose node it owns, and no memory for the next call's
@@ -411,7 +380,7 @@ static zke *owner_of_its_root(test_heap *heap, zke **z) {
   options.allocator = (zke_allocator){test_heap_resize, heap};
   ck_ok(zke_open(":memory:", &options, z));
   zke *in = test_session(*z, "/cr");
-  ck_ok(create(in, "/", ZKE_EPHEMERAL));
+  make_as(in, "/", ZKE_EPHEMERAL);
   heap->fail_at = heap->calls + 1;
   return in;
 }
@@ -424,7 +393,7 @@ TEST(chroot_node_is_discarded_without_a_note) {
   ck_ok(zke_discard(in, "/", ZKE_EPHEMERAL, 0));
   ck_assert_int_ge(heap.calls, heap.fail_at); /* there was no memory */
   expect_children(z, "/", "zookeeper");
-  ck_ok(create(in, "/", ZKE_EPHEMERAL));
+  make_as(in, "/", ZKE_EPHEMERAL);
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
@@ -447,9 +416,7 @@ TEST(lost_reply_to_a_discard_without_a_note) {
 /* The chroot of zke_open(), and that its string is copied. */
 TEST(chroot_of_the_first_session) {
   char chroot[] = "/cr";
-  zke_options options = {.size = sizeof options, .chroot = chroot};
-  zke *z = NULL;
-  ck_ok(zke_open(":memory:", &options, &z));
+  zke *z = open_as(":memory:", .chroot = chroot);
   memset(chroot, 'x', 3);
   ck_rc(run_exists(z, "/"), ZKE_NONODE);
   make(z, "/");
@@ -457,8 +424,6 @@ TEST(chroot_of_the_first_session) {
   zke *whole = test_session(z, NULL);
   expect_children(whole, "/", "cr zookeeper");
   expect_children(whole, "/cr", "a");
-  ck_ok(zke_close(whole));
-  ck_ok(zke_close(z));
 }
 
 /* ---- resources ---- */

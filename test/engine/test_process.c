@@ -5,7 +5,7 @@
  * them at any call, and measures how long each waits.
  */
 #define _GNU_SOURCE
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,11 +30,6 @@ static test_worker owner_of(const char *db, const char *path) {
   const char *line = test_line(&w);
   ck_assert_msg(strncmp(line, "ready ", 6) == 0, "worker: %s", line);
   return w;
-}
-
-static void make(zke *z, const char *path, const char *data, int mode) {
-  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode, NULL,
-                   NULL));
 }
 
 static int compare_int(const void *a, const void *b) {
@@ -72,7 +67,6 @@ TEST(ephemeral_is_seen_by_others) {
   test_ask(&w, "close");
   test_expect_within(z, &events, "DELETED /e; CHILD /", 1000);
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }
 
 static int number_at(zke *z, const char *path) {
@@ -88,7 +82,7 @@ TEST(new_state_brings_its_event) {
   test_events events = {0};
   const char *db = test_path("a.db");
   zke *z = test_open(db);
-  make(z, "/n", "0", ZKE_PERSISTENT);
+  make(z, "/n");
   test_worker w = test_worker_on(db);
   for (int i = 1; i <= 200; i++) {
     ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
@@ -98,7 +92,6 @@ TEST(new_state_brings_its_event) {
     test_answer(&w);
   }
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }
 
 /* ---- death ---- */
@@ -146,8 +139,6 @@ TEST_LOOP(death_wakes_the_waiter, 0, MOMENTS) {
   zke *z = test_open(db);
   for (int i = 0; i < ROUNDS; i++) took[i] = death_takes(z, db, _i);
   expect_prompt("death to callback", took);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* P6, 12 #58: all ephemerals of a dead process go in one transaction with one
@@ -157,8 +148,8 @@ TEST(dead_owners_nodes_go_at_once) {
   zke_stat p, q, before;
   const char *db = test_path("a.db");
   zke *z = test_open(db);
-  make(z, "/p", "", ZKE_PERSISTENT);
-  make(z, "/q", "", ZKE_PERSISTENT);
+  make(z, "/p");
+  make(z, "/q");
   test_worker w = owner_of(db, "/p/e");
   for (int i = 0; i < 4; i++) test_ask(&w, "create /p/x x 3");
   test_ask(&w, "create /q/x x 1");
@@ -174,7 +165,6 @@ TEST(dead_owners_nodes_go_at_once) {
   ck_assert_int_eq(p.pzxid, q.pzxid);
   ck_assert_int_eq(p.cversion, before.cversion + 5);
   ck_assert_int_eq(events.count, 2);
-  ck_ok(zke_close(z));
 }
 
 static int ends, deaths; /* of sessions, that the loggers heard of */
@@ -188,7 +178,7 @@ static void count_ends(void *context, int level, const char *text) {
 /* Let each of these look once; is the node gone? */
 static bool gone_for(zke **z, int count, const char *path) {
   for (int i = 0; i < count; i++) ck_ok(zke_dispatch(z[i], NULL));
-  return zke_exists(z[0], path, NULL, NULL, NULL) == ZKE_NONODE;
+  return see(z[0], path) == ZKE_NONODE;
 }
 
 /* P6: several stores notice one death, by their notices and their sweeps.  The
@@ -212,7 +202,6 @@ TEST(one_death_is_told_once) {
   ck_assert_int_eq(ends, 1);
   ck_assert_int_eq(events.count, OTHERS);
   ck_assert_int_eq(test_session_count(z[0]), OTHERS);
-  for (int i = 0; i < OTHERS; i++) ck_ok(zke_close(z[i]));
 }
 
 /* zke_expire() of a session whose process is dead removes its FIFO, too, which
@@ -229,9 +218,8 @@ TEST(expiring_the_dead_leaves_no_fifo) {
   ck_assert_int_eq(access(fifo, F_OK), 0);
   test_kill(&w, SIGKILL);
   ck_ok(zke_expire(z, stat.ephemeralOwner));
-  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/e"), ZKE_NONODE);
   ck_assert_int_ne(access(fifo, F_OK), 0);
-  ck_ok(zke_close(z));
 }
 
 enum { TAKE_AWAY, PUT_EMPTY, PUT_DIRECTORY, PUT_LINK, TREATMENTS };
@@ -271,15 +259,13 @@ TEST_LOOP(lost_life_ends_nobody, 0, TREATMENTS) {
   ck_assert_int_eq(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
   test_kill(&w, SIGKILL);
   ck_assert_int_eq(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_ok(see(z, "/e"));
   test_worker other = owner_of(db, "/f");
   test_kill(&other, SIGKILL);
-  ck_until(zke_wait(z, zke_now(z) + 100) < ZKE_OK &&
-               zke_exists(z, "/f", NULL, NULL, NULL) == ZKE_NONODE,
+  ck_until(zke_wait(z, zke_now(z) + 100) < ZKE_OK && see(z, "/f") == ZKE_NONODE,
            10000);
   ck_ok(zke_expire(z, owner));
   test_expect(z, &events, "DELETED /e");
-  ck_ok(zke_close(z));
 }
 
 /* The keep-alive descriptor: the session outlives its process until the child
@@ -294,11 +280,10 @@ TEST(keepalive_child_keeps_the_session) {
   ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
   test_kill(&w, SIGKILL);
   ck_assert_int_eq(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
-  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_ok(see(z, "/e"));
   int64_t since = test_now();
   ck_assert_int_eq(kill(child, SIGKILL), 0);
   ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 10000);
-  ck_ok(zke_close(z));
 }
 
 /* The same with a close: that ends the session although the child lives. */
@@ -313,7 +298,6 @@ TEST(close_ends_a_kept_session) {
   test_expect_within(z, &events, "DELETED /e", 1000);
   ck_assert_int_eq(kill(child, SIGKILL), 0);
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }
 
 /* P9: every descriptor is close-on-exec, so an ordinary child keeps nothing
@@ -329,7 +313,6 @@ TEST(ordinary_child_keeps_nothing) {
   test_kill(&w, SIGKILL);
   ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 10000);
   ck_assert_int_eq(kill(child, SIGKILL), 0);
-  ck_ok(zke_close(z));
 }
 
 /* P5, P6: an owner in another PID namespace, whose pid means nothing here,
@@ -357,7 +340,6 @@ TEST(owner_in_another_pid_namespace) {
   ck_assert_int_eq(kill(child, SIGKILL), 0);
   ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 10000);
   ck_assert_int_eq(test_wait(&w), 128 + SIGKILL);
-  ck_ok(zke_close(z));
 }
 
 /* ---- wake-ups, stopped processes ---- */
@@ -382,12 +364,11 @@ TEST(change_wakes_the_waiter) {
   int took[ROUNDS];
   const char *db = test_path("a.db");
   zke *z = test_open(db);
-  make(z, "/n", "", ZKE_PERSISTENT);
+  make(z, "/n");
   test_worker w = test_worker_on(db);
   for (int i = 0; i < ROUNDS; i++) took[i] = change_takes(z, &w);
   expect_prompt("change to callback", took);
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }
 
 static zke *open_patient(const char *db, int busy_ms) {
@@ -402,7 +383,8 @@ static zke *open_patient(const char *db, int busy_ms) {
 TEST(stopped_foreign_writer_times_out) {
   const char *db = test_path("a.db");
   zke *z = open_patient(db, 300);
-  make(z, "/n", "old", ZKE_PERSISTENT);
+  make(z, "/n");
+  ck_ok(zke_set(z, "/n", "old", 3, -1, NULL));
   test_worker w = test_spawn("talk", NULL);
   test_ask(&w, "sql %s BEGIN IMMEDIATE", db);
   test_kill(&w, SIGSTOP);
@@ -419,5 +401,4 @@ TEST(stopped_foreign_writer_times_out) {
   test_ask(&w, "sqlclose");
   ck_ok(zke_set(z, "/n", "new", 3, -1, NULL));
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
 }

@@ -18,7 +18,7 @@ static int step_lock(pthread_mutex_t *m);
 #undef pthread_mutex_lock
 
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <semaphore.h>
 #include <sys/wait.h>
@@ -162,29 +162,6 @@ static zke *shim_open_handle(const char *name) {
 
 /* ---- small things ---- */
 
-static void make(zke *z, const char *path, int mode) {
-  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL));
-}
-
-static int change(zke *z, const char *path) {
-  return zke_set(z, path, "x", 1, -1, NULL);
-}
-
-static int see(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
-}
-
-/* Run SQL on the file by a connection of its own. */
-static void sql(const char *file, const char *text) {
-  sqlite3 *db = NULL;
-  char *error = NULL;
-  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
-  sqlite3_busy_timeout(db, 5000);
-  int rc = sqlite3_exec(db, text, NULL, NULL, &error);
-  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, error ? error : "?");
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
-}
-
 /* A text by a format; four can be in use at once. */
 static const char *text_of(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
@@ -244,8 +221,7 @@ static struct {
 /* Work on the child's own handle while others open and close the file. */
 static char child_works(zke *z) {
   for (int i = 0; i < 200; i++) {
-    int rc =
-        zke_create(z, "/n/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+    int rc = create(z, "/n/e", ZKE_EPHEMERAL);
     if (rc == ZKE_OK) rc = zke_get(z, "/n", NULL, NULL, NULL, NULL, NULL);
     if (rc == ZKE_OK) rc = zke_delete(z, "/n/e", -1);
     if (rc != ZKE_OK) return 'w';
@@ -274,8 +250,7 @@ static int be_parent(void *context) {
   char byte;
   (void)context;
   if (zke_open(family.db, NULL, &z) != ZKE_OK) return 1;
-  if (zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL) != ZKE_OK)
-    return 2;
+  if (create(z, "/n", 0) != ZKE_OK) return 2;
   if (fork() == 0) {
     alarm((unsigned)test_patience(TEST_CHILD_S));
     _exit(be_child(NULL));
@@ -363,7 +338,6 @@ TEST(store_in_use_at_the_fork_is_refused) {
   pthread_join(thread, &rc);
   ck_assert_int_eq(status, 0);
   ck_ok(*(int *)rc);
-  ck_ok(zke_close(z));
 }
 
 /* ---- closing while a call enters ---- */
@@ -483,8 +457,6 @@ TEST(a_sync_that_failed_is_no_look) {
   ck_rc(zke_sync(z, "/"), ZKE_SYSTEMERROR);
   ck_assert_int_eq(host.fail[SEAM_xRead].times, 0);
   ck_rc(zke_sync(z, "/"), ZKE_SESSIONEXPIRED);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, zke_check: a page that cannot be read for a moment is no damage.
@@ -493,8 +465,7 @@ TEST_LOOP(an_unread_page_is_no_damage, 0, 2) {
   const char *db = test_path("a.db");
   shim_cache_kib = 1;
   zke *z = shim_open_handle(db);
-  for (int i = 0; i < 300; i++)
-    make(z, text_of("/%d%0200d", i, 0), ZKE_PERSISTENT);
+  for (int i = 0; i < 300; i++) make(z, text_of("/%d%0200d", i, 0));
   if (_i) ck_ok(zke_compact(z, ZKE_FOREVER));
   int failed = 0, rc;
   do {
@@ -506,8 +477,6 @@ TEST_LOOP(an_unread_page_is_no_damage, 0, 2) {
   } while (!host.fail[SEAM_xRead].times);
   ck_assert_int_ge(failed, 10);
   host.fail[SEAM_xRead].times = 0;
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* ---- after a COMMIT that failed ---- */
@@ -516,7 +485,7 @@ static void make_two(void) {
   ck_assert_int_eq(mkdir(test_path("one"), 0700), 0);
   ck_assert_int_eq(mkdir(test_path("two"), 0700), 0);
   zke *z = test_open(test_path("two/app.db"));
-  make(z, "/other", ZKE_PERSISTENT);
+  make(z, "/other");
   ck_ok(zke_close(z));
 }
 
@@ -526,7 +495,7 @@ TEST(recovers_the_same_file_elsewhere) {
   make_two();
   ck_assert_int_eq(chdir(test_path("one")), 0);
   zke *z = shim_open_handle("app.db");
-  make(z, "/mine", ZKE_PERSISTENT);
+  make(z, "/mine");
   ck_assert_int_eq(chdir(test_path("two")), 0);
   host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/mine"), ZKE_CONNECTIONLOSS);
@@ -537,7 +506,6 @@ TEST(recovers_the_same_file_elsewhere) {
   z = test_open(test_path("two/app.db"));
   ck_rc(see(z, "/mine"), ZKE_NONODE);
   ck_ok(see(z, "/other"));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, ZKE_FULL: a disk quota that is used up undoes a change as a full
@@ -545,7 +513,7 @@ TEST(recovers_the_same_file_elsewhere) {
 TEST(a_disk_quota_is_a_full_disk) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db);
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   sys.no_write = EDQUOT;
   for (int i = 0; i < 3; i++) ck_rc(change(z, "/n"), ZKE_FULL);
   sys.no_write = 0;
@@ -554,8 +522,6 @@ TEST(a_disk_quota_is_a_full_disk) {
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   sys.no_write = 0;
   ck_ok(change(z, "/n"));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* The last page of the next commit finds the disk full, and has written all of
@@ -586,11 +552,9 @@ TEST_LOOP(a_write_that_failed_and_is_there_leaves_it_open, 0, 2) {
   static seam log = {.vfs = "log",
                      .before = {[SEAM_xWrite] = write_less},
                      .after = {[SEAM_xWrite] = say_full}};
-  zke_options o = {.size = sizeof o, .vfs = seam_vfs(&log)};
-  zke *z;
   zke_stat stat;
-  ck_ok(zke_open(test_path("a.db"), &o, &z));
-  make(z, "/n", ZKE_PERSISTENT);
+  zke *z = open_as(test_path("a.db"), .vfs = seam_vfs(&log));
+  make(z, "/n");
   unwritten = _i ? 0 : 1;
   ck_rc(change(z, "/n"), _i ? ZKE_CONNECTIONLOSS : ZKE_FULL);
   ck_assert_int_eq(unwritten, -1);
@@ -598,8 +562,6 @@ TEST_LOOP(a_write_that_failed_and_is_there_leaves_it_open, 0, 2) {
   ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
   ck_assert_int_ge(stat.version, 1);
   ck_assert_int_le(stat.version, 1 + _i);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* As many pages as one page of the WAL-index has room for, and more. */
@@ -643,8 +605,6 @@ TEST(no_memory_behind_the_last_frame) {
   zke *z = test_open(db);
   ck_ok(see(z, "/n19")); /* or the test is of no use */
   ck_assert_int_eq(open, 1);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* P2: and not another file that has taken its name; nor is it made anew where
@@ -655,7 +615,7 @@ TEST_LOOP(recovers_no_other_file, 0, 2) {
   const char *one = test_path("one/app.db");
   zke *z = shim_open_handle(one);
   ck_ok(zke_set_watcher(z, test_record, &events));
-  make(z, "/mine", ZKE_PERSISTENT);
+  make(z, "/mine");
   host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/mine"), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(rename(one, test_path("one/moved.db")), 0);
@@ -678,12 +638,12 @@ TEST_LOOP(the_log_may_go_while_nobody_has_it, 0, 2) {
   test_events events = {0};
   zke *z = shim_open_handle(db);
   ck_ok(zke_set_watcher(z, test_record, &events));
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   host.fail[SEAM_xSync].times = host.fail[SEAM_xOpen].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   z->s->recover_at = 0;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
-  if (_i == 0) sql(db, "SELECT count(*) FROM zkembed_node");
+  if (_i == 0) sql_on(db, "SELECT count(*) FROM zkembed_node");
   if (_i == 1) ck_assert_int_eq(unlink(z->s->wal), 0);
   ck_assert_int_ne(access(z->s->wal, F_OK), 0);
   z->s->recover_at = 0;
@@ -700,12 +660,8 @@ TEST_LOOP(the_log_may_go_while_nobody_has_it, 0, 2) {
 
 /* A connection of its own, in the midst of a read. */
 static sqlite3 *begin_reading(const char *db) {
-  sqlite3 *reader;
-  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
-  ck_assert_int_eq(
-      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL, NULL,
-                   NULL),
-      SQLITE_OK);
+  sqlite3 *reader = plain_open(db);
+  must(reader, "BEGIN;SELECT count(*)FROM zkembed_node");
   return reader;
 }
 
@@ -714,23 +670,19 @@ static sqlite3 *begin_reading(const char *db) {
 TEST(reader_in_the_way_of_recovery) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db);
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   sqlite3 *reader = begin_reading(db);
   host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   for (int i = 0; i < 3; i++) {
     ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
-    ck_rc(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, 1, NULL, NULL),
-          ZKE_CONNECTIONLOSS);
+    ck_rc(create(z, "/e", 1), ZKE_CONNECTIONLOSS);
     ck_ok(zke_get(z, "/n", NULL, NULL, NULL, NULL, NULL));
     ck_rc(see(z, "/e"), ZKE_NONODE);
   }
-  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  must(reader, "COMMIT");
   ck_ok(change(z, "/n"));
-  make(z, "/e", ZKE_EPHEMERAL);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
-  ck_ok(zke_close(z));
+  make_as(z, "/e", ZKE_EPHEMERAL);
 }
 
 /* zkembed.h, zke_forget: the rows go after a recovery too; and the pair is
@@ -740,7 +692,7 @@ TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   test_events events = {0};
   zke_watch_list *list = NULL;
   zke *z = shim_open_handle(db);
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_ok(zke_get(z, "/n", test_record, &events, NULL, NULL, NULL));
   sqlite3 *reader = _i ? begin_reading(db) : NULL;
   host.fail[SEAM_xSync].times = 1;
@@ -754,7 +706,6 @@ TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   zke_free(list);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(events.count, 0);
-  ck_ok(zke_close(z));
 }
 
 /* P3: a registration whose COMMIT failed, and was made all the same, is made
@@ -766,7 +717,7 @@ TEST_LOOP(a_watch_in_doubt_is_not_the_one_before, 0, 2) {
   test_events events = {0}, others = {0};
   shim_durability = ZKE_DURABLE_ALL;
   zke *z = shim_open_handle(test_path("a.db")), *x = test_session(z, NULL);
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_ok(zke_get(x, "/n", test_record, &events, NULL, NULL, NULL));
   ck_ok(change(z, "/n"));
   host.fail[SEAM_xSync].times = 1;
@@ -785,8 +736,6 @@ TEST_LOOP(a_watch_in_doubt_is_not_the_one_before, 0, 2) {
   test_expect(x, &events, "");
   ck_assert_int_eq(others.count, 0);
   ck_ok(zke_close(x));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* P2: closed in that state, it says that its end could not be written; the
@@ -794,7 +743,7 @@ TEST_LOOP(a_watch_in_doubt_is_not_the_one_before, 0, 2) {
 TEST(closed_before_it_has_recovered) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db);
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   sqlite3 *reader = begin_reading(db);
   host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
@@ -804,8 +753,6 @@ TEST(closed_before_it_has_recovered) {
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
   z = test_open(db);
   ck_ok(see(z, "/n"));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* The version that a node has for who finds copies of the files alone. */
@@ -833,8 +780,8 @@ TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   const char *db = test_path("a.db");
   zke_stat stat;
   zke *z = shim_open_handle(db), *other = test_open(db);
-  make(z, "/n", ZKE_PERSISTENT);
-  sqlite3 *reader = begin_reading(db);
+  make(z, "/n");
+  begin_reading(db);
   host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   sys.no_write = _i ? EIO : 0;
@@ -846,24 +793,19 @@ TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   ck_assert_int_eq(version_in_copy(db, "/n"), stat.version);
   ck_ok(zke_exists(other, "/n", NULL, NULL, &stat));
   ck_assert_int_eq(version_in_copy(db, "/n"), stat.version);
-  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* What relies on the log, by a handle and a connection of the program's. */
 static int rely_on_log(zke *z, sqlite3 *db, int way) {
   switch (way) {
     case 0:
-      return zke_create(z, "/new", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                        NULL);
+      return create(z, "/new", ZKE_PERSISTENT);
     case 1:
       return zke_compact(z, ZKE_FOREVER);
     case 2:
       return zke_sql_begin(z, db);
     case 3:
-      return zke_create(z, "/new", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
-                        NULL);
+      return create(z, "/new", ZKE_EPHEMERAL);
     default:
       return zke_remove_tables(z);
   }
@@ -876,10 +818,9 @@ static int rely_on_log(zke *z, sqlite3 *db, int way) {
 TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
   shim_flags = ZKE_OPEN_HOST;
   zke *z = shim_open_handle(test_path("a.db"));
-  sqlite3 *db = NULL;
-  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &db), SQLITE_OK);
+  sqlite3 *db = plain_open(test_path("a.db"));
   ck_ok(zke_sql_adopt(z, db));
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_assert(!wal_read_doubt(z->s));
   int64_t word = _i < 5; /* as the dead process has left it */
   z->s->os.pwrite(z->s->os.context, z->s->live_fd, &word, sizeof word,
@@ -896,8 +837,6 @@ TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
   ck_ok(rely_on_log(z, db, _i % 5));
   if (_i % 5 == 2) ck_ok(zke_sql_commit(z, db));
   ck_assert(!wal_read_doubt(z->s));
-  ck_ok(zke_close(z));
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
 /* P8: of a commit that a process has left behind the log's end, as it died in
@@ -908,7 +847,7 @@ TEST(no_frame_of_a_failed_commit_stays) {
   enum { FRAME = 24 + 4096, LEFT = 3 };
   char wal[300], frame[FRAME];
   zke *z = test_open(test_path("a.db"));
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   snprintf(wal, sizeof wal, "%s-wal", test_path("a.db"));
   int fd = open(wal, O_RDWR);
   ck_assert_int_ge(fd, 0);
@@ -926,7 +865,6 @@ TEST(no_frame_of_a_failed_commit_stays) {
     for (int at = 0; at < 24; at++) ck_assert_int_eq(frame[at], 0);
   }
   ck_assert_int_eq(close(fd), 0);
-  ck_ok(zke_close(z));
 }
 
 /* A kept session on a handle's carrier. */
@@ -947,13 +885,13 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
   zke *y = NULL;
   shim_durability = ZKE_DURABLE_ALL;
   zke *z = shim_open_handle(test_path("a.db")), *x = kept_session(z, password);
-  make(x, "/e", ZKE_EPHEMERAL);
+  make_as(x, "/e", ZKE_EPHEMERAL);
   ck_rc(zke_exists(x, "/n", test_record, &events, NULL), ZKE_NONODE);
   int64_t id = zke_session_id(x);
   host.fail[SEAM_xSync].times = 1;
   ck_rc(zke_attach(z, id, password, NULL, &y), ZKE_CONNECTIONLOSS);
   ck_says("COMMIT");
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   test_expect(x, &events, "SESSION -118");
   ck_rc(see(x, "/n"), ZKE_SESSIONMOVED);
   ck_ok(zke_attach(z, id, password, NULL, &y));
@@ -961,8 +899,6 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
   ck_ok(see(y, "/e"));
   ck_ok(zke_close(y));
   ck_rc(see(z, "/e"), ZKE_NONODE);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* Nobody knows whether a light session was begun whose COMMIT failed.  A host
@@ -985,7 +921,6 @@ TEST(session_that_nobody_has_shows_at_the_descriptor) {
   }
   ck_assert(!z->s->sess.owes);
   ck_assert_int_eq(test_session_count(z), 1);
-  ck_ok(zke_close(z));
 }
 
 /* The same where a dispatch comes before the store has recovered: the end is
@@ -1010,8 +945,6 @@ TEST(end_is_told_by_a_broken_store) {
   ck_ok(zke_dispatch(z, NULL));
   ck_rc(zke_wait(x, ZKE_FOREVER), ZKE_SESSIONMOVED);
   ck_assert_int_eq(events.count, 1);
-  ck_ok(zke_close(x));
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, zke_detach: what a kept session has yet to discard goes with the
@@ -1019,15 +952,14 @@ TEST(end_is_told_by_a_broken_store) {
  * to note it, the session ends.  The notes used to be lost with the handle. */
 TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
   unsigned char password[16];
-  zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
-  zke *x = NULL, *y = NULL;
+  zke *y = NULL;
   seam_stand();
   zke *z = sys_open(test_path("a.db"));
-  ck_ok(zke_open_session(z, &kept, &x));
+  zke *x = session_as(z, .timeout_ms = 600000);
   ck_ok(zke_password(x, password));
   int64_t id = zke_session_id(x);
-  make(x, "/goes", ZKE_EPHEMERAL);
-  make(x, "/stays", ZKE_EPHEMERAL);
+  make_as(x, "/goes", ZKE_EPHEMERAL);
+  make_as(x, "/stays", ZKE_EPHEMERAL);
   sys.gates = 0;
   ck_rc(zke_discard(x, "/goes", ZKE_EPHEMERAL, 0), ZKE_OPERATIONTIMEOUT);
   sys.gates = -1;
@@ -1038,8 +970,6 @@ TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
   ck_rc(zke_attach(z, id, password, NULL, &y),
         _i ? ZKE_SESSIONEXPIRED : ZKE_OK);
   ck_ok(zke_close(y));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* ---- forgetting what is being called ---- */
@@ -1074,7 +1004,7 @@ TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
   sem_init(&forgetting.go, 0, 0);
   sem_init(&forgetting.forgotten, 0, 0);
   zke *z = forgetting.z = test_open(":memory:");
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_ok(zke_exists(z, "/n", call_in_turn, &one, NULL));
   ck_ok(zke_exists(z, "/n", call_in_turn, &two, NULL));
   ck_ok(change(z, "/n"));
@@ -1088,7 +1018,6 @@ TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
   pthread_join(thread, NULL);
   ck_ok(rc);
   ck_assert(forgetting.came);
-  ck_ok(zke_close(z));
 }
 
 /* ---- waiting ---- */
@@ -1097,11 +1026,10 @@ TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
  * descriptors may be the host's.  Their ends are told. */
 TEST(given_up_store_reads_nothing) {
   test_events events = {0};
-  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
-  zke *x = NULL, *z = test_open(test_path("a.db"));
+  zke *z = test_open(test_path("a.db"));
   zke *other = test_open(test_path("a.db"));
-  make(z, "/n", ZKE_PERSISTENT);
-  ck_ok(zke_open_session(z, &light, &x));
+  make(z, "/n");
+  zke *x = session_as(z, .flags = ZKE_OPEN_LIGHT);
   ck_ok(zke_set_watcher(x, test_record, &events));
   ck_ok(zke_dispatch(z, NULL));
   int64_t looked = z->c->looked;
@@ -1112,7 +1040,6 @@ TEST(given_up_store_reads_nothing) {
   test_expect(z, &events, "SESSION -112");
   zke_close(x);
   zke_close(z);
-  ck_ok(zke_close(other));
 }
 
 /* A session that has ended, and whose end has been told, asks for nothing any
@@ -1129,7 +1056,6 @@ TEST_LOOP(ended_session_is_quiet, 0, 2) {
   ck_ok(zke_next_deadline(z, &at));
   ck_assert(at == ZKE_FOREVER);
   ck_assert(!readable(z, 1300));
-  ck_ok(zke_close(z));
 }
 
 enum { FLOOD = 3000, DISPATCH_MOST = 1100 };
@@ -1155,7 +1081,7 @@ TEST_LOOP(dispatch_returns_in_a_flood, 1, 3) {
   zke *z = test_open(":memory:");
   flood.writer = test_session(z, NULL);
   flood.per_event = _i;
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, flood_on, NULL));
   ck_ok(change(flood.writer, "/n"));
   flood.made = 1;
@@ -1170,7 +1096,6 @@ TEST_LOOP(dispatch_returns_in_a_flood, 1, 3) {
   test_expect(z, &none, "");
   ck_assert_int_eq(flood.seen, FLOOD);
   ck_ok(zke_close(flood.writer));
-  ck_ok(zke_close(z));
 }
 
 /* P9: one descriptor a living owner, and only while a watcher waits for it. */
@@ -1181,7 +1106,7 @@ TEST(death_notices_go_with_their_watchers) {
   zke *owner[OWNERS], *z = test_open(db);
   for (int i = 0; i < OWNERS; i++) {
     owner[i] = test_open(db);
-    make(owner[i], text_of("/e%d", i), ZKE_EPHEMERAL);
+    make_as(owner[i], text_of("/e%d", i), ZKE_EPHEMERAL);
   }
   ck_ok(
       zke_get(z, "/", test_record, &events, NULL, NULL, NULL)); /* one stays */
@@ -1199,8 +1124,6 @@ TEST(death_notices_go_with_their_watchers) {
     test_expect(z, &events, "");
     ck_assert_int_le(test_fd_count(), before + 1);
   }
-  ck_ok(zke_close(z));
-  for (int i = 0; i < OWNERS; i++) ck_ok(zke_close(owner[i]));
 }
 
 static int say_owner[2]; /* it has its nodes */
@@ -1210,9 +1133,7 @@ static int own_two(void *db) {
   zke *z;
   if (zke_open(db, NULL, &z) != ZKE_OK) return 1;
   for (int i = 0; i < 2; i++) {
-    if (zke_create(z, i ? "/e1" : "/e0", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
-                   NULL, NULL) != ZKE_OK)
-      return 2;
+    if (create(z, i ? "/e1" : "/e0", ZKE_EPHEMERAL) != ZKE_OK) return 2;
   }
   if (write(say_owner[1], "", 1) != 1) return 3;
   for (;;) pause();
@@ -1244,7 +1165,6 @@ TEST_LOOP(watcher_without_notice_takes_none_along, 0, 2) {
   ck_assert_int_eq(kill(owner, SIGKILL), 0);
   ck_assert_int_eq(test_child_end(owner), 128 + SIGKILL);
   test_expect(z, &second, "DELETED /e1");
-  ck_ok(zke_close(z));
 }
 
 static int prepared(const zke *z) {
@@ -1315,7 +1235,7 @@ TEST_LOOP(waker_writes_into_fifos_only, 0, STRANGERS) {
   test_events events = {0};
   char byte;
   zke *z = test_open(db), *w = test_open(db);
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_ok(zke_exists(w, "/n", test_record, &events, NULL));
   put_stranger(fifo_of(db, w), victim, _i);
   int fd = open(victim, O_RDONLY | O_NONBLOCK);
@@ -1327,8 +1247,6 @@ TEST_LOOP(waker_writes_into_fifos_only, 0, STRANGERS) {
     expect_file(victim, "intact");
   test_expect(w, &events, "CHANGED /n");
   close(fd);
-  ck_ok(zke_close(w));
-  ck_ok(zke_close(z));
 }
 
 /* The liveness file and its directory have the database's mode, whatever the
@@ -1351,7 +1269,6 @@ TEST_LOOP(modes_of_side_files, 0, 4) {
   ck_assert_uint_eq(mode_of(test_path("a.db-zke/gate")), modes[_i].db);
   ck_assert_uint_eq(mode_of(test_path("a.db-zke/line")), modes[_i].db);
   ck_assert_uint_eq(mode_of(fifo_of(db, z)), modes[_i].fifo);
-  ck_ok(zke_close(z));
 }
 
 /* A handle whose database was removed does not take, when it closes, the FIFO
@@ -1369,7 +1286,6 @@ TEST(stale_close_leaves_the_newer_fifo) {
   zke_close(z); /* ends no session of this file: whatever it says */
   ck_assert_int_eq(lstat(fifo_of(db, w), &st), 0);
   ck_assert(S_ISFIFO(st.st_mode));
-  ck_ok(zke_close(w));
 }
 
 /* How many sessions have their FIFO in the side directory. */
@@ -1397,7 +1313,6 @@ TEST(orphan_fifos_are_collected) {
   ck_assert_int_eq(access(fifo_of(db, z), F_OK), 0);
   expect_file(others, "");
   expect_file(sixteen, "");
-  ck_ok(zke_close(z));
 }
 
 /* P6: … unless their process lives.  Others have ended its only session, and
@@ -1429,7 +1344,6 @@ TEST(network_is_where_the_file_is) {
   zke_options options = {.size = sizeof options, .os = seam_os(&host)};
   ck_rc(zke_open(test_path("near/a.db"), &options, &z), ZKE_NETWORKFS);
   ck_ok(zke_open(test_path("far/b.db"), &options, &z));
-  ck_ok(zke_close(z));
 }
 
 /* A VFS that cannot share memory cannot do write-ahead logging: that is said,
@@ -1454,7 +1368,6 @@ TEST(sqlite_sleeps_until_the_deadline) {
   ck_assert_int_eq(seam_ahead - before, ZKE_MS);
   v->xSleep(v, 5000);
   ck_assert_int_eq(seam_ahead - before, 2 * ZKE_MS);
-  ck_ok(zke_close(z));
 }
 
 /* ---- leases ---- */
@@ -1470,7 +1383,7 @@ static zke *open_with_lease(const char *db, int64_t ms) {
 TEST_LOOP(unreadable_stamp_ends_no_lease, 0, 2) {
   const char *db = test_path("a.db");
   zke *w = open_with_lease(db, 60000);
-  make(w, "/e", ZKE_EPHEMERAL);
+  make_as(w, "/e", ZKE_EPHEMERAL);
   zke *z = sys_open(db);
   sys.read = _i ? SLOTS_SHORT : SLOTS_FAIL;
   for (int i = 0; i < 3; i++) {
@@ -1480,8 +1393,6 @@ TEST_LOOP(unreadable_stamp_ends_no_lease, 0, 2) {
   sys.read = SLOTS_FINE;
   seam_pass(70000); /* and one that can be read does */
   ck_rc(see(z, "/e"), ZKE_NONODE);
-  ck_ok(zke_close(z));
-  ck_ok(zke_close(w));
 }
 
 /* A lease that could not be seen by the others is not begun.  A stamp that is
@@ -1497,24 +1408,20 @@ TEST_LOOP(lease_without_a_stamp_is_not_begun, 0, 2) {
   ck_says("lease");
   ck_assert_int_eq(test_session_count(other), 1);
   ck_assert_int_eq(count_fifos(test_path("a.db-zke")), 1);
-  ck_ok(zke_close(other));
 }
 
 /* Who comes late but before anybody has ended it lives on: it must not be the
  * one that does. */
 TEST_LOOP(late_caller_renews, 0, 2) {
-  zke *z = NULL;
-  zke_options options = {
-      .size = sizeof options, .lease_ms = 1000, .os = seam_os(&host)};
-  ck_ok(zke_open(_i ? test_path("a.db") : ":memory:", &options, &z));
-  make(z, "/e", ZKE_EPHEMERAL);
+  zke *z = open_as(_i ? test_path("a.db") : ":memory:", .lease_ms = 1000,
+                   .os = seam_os(&host));
+  make_as(z, "/e", ZKE_EPHEMERAL);
   for (int i = 0; i < 3; i++) {
     seam_pass(10000);
     ck_ok(change(z, "/e"));
     seam_pass(10000);
     ck_ok(see(z, "/e"));
   }
-  ck_ok(zke_close(z));
 }
 
 static zke *sys_open_with_lease(const char *db, int64_t ms) {
@@ -1532,7 +1439,7 @@ TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   const char *db = test_path("a.db");
   seam_stand();
   zke *z = sys_open_with_lease(db, LEASE), *other = sys_open(db);
-  make(z, "/e", ZKE_EPHEMERAL);
+  make_as(z, "/e", ZKE_EPHEMERAL);
   seam_pass(LEASE / 4);
   sys.write = _i ? SLOTS_SHORT : SLOTS_FAIL;
   sys.stamps = sys.polls = 0;
@@ -1547,8 +1454,6 @@ TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   ck_ok(see(other, "/e"));
   seam_pass(LEASE); /* and it would have ended it */
   ck_rc(see(other, "/e"), ZKE_NONODE);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 enum { SHORT_LEASE = 1000 };
@@ -1571,13 +1476,11 @@ static void free_gate(void) {
  * it.  One that has been silent ends. */
 TEST_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2) {
   const char *db = test_path("a.db");
-  zke_options leased = {.size = sizeof leased, .lease_ms = SHORT_LEASE};
-  zke *silent = NULL;
   seam_stand();
   zke *z = sys_open_with_lease(db, SHORT_LEASE), *other = sys_open(db);
-  ck_ok(zke_open_session(other, &leased, &silent));
-  make(z, "/e", ZKE_EPHEMERAL);
-  make(silent, "/silent", ZKE_EPHEMERAL);
+  zke *silent = session_as(other, .lease_ms = SHORT_LEASE);
+  make_as(z, "/e", ZKE_EPHEMERAL);
+  make_as(silent, "/silent", ZKE_EPHEMERAL);
   after_wait.sweeper = other;
   after_wait.inside = _i;
   sys.gates = 0;
@@ -1587,9 +1490,6 @@ TEST_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2) {
   ck_ok(see(other, "/e"));
   ck_rc(see(other, "/silent"), ZKE_NONODE); /* there was a sweep */
   ck_ok(change(z, "/e"));
-  ck_ok(zke_close(silent));
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* ---- memory ---- */
@@ -1613,7 +1513,7 @@ TEST(lack_of_memory_loses_no_watcher) {
     int called[SIX] = {0};
     zke *z = NULL;
     ck_ok(zke_open(":memory:", &options, &z));
-    make(z, "/n", ZKE_PERSISTENT);
+    make(z, "/n");
     for (int i = 0; i < SIX; i++)
       ck_ok(zke_get(z, "/n", call_off, &called[i], NULL, NULL, NULL));
     ck_ok(change(z, "/n"));
@@ -1645,14 +1545,10 @@ static void call_in_vain(zke *z, int type, int state, const char *path,
  */
 TEST_LOOP(a_dispatch_says_what_it_returns, 0, 3) {
   test_heap heap = {0};
-  zke_options options = {.size = sizeof options,
-                         .allocator = {test_heap_resize, &heap}};
-  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
-  zke *z = NULL, *x = NULL;
   int events = 0, alarms = 0, count = 0, more = 0;
-  ck_ok(zke_open(":memory:", &options, &z));
-  ck_ok(zke_open_session(z, &light, &x));
-  make(z, "/n", ZKE_PERSISTENT);
+  zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
+  zke *x = session_as(z, .flags = ZKE_OPEN_LIGHT);
+  make(z, "/n");
   zke *told = _i == 0 ? x : z, *rung = _i == 1 ? z : x;
   ck_ok(zke_get(told, "/n", call_off, &events, NULL, NULL, NULL));
   ck_ok(zke_call_at(rung, 0, call_in_vain, &alarms));
@@ -1710,12 +1606,9 @@ TEST(lack_of_memory_loses_no_end) {
  * would do when its time has come, fails no call. */
 TEST_LOOP(lack_of_memory_is_not_lack_of_rights, 0, 2) {
   test_heap heap = {0};
-  zke *z = NULL;
-  zke_options options = {.size = sizeof options,
-                         .os = seam_os(&host),
-                         .allocator = {test_heap_resize, &heap}};
   seam_stand();
-  ck_ok(zke_open(":memory:", &options, &z));
+  zke *z = open_as(":memory:", .os = seam_os(&host),
+                   .allocator = {test_heap_resize, &heap});
   ck_ok(zke_add_auth(z, "digest", "u:p", 3));
   ck_ok(zke_create(z, "/n", "data", 4, ZKE_CREATOR_ALL_ACL, 0, NULL, NULL));
   ck_ok(zke_get(z, "/n", NULL, NULL, NULL, NULL, NULL));
@@ -1768,9 +1661,8 @@ TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 3) {
               {"SELECT '/','n',x'61',0", reads_removal},
               {"SELECT 1,1,1,1,1,0,0,0,0,0,0,0,x'61',0,0,0", reads_node}};
   zke *z = test_open(":memory:");
-  sqlite3 *db;
   sqlite3_stmt *st;
-  ck_assert_int_eq(sqlite3_open(":memory:", &db), SQLITE_OK);
+  sqlite3 *db = plain_open(":memory:");
   sqlite3_db_config(db, SQLITE_DBCONFIG_LOOKASIDE, NULL, 0, 0);
   ck_assert_int_eq(sqlite3_prepare_v2(db, rows[_i].row, -1, &st, NULL), 0);
   ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
@@ -1782,8 +1674,6 @@ TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 3) {
   ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
   ck_assert(rows[_i].reads(z->s, st));
   sqlite3_finalize(st);
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
-  ck_ok(zke_close(z));
 }
 
 /* ---- multi ---- */
@@ -1792,13 +1682,11 @@ TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 3) {
  * untouched.  One that begins in the wrong class begins again inside the same
  * gate. */
 TEST(multi_that_could_not_begin) {
-  zke *z = NULL;
   zke_op op;
   zke_op_result result, before;
-  zke_options options = {
-      .size = sizeof options, .os = seam_os(&host), .busy_timeout_ms = 100};
-  ck_ok(zke_open(test_path("a.db"), &options, &z));
-  make(z, "/n", ZKE_PERSISTENT);
+  zke *z =
+      open_as(test_path("a.db"), .os = seam_os(&host), .busy_timeout_ms = 100);
+  make(z, "/n");
   memset(&result, 0x5a, sizeof result);
   before = result;
   zke_op_set(&op, "/n", "x", 1, -1);
@@ -1810,7 +1698,6 @@ TEST(multi_that_could_not_begin) {
   ck_assert_int_eq(sys.gates, 0);
   sys.gates = -1;
   zke_results_clear(&result, 1);
-  ck_ok(zke_close(z));
 }
 
 /* ---- rows and stamps that no zkembed wrote ---- */
@@ -1894,8 +1781,7 @@ static void touch_everything(zke *z) {
   zke_dispatch(z, NULL);
   change(z, "/n");
   zke_expire(z, atoll(DEAD));
-  zke_create(z, "/n/c", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL, NULL,
-             NULL);
+  create(z, "/n/c", ZKE_EPHEMERAL_SEQUENTIAL);
   zke_delete(z, "/d", -1);
   zke_check(z, NULL, NULL);
   zke_dispatch(z, NULL);
@@ -1904,8 +1790,8 @@ static void touch_everything(zke *z) {
 /* A tree with watches of each kind. */
 static zke *open_good_tree(const char *db, test_events *events) {
   zke *z = sys_open(db);
-  make(z, "/n", ZKE_PERSISTENT);
-  make(z, "/d", ZKE_PERSISTENT);
+  make(z, "/n");
+  make(z, "/d");
   ck_ok(zke_add_watch(z, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
                       events));
   ck_ok(zke_get(z, "/n", test_record, events, NULL, NULL, NULL));
@@ -1918,7 +1804,7 @@ TEST_LOOP(damaged_rows_do_no_harm, 0,
   const char *db = test_path("a.db");
   test_events events = {0};
   zke *again = NULL, *z = open_good_tree(db, &events);
-  sql(db, hostile[_i]);
+  sql_on(db, hostile[_i]);
   touch_everything(z);
   seam_pass(5000);
   touch_everything(z);
@@ -1936,9 +1822,9 @@ TEST_LOOP(impossible_length_is_damage, 0, 2) {
   const char *db = test_path("a.db");
   zke_stat stat;
   zke *z = test_open(db);
-  make(z, "/n", ZKE_PERSISTENT);
-  sql(db,
-      text_of("UPDATE zkembed_node SET len=%s WHERE name='n'", lengths[_i]));
+  make(z, "/n");
+  sql_on(db,
+         text_of("UPDATE zkembed_node SET len=%s WHERE name='n'", lengths[_i]));
   ck_rc(zke_exists(z, "/n", NULL, NULL, &stat), ZKE_CORRUPT);
   ck_says("no such length");
   ck_rc(change(z, "/n"), ZKE_CORRUPT);
@@ -1952,9 +1838,9 @@ TEST(missing_data_is_damage) {
   const char *db = test_path("a.db");
   char *data = NULL;
   zke *z = test_open(db);
-  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/n");
   ck_ok(change(z, "/n"));
-  sql(db, "UPDATE zkembed_node SET len=2 WHERE name='n'");
+  sql_on(db, "UPDATE zkembed_node SET len=2 WHERE name='n'");
   ck_rc(zke_get(z, "/n", NULL, NULL, &data, NULL, NULL), ZKE_CORRUPT);
   ck_says("a node's data is missing");
   zke_close(z);
@@ -1965,21 +1851,19 @@ TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   static const char *const slots[] = {LAST, "1152921504606846976", "-5"};
   const char *db = test_path("a.db");
   zke *w = test_open(db), *z = sys_open(db);
-  make(w, "/e", ZKE_EPHEMERAL);
-  sql(db, text_of("UPDATE zkembed_session SET lease=1,slot=%s WHERE id=%lld",
-                  slots[_i], (long long)zke_session_id(w)));
+  make_as(w, "/e", ZKE_EPHEMERAL);
+  sql_on(db, text_of("UPDATE zkembed_session SET lease=1,slot=%s WHERE id=%lld",
+                     slots[_i], (long long)zke_session_id(w)));
   seam_pass(5000);
   ck_ok(see(z, "/e"));
   ck_ok(see(w, "/e"));
-  ck_ok(zke_close(w));
-  ck_ok(zke_close(z));
 }
 
 /* A zxid at the end of its range is damage, not a negative next one. */
 TEST(used_up_zxids_are_damage) {
   const char *db = test_path("a.db");
   zke *again = NULL, *z = test_open(db);
-  sql(db, "UPDATE zkembed_meta SET zxid=" LAST);
+  sql_on(db, "UPDATE zkembed_meta SET zxid=" LAST);
   ck_rc(change(z, "/"), ZKE_CORRUPT);
   ck_rc(zke_open(db, NULL, &again), ZKE_CORRUPT);
   ck_assert_ptr_null(again);
@@ -2010,14 +1894,12 @@ TEST_LOOP(impossible_times_in_the_liveness_file, 0, 4) {
   static const int64_t stamps[] = {INT64_MAX, INT64_MAX - 1, 0, -1};
   const char *db = test_path("a.db");
   zke *w = open_with_lease(db, 60000), *z = sys_open(db);
-  make(w, "/e", ZKE_EPHEMERAL);
+  make_as(w, "/e", ZKE_EPHEMERAL);
   put_stamp(db, SIDE_SWEEP_AT, stamps[_i]);
   put_stamp(db, LEASE_SLOTS_AT, stamps[_i]);
   seam_pass(5000);
   ck_ok(see(z, "/e"));
   ck_ok(change(w, "/e"));
-  ck_ok(zke_close(w));
-  ck_ok(zke_close(z));
 }
 
 /* ---- watchers in memory ---- */
@@ -2142,7 +2024,7 @@ static void watcher_step(zke *z, int *contexts) {
   else if (what == 10)
     zke_delete(z, path, -1);
   else if (what == 11)
-    zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+    create(z, path, ZKE_PERSISTENT);
   else if (what < 14)
     zke_remove_watch(z, path, 1 + rand() % 3, test_ignore, context);
   else if (what == 14 && rand() % 4 == 0)
@@ -2168,7 +2050,6 @@ TEST(a_fired_watch_keeps_no_row) {
   zke_free(left);
   ck_ok(zke_dispatch(z, NULL));
   watcher_expect(z);
-  ck_ok(zke_close(z));
 }
 
 /* P3, P4: whatever is registered, fired, dispatched, removed and forgotten, the
@@ -2190,5 +2071,4 @@ TEST(watchers_are_in_two_lists) {
   ck_ok(zke_watches(z, &left));
   ck_assert_int_eq(left->count, 0);
   zke_free(left);
-  ck_ok(zke_close(z));
 }

@@ -7,7 +7,7 @@
  * SAMPLE=2 or FULL (test_stride()).
  */
 #define _GNU_SOURCE
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -50,11 +50,6 @@ static zke *open_unsynced(const char *db) {
   zke *z = NULL;
   ck_ok(zke_open(db, &o, &z));
   return z;
-}
-
-static void make(zke *z, const char *path, const char *data, int mode) {
-  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode, NULL,
-                   NULL));
 }
 
 static int child_count(zke *z, const char *path) {
@@ -113,9 +108,7 @@ static void member(const char *db, int report, int go) {
   int rc = zke_open(db, &o, &z[0]);
   for (int i = 0; i < EACH && rc == ZKE_OK; i++) {
     if (i > 0) rc = zke_open_session(z[0], &o, &z[i]);
-    if (rc == ZKE_OK)
-      rc = zke_create(z[i], "/all/s-", "", 0, ZKE_OPEN_ACL,
-                      ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL);
+    if (rc == ZKE_OK) rc = create(z[i], "/all/s-", ZKE_EPHEMERAL_SEQUENTIAL);
   }
   member_report(report, rc);
   if (rc != ZKE_OK || read(go, &byte, 1) != 1) _exit(0);
@@ -183,7 +176,7 @@ static int left_after(zke *z, int sessions, int limit_ms) {
 TEST(thousand_sessions_of_many_processes) {
   const char *db = test_path("a.db");
   zke *z = open_unsynced(db);
-  make(z, "/all", "", ZKE_PERSISTENT);
+  make(z, "/all");
   ck_ok(zke_close(z));
   int processes = scaled(200, 20), all = processes * EACH;
   int64_t since = test_now();
@@ -224,8 +217,7 @@ static void writing_member(const char *db, int report, int go) {
   member_report(report, rc);
   if (rc != ZKE_OK || read(go, &byte, 1) != 1) _exit(0);
   for (int i = 0; i < EACH && rc == ZKE_OK; i++)
-    rc = zke_create(z, "/all/s-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
-                    NULL, NULL);
+    rc = create(z, "/all/s-", ZKE_EPHEMERAL_SEQUENTIAL);
   member_report(report, rc);
   for (;;) pause();
 }
@@ -236,7 +228,7 @@ TEST(crowd_of_writers_gets_through) {
   const char *db = test_path("a.db");
   int processes = scaled(200, 20);
   zke *z = open_unsynced(db);
-  make(z, "/all", "", ZKE_PERSISTENT);
+  make(z, "/all");
   crowd c = crowd_start(db, processes, writing_member);
   int64_t since = test_now();
   crowd_go(&c);
@@ -276,15 +268,15 @@ TEST(thousand_sessions_of_one_process) {
   static int calls[MOST];
   int n = allowed_sessions(scaled(MOST, 100));
   z[0] = open_unsynced(test_path("a.db"));
-  make(z[0], "/all", "", ZKE_PERSISTENT);
+  make(z[0], "/all");
   for (int i = 0; i < n; i++) {
     if (i > 0) z[i] = test_session(z[0], NULL);
-    make(z[i], numbered("/all/s-%d", i), "", ZKE_EPHEMERAL);
+    make_as(z[i], numbered("/all/s-%d", i), ZKE_EPHEMERAL);
   }
   for (int i = 0; i < n; i++)
     ck_ok(zke_children(z[i], "/all", count_call, &calls[i], NULL, NULL));
   ck_assert_int_eq(living(z[n / 2]), n);
-  make(z[n / 2], "/all/new", "", ZKE_PERSISTENT);
+  make(z[n / 2], "/all/new");
   ck_ok(zke_delete(z[n / 2], "/all/new", -1));
   for (int i = 0; i < n; i++) {
     ck_ok(zke_dispatch(z[i], NULL));
@@ -336,7 +328,6 @@ TEST(lives_lie_in_many_files) {
   ck_assert_int_gt(longest, 0);
   ck_assert_int_lt(longest, 20 + n / 20);
   ck_assert_int_eq(living(z[0]), n);
-  for (int i = n - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
 }
 
 /* SQLite calls this at each instruction of its machine, so what a call of ours
@@ -386,9 +377,6 @@ TEST(leased_sessions_open_alike) {
          (double)first / 50, (double)last / 50, n);
   ck_assert_int_gt(first, 50);
   ck_assert_int_lt(last, first * 3 / 2);
-  ck_ok(zke_check(store, NULL, NULL));
-  for (int i = 0; i < n; i++) ck_ok(zke_close(z[i]));
-  ck_ok(zke_close(store));
 }
 
 /* ---- a hundred thousand watches ---- */
@@ -408,7 +396,7 @@ static double watch_range(zke *z, int *calls, int from, int to) {
 static int64_t fire_one(zke *z, int *calls, int at) {
   int count = 0;
   int64_t before = instructions;
-  make(z, numbered("/w/%06d", at), "", ZKE_PERSISTENT);
+  make(z, numbered("/w/%06d", at));
   int64_t took = instructions - before;
   ck_ok(zke_dispatch(z, &count));
   ck_assert_int_eq(count, 1);
@@ -436,7 +424,7 @@ TEST_LOOP(hundred_thousand_watches, 0, 2) {
   count_instructions();
   zke *z = open_unsynced(_i ? test_path("a.db") : ":memory:");
   zke *other = test_session(z, NULL);
-  make(z, "/w", "", ZKE_PERSISTENT);
+  make(z, "/w");
   watch_range(z, calls, 0, 10);
   int64_t fire_early = fire_one(z, calls, 0);
   double first = watch_range(z, calls, 10, tenth);
@@ -522,14 +510,14 @@ TEST(hundred_thousand_watchers_of_one_node) {
   listen_all(z, "/n", l, n);
   listen_all(z, "/n", l, n); /* they are there already */
   ck_assert_int_eq(watch_count(other), 1);
-  make(other, "/n", "", ZKE_PERSISTENT);
+  make(other, "/n");
   to_forget = &l[n - 1];
   expect_calls(z, l, n, 1, n - 1);
   listen_all(z, "/n", l, n);
   for (int i = 1; i < n; i += 2)
     ck_ok(zke_remove_watch(z, "/n", ZKE_WATCH_DATA, hear, &l[i]));
   for (int i = 2; i < n; i += 4) ck_ok(zke_forget(z, hear, &l[i]));
-  ck_ok(zke_set(other, "/n", "x", 1, -1, NULL));
+  ck_ok(change(other, "/n"));
   expect_calls(z, l, n, 4, (n + 3) / 4);
   ck_assert_int_eq(watch_count(other), 0);
   listen_all(z, "/n", l, n);
@@ -628,7 +616,7 @@ TEST(million_children) {
   int batches = scaled(1000000, 10000) / BATCH, n = batches * BATCH, calls = 0;
   int64_t count, since = test_now();
   zke *z = open_unsynced(_i ? test_path("a.db") : ":memory:");
-  make(z, "/m", "", ZKE_PERSISTENT);
+  make(z, "/m");
   for (int i = 0; i < batches; i++) create_batch(z, i, batches);
   int64_t made = test_now();
   expect_names(z, n, -1);
@@ -645,13 +633,12 @@ TEST(million_children) {
   expect_names(z, n, n / 2);
   ck_assert_int_eq(child_count(z, "/m"), n - 1);
   ck_rc(zke_delete(z, "/m", -1), ZKE_NOTEMPTY);
-  make(z, numbered("/m/%07d", n / 2), "again", ZKE_PERSISTENT);
+  make(z, numbered("/m/%07d", n / 2));
   ck_assert_int_eq(next_number(z), n + 2);
   int64_t worked = test_now();
   ck_ok(zke_check(z, NULL, NULL));
   printf("%d children: made in %d ms, listed in %d ms, checked in %d ms\n", n,
          (int)(made - since), (int)(listed - made), (int)(test_now() - worked));
-  ck_ok(zke_close(z));
 }
 
 /* ---- the log under constant readers ---- */
@@ -704,10 +691,9 @@ static bool some_stand(const reading *r) {
 }
 
 static void make_wide(zke *z) {
-  make(z, "/n", "", ZKE_PERSISTENT);
-  make(z, "/wide", "", ZKE_PERSISTENT);
-  for (int i = 0; i < WIDE; i++)
-    make(z, numbered("/wide/%05d", i), "", ZKE_PERSISTENT);
+  make(z, "/n");
+  make(z, "/wide");
+  for (int i = 0; i < WIDE; i++) make(z, numbered("/wide/%05d", i));
 }
 
 /* P12, design.md 8: processes read so that there always is a reader, and a

@@ -7,7 +7,7 @@
  */
 #include "test/functions.h"
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,26 +42,8 @@ static void begin_with(int way, const zke_options *options_a,
 
 static void begin(int way) { begin_with(way, NULL, NULL); }
 
-/* Closes what begin() opened; runs after every test. */
-static void finish(void) {
-  ck_ok(zke_close(a));
-  ck_ok(zke_close(b));
-}
-
-static int create(zke *z, const char *path, int mode) {
-  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL);
-}
-
-static int exists(zke *z, const char *path) {
-  return zke_exists(z, path, NULL, NULL, NULL);
-}
-
 static int watch(zke *z, const char *path, test_events *events) {
   return zke_exists(z, path, test_record, events, NULL);
-}
-
-static int set(zke *z, const char *path) {
-  return zke_set(z, path, "x", 1, -1, NULL);
 }
 
 /* What z's database says of a session; id 0 where it has none.  The strings
@@ -86,14 +68,13 @@ static bool lives(zke *asker, int64_t id) { return info(asker, id).id != 0; }
  * node whose time is over, and a session whose process was killed. */
 TEST(overdue_is_told) {
   const char *name = test_path("a.db");
-  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
-  zke *z = test_open(name), *looker = NULL;
+  zke *z = test_open(name);
   int overdue = -1;
   ck_rc(zke_overdue(z, NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL, 1,
                        NULL, NULL));
   ck_ok(zke_close(z));
-  ck_ok(zke_open(name, &o, &looker));
+  zke *looker = open_as(name, .flags = ZKE_OPEN_READONLY);
   ck_until(zke_overdue(looker, &overdue) == ZKE_OK && overdue == 1, 10000);
   ck_until(zke_close(test_open(name)) == ZKE_OK &&
                zke_overdue(looker, &overdue) == ZKE_OK && !overdue,
@@ -110,7 +91,6 @@ TEST(overdue_is_told) {
   ck_until(zke_close(test_open(name)) == ZKE_OK &&
                zke_overdue(looker, &overdue) == ZKE_OK && !overdue,
            10000);
-  ck_ok(zke_close(looker));
 }
 
 /* P8: no id is issued twice, also when the file was closed in between. */
@@ -142,14 +122,14 @@ TEST_LOOP(sessions_close_in_any_order, 0, 12) {
   z[0] = test_open(_i < 6 ? ":memory:" : test_path("order.db"));
   z[1] = test_session(z[0], NULL);
   z[2] = test_session(z[1], NULL);
-  for (int i = 0; i < 3; i++) ck_ok(create(z[i], path[i], ZKE_EPHEMERAL));
+  for (int i = 0; i < 3; i++) make_as(z[i], path[i], ZKE_EPHEMERAL);
   for (int i = 0; i < 2; i++) {
     int last = order[_i % 6][2];
     ck_ok(zke_close(z[order[_i % 6][i]]));
-    ck_rc(exists(z[last], path[order[_i % 6][i]]), ZKE_NONODE);
-    ck_ok(exists(z[last], path[last]));
+    ck_rc(see(z[last], path[order[_i % 6][i]]), ZKE_NONODE);
+    ck_ok(see(z[last], path[last]));
     zke *further = test_session(z[last], NULL);
-    ck_ok(exists(further, path[last]));
+    ck_ok(see(further, path[last]));
     ck_ok(zke_close(further));
   }
   ck_ok(zke_close(z[order[_i % 6][2]]));
@@ -161,10 +141,10 @@ TEST(closing_nothing_is_fine) { ck_ok(zke_close(NULL)); }
 /* Section 6, zkembed.h: a closing session's own watchers get no event. */
 TEST_LOOP(own_close_calls_no_watcher, 0, WAYS) {
   begin(_i);
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  make_as(a, "/e", ZKE_EPHEMERAL);
   ck_ok(watch(a, "/e", &seen));
   ck_ok(zke_set_watcher(a, test_record, &seen));
-  ck_ok(set(b, "/e"));
+  ck_ok(change(b, "/e"));
   ck_ok(zke_close(a));
   a = NULL;
   ck_assert_int_eq(seen.count, 0);
@@ -179,7 +159,7 @@ TEST_LOOP(ephemerals_are_all_found, 0, WAYS) {
   begin(_i);
   for (int i = 0; i < 300; i++) {
     snprintf(path, sizeof path, "/e%d", i);
-    ck_ok(create(a, path, ZKE_EPHEMERAL));
+    make_as(a, path, ZKE_EPHEMERAL);
   }
   ck_ok(zke_ephemerals(b, zke_session_id(a), NULL, &paths));
   ck_assert_int_eq(paths->count, 300);
@@ -203,7 +183,7 @@ TEST_LOOP(expiry_is_told_to_every_pair_once, 0, WAYS) {
   begin(_i);
   test_events last = {0};
   ck_ok(zke_set_watcher(a, note_default, &last));
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(watch(a, "/n", &seen));
   ck_rc(watch(a, "/m", &seen), ZKE_NONODE);
   ck_ok(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, test_record, &seen));
@@ -234,7 +214,7 @@ TEST_LOOP(delivery_of_expiry_is_ok, 0, WAYS) {
 /* A session that is expired and has been told so. */
 static void begin_expired(int way) {
   begin(way);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(zke_expire(b, zke_session_id(a)));
   ck_ok(zke_dispatch(a, NULL));
 }
@@ -262,9 +242,9 @@ TEST_LOOP(expired_session_does_nothing, 0, WAYS) {
         ZKE_INVALIDSTATE);
   ck_rc(zke_expire(a, zke_session_id(b)), ZKE_INVALIDSTATE);
   ck_rc(watch(a, "/n", &seen), ZKE_INVALIDSTATE);
-  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(see(b, "/x"), ZKE_NONODE);
   ck_assert(lives(b, zke_session_id(b)));
-  ck_ok(set(b, "/n"));
+  ck_ok(change(b, "/n"));
   test_expect(a, &seen, "");
 }
 
@@ -277,7 +257,7 @@ TEST_LOOP(call_may_find_the_expiry, 0, WAYS) {
   int rc = create(a, "/e", ZKE_EPHEMERAL);
   ck_assert_msg(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE, "%d", rc);
   ck_rc(create(a, "/e", ZKE_EPHEMERAL), ZKE_INVALIDSTATE);
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_rc(see(b, "/e"), ZKE_NONODE);
   test_expect(a, &seen, "SESSION -112");
 }
 
@@ -293,7 +273,7 @@ static int do_read(int which) {
   int rc;
   switch (which) {
     case 0:
-      return exists(a, "/n");
+      return see(a, "/n");
     case 1:
       return zke_get(a, "/n", NULL, NULL, NULL, NULL, NULL);
     case 2:
@@ -345,17 +325,17 @@ TEST_LOOP(no_read_after_the_end, 0, 2 * READS) {
   zke_os os = {.size = sizeof os, .clock = standing_clock};
   zke_options o = {.size = sizeof o, .os = &os};
   begin_with(way ? IN_FILE : IN_MEMORY, &o, NULL);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   for (int i = 0; i < READS; i++) ck_ok(do_read(i));
   ck_ok(do_read(_i % READS));
-  ck_ok(exists(a, "/n"));
+  ck_ok(see(a, "/n"));
   ck_ok(zke_expire(b, zke_session_id(a)));
   int rc = do_read(_i % READS);
   if (_i % READS == 9)
     ck_rc(rc, ZKE_MARSHALLINGERROR);
   else
     ck_rc(rc, way ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
-  ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
+  ck_rc(see(a, "/n"), ZKE_INVALIDSTATE);
 }
 
 /* The changes that write no node and set no watch; b has the session `third`.
@@ -384,23 +364,22 @@ TEST_LOOP(no_change_after_the_end, 0, WAYS *OTHER_CHANGES) {
   zke_options o = {.size = sizeof o, .os = &os};
   begin_with(way, &o, NULL);
   zke *third = test_session(b, NULL);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   ck_ok(watch(a, "/n", &seen));
   ck_ok(watch(a, "/n", &other));
   ck_ok(zke_expire(b, zke_session_id(a)));
   ck_rc(do_other_change(_i % OTHER_CHANGES, third),
         way ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
-  ck_ok(exists(third, "/"));
-  ck_ok(zke_close(third));
+  ck_ok(see(third, "/"));
 }
 
 /* zkembed.h: others' changes, and one's own, are no end. */
 TEST_LOOP(reads_go_on_between_changes, 0, WAYS) {
   begin(_i);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   for (int i = 0; i < 3 * READS; i++) {
     ck_ok(do_read(i % READS));
-    ck_ok(set(i % 2 ? b : a, "/n"));
+    ck_ok(change(i % 2 ? b : a, "/n"));
   }
 }
 
@@ -458,13 +437,13 @@ TEST(keepalive_descriptor_is_the_callers) {
   begin(IN_FILE);
   int64_t id = zke_session_id(a);
   int fd = -1;
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  make_as(a, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_keepalive_fd(a, &fd));
   ck_assert_int_ge(fd, 0);
   ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
   ck_ok(zke_close(a));
   a = NULL;
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_rc(see(b, "/e"), ZKE_NONODE);
   ck_assert(!lives(b, id));
   ck_assert_int_eq(close(fd), 0);
 }
@@ -473,13 +452,13 @@ TEST(keepalive_descriptor_is_the_callers) {
 TEST(keepalive_descriptor_may_be_closed) {
   begin(IN_FILE);
   int fd = -1;
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  make_as(a, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_keepalive_fd(a, &fd));
   ck_assert_int_eq(close(fd), 0);
   int64_t end = test_now() + 600; /* more than two sweeps */
   while (test_now() < end) {
     ck_ok(zke_dispatch(b, NULL));
-    ck_ok(exists(b, "/e"));
+    ck_ok(see(b, "/e"));
     test_pause();
   }
   ck_assert_int_eq(info(b, zke_session_id(a)).alive, 1);
@@ -506,14 +485,14 @@ static void begin_leased(int way) {
   leased.lease_ms = LEASE;
   seam_stand();
   begin_with(way, &leased, &plain);
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  make_as(a, "/e", ZKE_EPHEMERAL);
 }
 
 /* Let time pass while z calls in every 50 ms and sweeps what is due. */
 static void pass_with(zke *z, int64_t ms) {
   for (; ms > 0; ms -= 50) {
     seam_pass(50);
-    ck_ok(exists(z, "/"));
+    ck_ok(see(z, "/"));
     ck_ok(zke_dispatch(z, NULL));
   }
 }
@@ -543,7 +522,7 @@ TEST_LOOP(silent_lease_runs_out, 0, WAYS) {
   int rc = create(a, "/e", ZKE_EPHEMERAL);
   ck_assert_msg(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE, "%d", rc);
   test_expect(a, &seen, "SESSION -112");
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_rc(see(b, "/e"), ZKE_NONODE);
 }
 
 /* One way of calling in. */
@@ -552,9 +531,9 @@ static int call_in(int how) {
     case 0:
       return zke_dispatch(a, NULL);
     case 1:
-      return exists(a, "/e");
+      return see(a, "/e");
     case 2:
-      return set(a, "/e");
+      return change(a, "/e");
     default:
       return zke_get(a, "/e", NULL, NULL, NULL, NULL, NULL);
   }
@@ -568,7 +547,7 @@ TEST_LOOP(calling_in_keeps_the_lease, 0, 4 * WAYS) {
     ck_ok(call_in(_i % 4));
   }
   ck_assert(lives(b, zke_session_id(a)));
-  ck_ok(exists(b, "/e"));
+  ck_ok(see(b, "/e"));
 }
 
 /* design.md 5: what counts is the time since boot, a suspension included, not
@@ -592,7 +571,7 @@ TEST_LOOP(wall_clock_ends_no_session, 0, WAYS) {
   for (int i = 0; i < 3; i++) {
     move(ZKE_CLOCK_REALTIME, jump[i] * years);
     pass_with(b, LEASE / 2);
-    ck_ok(exists(a, "/e"));
+    ck_ok(see(a, "/e"));
     ck_assert(lives(b, zke_session_id(a)));
     ck_assert(lives(a, zke_session_id(b)));
   }
@@ -602,14 +581,14 @@ TEST_LOOP(wall_clock_ends_no_session, 0, WAYS) {
 TEST_LOOP(session_without_lease_is_never_late, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(b);
-  ck_ok(create(b, "/b", ZKE_EPHEMERAL));
+  make_as(b, "/b", ZKE_EPHEMERAL);
   for (int i = 0; i < 10; i++) {
     pass_with(a, 500);
     seam_pass(LEASE - 550);
   }
   ck_assert(lives(a, id));
   seam_pass(INT64_C(86400) * 365 * 1000);
-  ck_ok(exists(b, "/b"));
+  ck_ok(see(b, "/b"));
   ck_ok(zke_dispatch(b, NULL));
   ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
 }
@@ -618,12 +597,11 @@ TEST_LOOP(session_without_lease_is_never_late, 0, WAYS) {
 TEST(lease_is_of_one_session) {
   begin_leased(IN_MEMORY);
   zke *neighbour = test_session(a, NULL);
-  ck_ok(create(neighbour, "/neighbour", ZKE_EPHEMERAL));
+  make_as(neighbour, "/neighbour", ZKE_EPHEMERAL);
   pass_with(b, 3 * LEASE);
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
-  ck_ok(exists(b, "/neighbour"));
-  ck_ok(exists(neighbour, "/neighbour"));
-  ck_ok(zke_close(neighbour));
+  ck_rc(see(b, "/e"), ZKE_NONODE);
+  ck_ok(see(b, "/neighbour"));
+  ck_ok(see(neighbour, "/neighbour"));
 }
 
 static int64_t deadline(zke *z) {
@@ -673,16 +651,14 @@ TEST(one_sweep_serves_all_sessions_of_a_store) {
   }
   ck_assert_int_ge(sweeps, TICKS - 1);
   ck_assert_int_le(sweeps, TICKS);
-  for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
 }
 
 /* doc/format.md: a slot for the lease's stamp is for a session with a lease;
  * others take none. */
 TEST(session_without_lease_takes_no_slot) {
   begin_leased(IN_FILE);
-  sqlite3 *db = NULL;
   sqlite3_stmt *st = NULL;
-  ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
+  sqlite3 *db = plain_open(test_path("session.db"));
   ck_assert_int_eq(
       sqlite3_prepare_v2(
           db,
@@ -696,7 +672,6 @@ TEST(session_without_lease_takes_no_slot) {
   ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
   ck_assert_int_eq(sqlite3_column_int(st, 0), -1);
   sqlite3_finalize(st);
-  sqlite3_close(db);
 }
 
 /* The gate, kept by somebody else, as doc/format.md 5 tells it. */
@@ -750,7 +725,8 @@ static zke *begin_siblings(seam *s, int busy, int64_t lease) {
  * shortest lease, although a session with a longer one began last. */
 TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
   static seam s = {.after = {[SEAM_poll] = look_at_leases}};
-  zke *z = NULL, *sibling = begin_siblings(&s, 0, 10 * LEASE);
+  zke *z = NULL;
+  begin_siblings(&s, 0, 10 * LEASE);
   int gate = hold_gate();
   if (_i == 0) ck_rc(zke_expire(a, 4711), ZKE_OPERATIONTIMEOUT);
   if (_i == 1) ck_rc(zke_open_session(a, NULL, &z), ZKE_OPERATIONTIMEOUT);
@@ -759,24 +735,20 @@ TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
   ck_assert_int_gt(oldest, 0);
   ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
   close(gate);
-  ck_ok(zke_close(sibling));
 }
 
 /* The same of a call that has the gate, and waits for a foreign writer. */
 TEST(foreign_writer_keeps_the_leases) {
   static seam s = {.before = {[SEAM_lock_range] = look_at_the_gate}};
-  zke *sibling = begin_siblings(&s, 0, LEASE);
-  sqlite3 *db = NULL;
-  ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
+  begin_siblings(&s, 0, LEASE);
+  sqlite3 *db = plain_open(test_path("session.db"));
+  must(db, "BEGIN IMMEDIATE");
   int64_t now = zke_now(a);
   oldest = -1;
   ck_rc(create(a, "/n", ZKE_EPHEMERAL), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_gt(zke_now(a), now + 4 * LEASE);
   ck_assert_int_ge(oldest, 0);
   ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
-  ck_ok(zke_close(sibling));
 }
 
 /* … but one that does not call in where it could loses its lease, however long
@@ -790,24 +762,22 @@ TEST(siblings_keep_no_lease) {
     ck_rc(zke_expire(a, 4711), ZKE_OPERATIONTIMEOUT);
     close(gate);
     pass_with(b, 150);
-    ck_ok(exists(a, "/"));
+    ck_ok(see(a, "/"));
     if (i == 4) ck_assert(lives(b, id));
   }
   ck_assert(!lives(b, id));
-  ck_ok(zke_close(sibling));
 }
 
 /* zkembed.h: so does zke_sleep() keep it; it did not. */
 TEST(sleep_keeps_the_lease) {
   static seam s = {.after = {[SEAM_sleep] = look_at_leases}};
-  zke *sibling = begin_siblings(&s, 0, LEASE);
+  begin_siblings(&s, 0, LEASE);
   leases = 1;
   int64_t until = zke_now(a) + 5 * LEASE;
   ck_ok(zke_sleep(a, until));
   ck_assert_int_ge(zke_now(a), until);
   ck_assert_int_gt(oldest, 0);
   ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
-  ck_ok(zke_close(sibling));
 }
 
 /* ms by which the clock of the leases goes on when the other is looked at */
@@ -833,7 +803,6 @@ TEST(compaction_keeps_the_leases) {
   pass_with(b, LEASE / 2);
   ck_assert(lives(b, zke_session_id(a)));
   ck_assert(lives(b, zke_session_id(sibling)));
-  ck_ok(zke_close(sibling));
 }
 
 /* ---- one writer at a time ---- */
@@ -843,12 +812,12 @@ TEST(compaction_keeps_the_leases) {
 TEST(change_waits_for_the_one_writer) {
   zke_options brief = {.size = sizeof brief, .busy_timeout_ms = 20};
   begin_with(IN_FILE, &brief, NULL);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  make(b, "/n");
   int fd = hold_gate();
-  ck_rc(set(a, "/n"), ZKE_OPERATIONTIMEOUT);
-  ck_ok(exists(a, "/n"));
+  ck_rc(change(a, "/n"), ZKE_OPERATIONTIMEOUT);
+  ck_ok(see(a, "/n"));
   ck_assert_int_eq(close(fd), 0);
-  ck_ok(set(a, "/n"));
+  ck_ok(change(a, "/n"));
 }
 
 /* ---- a reply that is lost ---- */
@@ -864,7 +833,7 @@ static int do_change(int kind) {
     case DELETE:
       return zke_delete(a, "/n/d", -1);
     case SET:
-      return set(a, "/n");
+      return change(a, "/n");
     case MULTI:
       zke_op_set(&op, "/n", "x", 1, -1);
       return zke_multi(a, &op, 1, NULL);
@@ -877,15 +846,15 @@ static int do_change(int kind) {
 static int effects(int kind) {
   zke_stat stat;
   ck_ok(zke_exists(b, "/n", NULL, NULL, &stat));
-  if (kind == CREATE) return exists(b, "/n/c") == ZKE_OK;
-  if (kind == DELETE) return exists(b, "/n/d") == ZKE_NONODE;
+  if (kind == CREATE) return see(b, "/n/c") == ZKE_OK;
+  if (kind == DELETE) return see(b, "/n/d") == ZKE_NONODE;
   return kind == SET_ACL ? stat.aversion : stat.version;
 }
 
 static void begin_changes(int way) {
   begin(way);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  ck_ok(create(b, "/n/d", ZKE_PERSISTENT));
+  make(b, "/n");
+  make(b, "/n/d");
 }
 
 /* zkembed.h: a change lost before it took effect; the next one is done. */
@@ -905,7 +874,7 @@ TEST_LOOP(change_fails_after, 0, KINDS *WAYS) {
   ck_rc(do_change(_i % KINDS), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(effects(_i % KINDS), 1);
   ck_assert_int_eq(zke_state(a), ZKE_STATE_CONNECTED);
-  ck_ok(set(a, "/n"));
+  ck_ok(change(a, "/n"));
 }
 
 /* zkembed.h: skip lets changes through; reads and other sessions do not
@@ -913,14 +882,14 @@ TEST_LOOP(change_fails_after, 0, KINDS *WAYS) {
 TEST_LOOP(failure_skips_changes, 0, WAYS) {
   begin_changes(_i);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_BEFORE, 2));
-  ck_ok(set(a, "/n"));
-  ck_ok(exists(a, "/n"));
-  ck_ok(set(b, "/n"));
-  ck_ok(set(a, "/n"));
-  ck_ok(set(b, "/n"));
+  ck_ok(change(a, "/n"));
+  ck_ok(see(a, "/n"));
+  ck_ok(change(b, "/n"));
+  ck_ok(change(a, "/n"));
+  ck_ok(change(b, "/n"));
   ck_ok(zke_sync(a, "/n"));
-  ck_rc(set(a, "/n"), ZKE_CONNECTIONLOSS);
-  ck_ok(set(a, "/n"));
+  ck_rc(change(a, "/n"), ZKE_CONNECTIONLOSS);
+  ck_ok(change(a, "/n"));
   ck_assert_int_eq(effects(SET), 5);
 }
 
@@ -928,9 +897,9 @@ TEST_LOOP(failure_skips_changes, 0, WAYS) {
 TEST_LOOP(failure_is_taken_back, 0, WAYS) {
   begin_changes(_i);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 1));
-  ck_ok(set(a, "/n"));
+  ck_ok(change(a, "/n"));
   ck_ok(zke_test_fail(a, 0, 0));
-  ck_ok(set(a, "/n"));
+  ck_ok(change(a, "/n"));
   ck_assert_int_eq(effects(SET), 2);
 }
 
@@ -958,27 +927,25 @@ TEST_LOOP(read_fails, 0, WAYS) {
   begin_changes(_i);
   for (int i = 0; i < COUNTED; i++) {
     ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_READ, 1));
-    ck_ok(set(a, "/n"));
-    ck_ok(exists(a, "/n"));
+    ck_ok(change(a, "/n"));
+    ck_ok(see(a, "/n"));
     ck_ok(zke_sync(a, "/n"));
-    ck_ok(exists(b, "/n"));
+    ck_ok(see(b, "/n"));
     ck_rc(do_read(counted[i]), ZKE_CONNECTIONLOSS);
-    ck_ok(set(b, "/n"));
+    ck_ok(change(b, "/n"));
     test_expect(a, &seen, "");
     ck_ok(do_read(counted[i]));
-    ck_ok(set(b, "/n"));
+    ck_ok(change(b, "/n"));
     test_expect(a, &seen,
                 counted[i] == 3 || counted[i] == 4 ? "CHANGED /n" : "");
   }
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 1));
-  ck_ok(exists(a, "/n"));
-  ck_ok(set(a, "/n"));
-  ck_ok(exists(a, "/n"));
-  ck_rc(set(a, "/n"), ZKE_CONNECTIONLOSS);
+  ck_ok(see(a, "/n"));
+  ck_ok(change(a, "/n"));
+  ck_ok(see(a, "/n"));
+  ck_rc(change(a, "/n"), ZKE_CONNECTIONLOSS);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_READ, 0));
   ck_ok(zke_test_fail(a, 0, 0));
-  ck_ok(exists(a, "/n"));
+  ck_ok(see(a, "/n"));
   ck_rc(zke_test_fail(a, ZKE_TEST_FAIL_READ + 1, 0), ZKE_BADARGUMENTS);
 }
-
-AFTER_EACH(finish);

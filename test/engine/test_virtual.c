@@ -15,7 +15,7 @@
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #define SPAN (INT64_C(300) * 1000)             /* more than a test may take */
 #define BEGINNING (INT64_C(1000000000) * 1000) /* September 2001, ms */
@@ -58,10 +58,9 @@ TEST_LOOP(a_wait_ends_at_its_virtual_deadline, 0, WAYS) {
   ck_assert_int_eq(passed(z), SPAN - 5);
   ck_ok(zke_exists(z, "/t", test_ignore, NULL, NULL));
   ck_ok(zke_wait(z, zke_now(z) + SPAN));
-  ck_rc(zke_exists(z, "/t", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(see(z, "/t"), ZKE_NONODE);
   ck_assert_int_gt(passed(z), SPAN);
   ck_assert_int_lt(passed(z), SPAN + 5000);
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, zke_sleep: to the deadline, without a dispatch; not into the
@@ -74,7 +73,7 @@ TEST(a_sleep_ends_at_its_virtual_deadline) {
   ck_ok(zke_dispatch(z, NULL));
   ck_ok(zke_pending(z, &pending));
   ck_assert_int_eq(pending, 0);
-  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  make(z, "/a");
   ck_ok(zke_sleep(z, zke_now(z) + SPAN));
   ck_assert_int_eq(passed(z), SPAN);
   ck_ok(zke_sleep(z, zke_now(z)));
@@ -86,7 +85,6 @@ TEST(a_sleep_ends_at_its_virtual_deadline) {
   test_expect(z, &events, "CREATED /a");
   ck_rc(zke_sleep(NULL, 0), ZKE_BADARGUMENTS);
   ck_assert_int_eq(zke_wall(NULL), 0);
-  ck_ok(zke_close(z));
 }
 
 /* zkembed.h, zke_call_at: at the virtual time, to the millisecond. */
@@ -97,7 +95,6 @@ TEST_LOOP(a_call_comes_at_its_virtual_time, 0, WAYS) {
   ck_ok(zke_wait(z, zke_now(z) + SPAN));
   ck_assert_int_eq(passed(z), 77);
   test_expect(z, &events, "ALARM");
-  ck_ok(zke_close(z));
 }
 
 static int lost(zke *z, void *arg) {
@@ -118,7 +115,6 @@ TEST(a_retry_pauses_up_to_its_deadline) {
   ck_rc(zke_retry(z, lost, &tries, zke_now(z) + 16), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(tries, 3);
   ck_assert_int_eq(passed(z), 5 * 55 + 15);
-  ck_ok(zke_close(z));
 }
 
 /* queue.h: an item with a due time comes just then, and says so before. */
@@ -142,7 +138,6 @@ TEST_LOOP(queue_delays, 0, WAYS) {
   ck_assert_int_eq(item->put_ms, BEGINNING);
   zke_free(item);
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* queue.h: a claim ends by zke_now(), a delay by zke_wall(); who sleeps wakes
@@ -178,8 +173,6 @@ TEST_LOOP(queue_claims_end, 0, WAYS) {
   zke_free(item);
   zke_queue_free(second);
   zke_queue_free(queue);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* periodic.h: once a period, by the virtual clock; the record has its time. */
@@ -202,7 +195,6 @@ TEST_LOOP(periodic_waits, 0, WAYS) {
   ck_rc(zke_periodic_acquire(job, zke_now(z) + SPAN / 2), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(passed(z), 2 * SPAN + SPAN / 2);
   zke_periodic_free(job);
-  ck_ok(zke_close(z));
 }
 
 /* two_phase.h: the limit aborts, at its time. */
@@ -220,7 +212,6 @@ TEST_LOOP(two_phase_limit, 0, WAYS) {
   ck_assert_int_eq(decision, ZKE_TWO_PHASE_ABORT);
   ck_assert_int_eq(passed(z), SPAN);
   zke_two_phase_free(t);
-  ck_ok(zke_close(z));
 }
 
 /* While the clock stands still each claim and transaction is still another. */
@@ -250,7 +241,6 @@ TEST(ids_differ_at_one_moment) {
     zke_two_phase_free(t);
     ck_assert_int_eq(passed(z), 0);
   }
-  ck_ok(zke_close(z));
 }
 
 /* Hears what there is, and then nothing for a long time. */
@@ -278,8 +268,6 @@ TEST(two_phase_sets_no_reminder) {
   nothing_comes(y);
   zke_two_phase_free(a);
   zke_two_phase_free(c);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(x));
 }
 
 static zke_double_barrier *one_of_two(zke *z) {
@@ -314,6 +302,4 @@ TEST(double_barrier_sets_no_reminder) {
   ck_assert_int_eq(zke_double_barrier_state(a), ZKE_DOUBLE_BARRIER_OUT);
   zke_double_barrier_free(a);
   zke_double_barrier_free(b);
-  ck_ok(zke_close(y));
-  ck_ok(zke_close(x));
 }
