@@ -1,6 +1,6 @@
 /* test_watch.c - watches: what test/semantics/watch.txt cannot say.  Functions
  * that tell pairs apart, callbacks that call back, too many events, calls at a
- * time, the descriptor, and a long history against a model.
+ * time, and the descriptor.
  *
  * It is shown three ways: the watching session changes the tree
  * itself, another session of its store in memory does, or another store on
@@ -633,124 +633,6 @@ TEST_LOOP(callback_expires_its_session, 0, WAYS) {
       zke_add_watch(watcher, "/n", ZKE_WATCH_PERSISTENT, expire_inside, &seen));
   change("/n");
   test_expect_within(watcher, &seen, "CHANGED /n; SESSION -112", 2000);
-}
-
-/* ---- a long history against a model ---- */
-
-/* The watch tables of 5.1 and 5.2 for one session with one pair, and what it
- * has to be told: in one_shot by the watches of reading calls, in recursive
- * by one persistent recursive watch. */
-enum { NODES = 5, LOG = 4096 };
-static const char *const node_path[NODES] = {"/m", "/m/a", "/m/b", "/m/a/x",
-                                             "/m/a/y"};
-static const int node_parent[NODES] = {-1, 0, 0, 1, 1};
-
-typedef struct model {
-  bool exists[NODES], data[NODES], child[NODES];
-  char one_shot[LOG], recursive[LOG];
-} model;
-
-static void model_say(char *log, const char *event, int node) {
-  size_t used = strlen(log);
-  snprintf(log + used, LOG - used, "%s%s %s", used ? "; " : "", event,
-           node_path[node]);
-}
-
-/* Fire a watch if it is set. */
-static void model_fire(model *m, bool *watch, const char *event, int node) {
-  if (*watch) model_say(m->one_shot, event, node);
-  *watch = false;
-}
-
-static void model_fire_parent(model *m, int node) {
-  int parent = node_parent[node];
-  if (parent >= 0) model_fire(m, &m->child[parent], "CHILD", parent);
-}
-
-static bool model_has_children(const model *m, int node) {
-  for (int i = 0; i < NODES; i++) {
-    if (node_parent[i] == node && m->exists[i]) return true;
-  }
-  return false;
-}
-
-static int model_create(model *m, int n) {
-  if (node_parent[n] >= 0 && !m->exists[node_parent[n]]) return ZKE_NONODE;
-  if (m->exists[n]) return ZKE_NODEEXISTS;
-  m->exists[n] = true;
-  model_fire(m, &m->data[n], "CREATED", n);
-  model_fire_parent(m, n);
-  model_say(m->recursive, "CREATED", n);
-  return ZKE_OK;
-}
-
-static int model_set(model *m, int n) {
-  if (!m->exists[n]) return ZKE_NONODE;
-  model_fire(m, &m->data[n], "CHANGED", n);
-  model_say(m->recursive, "CHANGED", n);
-  return ZKE_OK;
-}
-
-static int model_delete(model *m, int n) {
-  if (!m->exists[n]) return ZKE_NONODE;
-  if (model_has_children(m, n)) return ZKE_NOTEMPTY;
-  m->exists[n] = false;
-  m->data[n] = m->data[n] || m->child[n];
-  m->child[n] = false;
-  model_fire(m, &m->data[n], "DELETED", n);
-  model_fire_parent(m, n);
-  model_say(m->recursive, "DELETED", n);
-  return ZKE_OK;
-}
-
-/* Do one thing to the model and to the engine; both must agree. */
-static void model_step(model *m, int action, int n) {
-  const char *path = node_path[n];
-  int read_rc = m->exists[n] ? ZKE_OK : ZKE_NONODE;
-  switch (action) {
-    case 0:
-      ck_rc(zke_create(writer, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                       NULL),
-            model_create(m, n));
-      break;
-    case 1:
-      ck_rc(zke_delete(writer, path, -1), model_delete(m, n));
-      break;
-    case 2:
-      ck_rc(zke_set(writer, path, "x", 1, -1, NULL), model_set(m, n));
-      break;
-    case 3:
-      ck_rc(zke_exists(watcher, path, test_record, &seen, NULL), read_rc);
-      m->data[n] = true;
-      break;
-    case 4:
-      ck_rc(zke_get(watcher, path, test_record, &seen, NULL, NULL, NULL),
-            read_rc);
-      if (m->exists[n]) m->data[n] = true;
-      break;
-    default:
-      ck_rc(zke_children(watcher, path, test_record, &seen, NULL, NULL),
-            read_rc);
-      if (m->exists[n]) m->child[n] = true;
-  }
-}
-
-/* 5.1, 5.2, P3, P4: whatever happens in whatever order, and however late the
- * dispatch, the events are those of the model. */
-TEST_LOOP(events_follow_the_model, 0, WAYS) {
-  begin(_i);
-  on_all("/m", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
-  unsigned seed = test_seed();
-  static model m;
-  for (int round = 0; round < 200; round++) {
-    m.one_shot[0] = m.recursive[0] = '\0';
-    for (int left = rand_r(&seed) % 20; left > 0; left--) {
-      int action = rand_r(&seed) % 6;
-      model_step(&m, action, rand_r(&seed) % NODES);
-    }
-    expect(m.one_shot);
-    expect_other(m.recursive);
-  }
 }
 
 /* ---- calls at a time ---- */
