@@ -10,7 +10,9 @@
 #ifndef ZKE_TEST_CALLS_H
 #define ZKE_TEST_CALLS_H
 
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -155,6 +157,26 @@ static inline zke *session_options(zke *of, const zke_options *o) {
 #define session_as(z, ...) \
   session_options(z, &(zke_options){.size = sizeof(zke_options), __VA_ARGS__})
 
+/* ---- threads, processes, watchers ---- */
+
+static inline pthread_t begin_thread(void *(*run)(void *), void *context) {
+  pthread_t thread;
+  ck_assert_int_eq(pthread_create(&thread, NULL, run, context), 0);
+  return thread;
+}
+
+static inline void kill_child(pid_t pid) {
+  ck_assert_int_eq(kill(pid, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(pid), 128 + SIGKILL);
+}
+
+/* A watcher that counts its calls in an int. */
+static inline void count_call(zke *z, int type, int state, const char *path,
+                              void *context) {
+  (void)z, (void)type, (void)state, (void)path;
+  ++*(int *)context;
+}
+
 /* ---- nodes without data ---- */
 
 static inline int create(zke *z, const char *path, int mode) {
@@ -175,6 +197,25 @@ static inline int see(zke *z, const char *path) {
 
 static inline int change(zke *z, const char *path) {
   return zke_set(z, path, "x", 1, -1, NULL);
+}
+
+static inline int child_count(zke *z, const char *path) {
+  return test_stat(z, path).numChildren;
+}
+
+/* ---- a host's loop ---- */
+
+static inline int64_t deadline_of(zke *z) {
+  int64_t at = 0;
+  ck_ok(zke_next_deadline(z, &at));
+  return at;
+}
+
+/* Is the handle's descriptor readable within so many ms? */
+static inline bool readable(zke *z, int ms) {
+  struct pollfd p = {-1, POLLIN, 0};
+  ck_ok(zke_fd(z, &p.fd));
+  return poll(&p, 1, ms) == 1;
 }
 
 /* ---- SQL, by connections of the test's own ---- */

@@ -21,8 +21,8 @@ static void begin(const char *name) {
 
 static atomic_int called;
 
-static void count_call(zke *handle, int type, int state, const char *path,
-                       void *context) {
+static void count_one(zke *handle, int type, int state, const char *path,
+                      void *context) {
   (void)handle, (void)type, (void)state, (void)path, (void)context;
   atomic_fetch_add(&called, 1);
 }
@@ -32,7 +32,7 @@ static void ping(void) { ck_ok(change(z, "/a")); }
 /* A watcher that ran between the look and the wait ends the wait at once. */
 TEST(turn_misses_nothing) {
   begin(":memory:");
-  ck_ok(zke_get(z, "/a", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(z, "/a", count_one, NULL, NULL, NULL, NULL));
   int64_t turn = zke_turn(z);
   ping();
   ck_ok(zke_dispatch(z, NULL));
@@ -70,8 +70,7 @@ static void *wait_for_turn(void *arg) {
 TEST_LOOP(wake_wakes_all, 0, 2) {
   pthread_t thread[4];
   begin(_i ? test_path("turn.db") : ":memory:");
-  for (int i = 0; i < 4; i++)
-    ck_assert_int_eq(pthread_create(&thread[i], NULL, wait_for_turn, NULL), 0);
+  for (int i = 0; i < 4; i++) thread[i] = begin_thread(wait_for_turn, NULL);
   ck_until(waiting == 4, 5000);
   ck_ok(zke_wake(z));
   for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
@@ -182,13 +181,13 @@ TEST(forget_takes_all_back) {
   int mine = 0, other = 0;
   zke_watch_list *list;
   begin(test_path("turn.db"));
-  ck_ok(zke_get(z, "/a", count_call, &mine, NULL, NULL, NULL));
-  ck_ok(zke_children(z, "/a", count_call, &mine, NULL, NULL));
-  ck_rc(zke_exists(z, "/b", count_call, &mine, NULL), ZKE_NONODE);
-  ck_ok(zke_add_watch(z, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE, count_call,
-                      &mine));
-  ck_ok(zke_get(z, "/a", count_call, &other, NULL, NULL, NULL));
-  ck_ok(zke_forget(z, count_call, &mine));
+  ck_ok(zke_get(z, "/a", count_one, &mine, NULL, NULL, NULL));
+  ck_ok(zke_children(z, "/a", count_one, &mine, NULL, NULL));
+  ck_rc(zke_exists(z, "/b", count_one, &mine, NULL), ZKE_NONODE);
+  ck_ok(
+      zke_add_watch(z, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE, count_one, &mine));
+  ck_ok(zke_get(z, "/a", count_one, &other, NULL, NULL, NULL));
+  ck_ok(zke_forget(z, count_one, &mine));
   ck_ok(zke_watches(z, &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_str_eq(list->data[0].path, "/a");
@@ -197,9 +196,9 @@ TEST(forget_takes_all_back) {
   make(z, "/b");
   while (zke_wait(z, zke_now(z)) == ZKE_OK) continue;
   ck_assert_int_eq(called, 1);
-  ck_ok(zke_forget(z, count_call, &mine));
+  ck_ok(zke_forget(z, count_one, &mine));
   ck_rc(zke_forget(z, NULL, &mine), ZKE_BADARGUMENTS);
-  ck_rc(zke_forget(NULL, count_call, &mine), ZKE_BADARGUMENTS);
+  ck_rc(zke_forget(NULL, count_one, &mine), ZKE_BADARGUMENTS);
 }
 
 static atomic_bool inside, go_on, over;
@@ -274,7 +273,7 @@ TEST_LOOP(forget_takes_back_what_a_running_call_watches, 0, 2) {
 static void forget_another(zke *handle, int type, int state, const char *path,
                            void *context) {
   (void)type, (void)state, (void)path, (void)context;
-  ck_ok(zke_forget(handle, count_call, &called));
+  ck_ok(zke_forget(handle, count_one, &called));
   ck_ok(zke_forget(handle, forget_another, NULL));
 }
 
@@ -283,7 +282,7 @@ static void forget_another(zke *handle, int type, int state, const char *path,
 TEST(forget_takes_back_a_call_that_is_due) {
   begin(":memory:");
   ck_ok(zke_get(z, "/a", forget_another, NULL, NULL, NULL, NULL));
-  ck_ok(zke_get(z, "/a", count_call, &called, NULL, NULL, NULL));
+  ck_ok(zke_get(z, "/a", count_one, &called, NULL, NULL, NULL));
   ping();
   ck_ok(zke_wait(z, zke_now(z) + 5000));
   ck_assert_int_eq(called, 0);
@@ -292,9 +291,9 @@ TEST(forget_takes_back_a_call_that_is_due) {
 /* An expired session has no rows any more, but watchers. */
 TEST(forget_after_the_end) {
   begin(":memory:");
-  ck_ok(zke_get(z, "/a", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(z, "/a", count_one, NULL, NULL, NULL, NULL));
   ck_ok(zke_expire(z, zke_session_id(z)));
-  ck_ok(zke_forget(z, count_call, NULL));
+  ck_ok(zke_forget(z, count_one, NULL));
   ck_rc(zke_wait(z, zke_now(z) + 1000), ZKE_INVALIDSTATE);
   ck_assert_int_eq(called, 0);
 }

@@ -22,9 +22,8 @@ static int64_t number(const char *sql) {
 
 /* Assert the text that a query of the file gives. */
 static void gives(const char *sql, const char *expected) {
-  sqlite3 *db;
   sqlite3_stmt *st;
-  ck_assert_int_eq(sqlite3_open(test_path("db"), &db), SQLITE_OK);
+  sqlite3 *db = plain_open(test_path("db"));
   ck_assert_int_eq(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
   ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
   ck_assert_str_eq((const char *)sqlite3_column_text(st, 0), expected);

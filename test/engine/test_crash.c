@@ -22,14 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Send a line to a worker, which obeys; what it answers after "ok ". */
-static const char *ask(test_worker *w, const char *line) {
-  test_say(w, line);
-  const char *got = test_line(w);
-  ck_assert_msg(strncmp(got, "ok", 2) == 0, "%s: %s", line, got);
-  return got[2] ? got + 3 : "";
-}
-
 /* ---- a creation in another program's file ---- */
 
 /* A worker opens the file as another program's, and dies at its n-th call, or
@@ -68,7 +60,7 @@ TEST(killed_while_creating_the_tables) {
     died = dies_opening(file, n);
     ck_ok(zke_open(file, &o, &z));
     ck_ok(zke_check(z, NULL, NULL));
-    ck_ok(zke_exists(z, "/zookeeper", NULL, NULL, &stat));
+    stat = test_stat(z, "/zookeeper");
     ck_assert_int_eq(stat.numChildren, 2);
     ck_ok(zke_close(z));
     ck_assert_int_eq(test_number(file, "SELECT count(*)FROM orders"), 1);
@@ -125,9 +117,7 @@ static sqlite3 *foreign_reader(const char *file) {
   ck_assert_int_eq(
       sqlite3_open_v2(file, &db, SQLITE_OPEN_READWRITE, "unix-power"),
       SQLITE_OK);
-  ck_assert_int_eq(
-      sqlite3_exec(db, "SELECT * FROM zkembed_node", NULL, NULL, NULL),
-      SQLITE_OK);
+  must(db, "SELECT * FROM zkembed_node");
   return db;
 }
 
@@ -148,14 +138,13 @@ TEST_LOOP(killed_in_the_sync, 0, DEATHS) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   sqlite3 *reader = NULL;
   zke *z;
-  int status, until[2];
+  int until[2];
   ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
   const char *file = test_path("power/a.db");
   ck_assert_int_eq(pipe(until), 0);
   pid_t pid = fork();
   if (pid == 0) die_deciding(file, _i, until);
-  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  ck_assert_int_eq(test_child_end(pid), 128 + SIGKILL);
   power_begin(test_path("power"), NULL);
   power_doubt("a.db-wal");
   if (_i & DEATH_SEEN) reader = foreign_reader(file);
@@ -199,13 +188,11 @@ static void die_committing(const char *file, bool failing) {
  * shown that opens the database next stays through a power cut all the same:
  * after a death in its sync (0), and after a sync that failed (1). */
 TEST_LOOP(process_ends_in_a_guests_sync, 0, 2) {
-  int status;
   ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
   const char *file = test_path("power/a.db");
   pid_t pid = fork();
   if (pid == 0) die_committing(file, _i);
-  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert_int_eq(test_status(status), _i ? 2 : 128 + SIGKILL);
+  ck_assert_int_eq(test_child_end(pid), _i ? 2 : 128 + SIGKILL);
   power_begin(test_path("power"), NULL);
   power_doubt("a.db-wal");
   open_as(file, .vfs = "unix-power");
@@ -273,13 +260,11 @@ TEST(a_failed_sync_at_the_last_close_loses_nothing) {
 TEST(opening_after_one_that_could_not_sync) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   zke *z = NULL;
-  int status;
   ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
   const char *file = test_path("power/a.db");
   pid_t pid = fork();
   if (pid == 0) die_deciding(file, 0, NULL);
-  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  ck_assert_int_eq(test_child_end(pid), 128 + SIGKILL);
   power_begin(test_path("power"), NULL);
   power_doubt("a.db-wal");
   power_fail("a.db-wal", 1);
@@ -299,27 +284,25 @@ TEST_LOOP(recovery_by_an_open_store, 0, 2) {
   struct stat log;
   const char *db = test_path("a.db");
   test_worker w = test_spawn("talk", NULL), other = test_spawn("talk", NULL);
-  char line[4096];
-  snprintf(line, sizeof line, "open %s", db);
-  ask(&w, line);
-  ask(&other, line);
-  ask(&other, "failsync 0 1");
+  test_ask(&w, "open %s", db);
+  test_ask(&other, "open %s", db);
+  test_ask(&other, "failsync 0 1");
   test_say(&other, "create /unsaid x 0");
   ck_assert_int_eq(atoi(test_line(&other)), ZKE_CONNECTIONLOSS);
   test_kill(&other, SIGKILL);
-  ask(&w, "syncs");
+  test_ask(&w, "syncs");
   int fd = open(test_path("a.db-shm"), O_RDWR | O_CLOEXEC);
   ck_assert_int_eq(pwrite(fd, "torn", 4, 40), 4); /* a checksum */
   ck_assert_int_eq(close(fd), 0);
   if (_i) {
-    ask(&w, "failsync 0 1");
+    test_ask(&w, "failsync 0 1");
     test_say(&w, "exists /unsaid");
     ck_assert_int_ne(atoi(test_line(&w)), ZKE_OK);
   }
-  ask(&w, "exists /unsaid");
-  ck_assert_int_ge(atoi(ask(&w, "syncs")), 1);
+  test_ask(&w, "exists /unsaid");
+  ck_assert_int_ge(atoi(test_ask(&w, "syncs")), 1);
   ck_assert_int_eq(stat(test_path("a.db-wal"), &log), 0);
   ck_assert(_i ? log.st_size == 0 : log.st_size > 0);
-  ask(&w, "close");
+  test_ask(&w, "close");
   ck_assert_int_eq(test_wait(&w), 0);
 }

@@ -51,12 +51,6 @@ static int set(zke *z, const char *path, const char *data) {
   return zke_set(z, path, data, (int)strlen(data), -1, NULL);
 }
 
-static int child_count(zke *z, const char *path) {
-  zke_stat stat;
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  return stat.numChildren;
-}
-
 /* Wait until the events have come. */
 static void await(zke *z, test_events *events, const char *expected, int ms) {
   int64_t end = test_now() + test_patience(ms);
@@ -454,17 +448,6 @@ TEST(users_share_by_their_group) {
   ck_peer(&bob, peer_close, "", ZKE_OK);
 }
 
-/* How many sessions of the file are alive, as a peer sees them. */
-static int peer_alive(const char *argument) {
-  zke_session_list *list = NULL;
-  int alive = 0, rc = zke_sessions(mine, -1, &list);
-  (void)argument;
-  for (int i = 0; rc == ZKE_OK && i < list->count; i++)
-    alive += list->data[i].alive;
-  zke_free(list);
-  return rc == ZKE_OK ? alive : rc;
-}
-
 /* How many files of lives have this mode and this group. */
 static int count_lives(const char *db, mode_t mode, gid_t group) {
   int count = 0;
@@ -496,8 +479,8 @@ TEST(lives_of_one_who_is_not_of_the_group) {
   ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
   ck_peer(&bob, peer_open, db, ZKE_OK);
   ck_peer(&bob, peer_hold, "/bob", ZKE_OK);
-  ck_peer(&bob, peer_alive, "", 2);
-  ck_peer(&alice, peer_alive, "", 2);
+  ck_peer(&bob, peer_sessions, "", 2);
+  ck_peer(&alice, peer_sessions, "", 2);
   ck_peer(&bob, peer_watch, "/alice", ZKE_OK);
   peer_kill(&alice);
   ck_peer(&bob, peer_wait, "10000", ZKE_OK);
@@ -945,8 +928,8 @@ TEST(close_without_descriptors) {
  * .restore do. */
 static void back_up(const char *from, const char *to) {
   sqlite3 *in, *out;
-  ck_assert_int_eq(sqlite3_open(from, &in), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_open(to, &out), SQLITE_OK);
+  in = plain_open(from);
+  out = plain_open(to);
   sqlite3_wal_autocheckpoint(out, 0);
   sqlite3_backup *b = sqlite3_backup_init(out, "main", in, "main");
   ck_assert_msg(b != NULL, "%s", sqlite3_errmsg(out));
@@ -1161,7 +1144,7 @@ TEST(directory_mounted_is_shared) {
   if (mount_apart(test_path("host"), test_path("container"))) {
     zke *z = test_open(test_path("container/a.db"));
     ck_assert_int_gt(zke_session_id(z), zke_session_id(host));
-    ck_ok(zke_exists(z, "/e", NULL, NULL, &stat));
+    stat = test_stat(z, "/e");
     ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(host));
     ck_ok(zke_close(z));
     umount2(test_path("container"), MNT_DETACH);

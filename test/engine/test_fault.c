@@ -30,7 +30,6 @@
  *
  *   test_fault [heap|sqlite|system|disk]
  *   FAULT_CASE=text  only the cases whose name contains it
- *   FAULT_EACH=1     a process for each point, and all failures, not the first
  *   FAULT_MOST=n     most steps for a case; more are thinned out evenly; 0: all
  *   FAULT_ALIKE=n    so many steps below the same calls of the engine, in all
  *                    cases together (1); 0: all
@@ -107,7 +106,6 @@ static struct shared {
   char stands[KINDS][MOST_CASES][200]; /* "" once a test is through */
 } * shared;
 static char *point; /* the running test's */
-static bool each;   /* FAULT_EACH */
 
 /* ------------------------------------------------------------------------
  * Which steps are tried
@@ -185,10 +183,6 @@ __attribute__((format(printf, 1, 2), noreturn)) static void stop_at(
   va_start(ap, format);
   vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
-  if (each) {
-    fprintf(stderr, "FAILED %s: %s\n", point, text);
-    _exit(1);
-  }
   ck_abort_msg("%s: %s", point, text);
   abort();
 }
@@ -1884,28 +1878,6 @@ _Static_assert(CASES <= MOST_CASES, "room for each case");
  * The loop
  * --------------------------------------------------------------------- */
 
-/* Run one point in a process of its own (FAULT_EACH). */
-static bool run_apart(const fault_case *c, bool memory) {
-  static int number;
-  char name[32];
-  snprintf(name, sizeof name, "each-%d.db", number++);
-  const char *path = test_path(name);
-  pid_t child = fork();
-  if (child == 0) {
-    alarm(30);
-    run_point(c, memory, path);
-    if (other) zke_close(other);
-    _exit(fault.reached ? 0 : 2);
-  }
-  int status = 0;
-  must(waitpid(child, &status, 0) == child, "waitpid");
-  remove_database(path);
-  if (WIFSIGNALED(status))
-    fprintf(stderr, "FAILED %s: signal %d\n", point, WTERMSIG(status));
-  fault.variants = 4;
-  return !WIFEXITED(status) || WEXITSTATUS(status) != 2;
-}
-
 /* Set a fault and run the case; false when it ended before. */
 static bool run_with(const fault_case *c, bool memory, const char *name,
                      long at, int variant, enum spread spread) {
@@ -1915,7 +1887,6 @@ static bool run_with(const fault_case *c, bool memory, const char *name,
   snprintf(point, sizeof shared->stands[0][0], "%s (%s, %s, step %ld%s, %d)",
            c->name, kind_names[fault.kind], memory ? "memory" : "file", at,
            spread_names[spread], variant);
-  if (each && at) return run_apart(c, memory);
   run_point(c, memory, name);
   shared->points[fault.kind] += fault.reached;
   return fault.reached;
@@ -1960,7 +1931,6 @@ static void run_case(const fault_case *c, bool memory, const char *name) {
   reference.known = false;
   memset(dull, 0, sizeof dull);
   run_with(c, memory, name, 0, 0, ONCE);
-  if (each && other) close_one(&other);
   long count = choose_steps(chosen);
   long stride = (count - 1) / most_steps(c) + 1;
   if (stride == 1 && most_alike() != LONG_MAX) stride = test_stride(SAMPLED);
@@ -2025,7 +1995,6 @@ int main(int argc, char **argv) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 1;
-  each = getenv("FAULT_EACH") != NULL;
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)('a' + i % 23);
   seam_stand();
   mem_install();

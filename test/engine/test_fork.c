@@ -323,11 +323,10 @@ static void *keep_busy(void *context) {
 /* P9: the refusal comes before any lock: a child forked while another thread
  * is inside a call does not hang in it. */
 TEST(fork_while_a_thread_is_inside) {
-  pthread_t thread;
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   busy.z = z;
-  ck_assert_int_eq(pthread_create(&thread, NULL, keep_busy, NULL), 0);
+  pthread_t thread = begin_thread(keep_busy, NULL);
   for (int i = 0; i < 100; i++) ck_assert_int_eq(in_child(call_all, z), 0);
   __atomic_store_n(&busy.stop, true, __ATOMIC_SEQ_CST);
   pthread_join(thread, NULL);
@@ -368,11 +367,10 @@ static int open_nothing(void *context) {
  * SQLite.  The idle one is the first that the child finds. */
 TEST(nothing_is_closed_while_a_thread_was_inside) {
   char name[] = ":memory:";
-  pthread_t thread;
   test_open(test_path("idle.db"));
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
-  ck_assert_int_eq(pthread_create(&thread, NULL, run_batch, z), 0);
+  pthread_t thread = begin_thread(run_batch, z);
   ck_until(__atomic_load_n(&staying.inside, __ATOMIC_SEQ_CST), 10000);
   ck_assert_int_eq(in_child(open_nothing, name), 0);
   __atomic_store_n(&staying.stop, true, __ATOMIC_SEQ_CST);
@@ -503,12 +501,11 @@ TEST(child_returns_from_the_sessions_end) {
 /* P9: while another thread of the parent holds the store's lock and mutex now
  * and then: the child touches neither. */
 TEST(child_returns_among_threads) {
-  pthread_t thread;
   zke *z = test_open(test_path("a.db"));
   zke *further = test_session(z, NULL);
   make_nodes(z);
   busy.z = further;
-  ck_assert_int_eq(pthread_create(&thread, NULL, keep_busy, NULL), 0);
+  pthread_t thread = begin_thread(keep_busy, NULL);
   ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, fork_and_return, NULL));
   for (int i = 0; i < 50; i++) {
     child = 0;

@@ -39,10 +39,7 @@ static const char *make_shop(void) {
 }
 
 static zke *open_flags(const char *path, unsigned flags) {
-  zke_options options = {.size = sizeof options, .flags = flags};
-  zke *z;
-  ck_ok(zke_open(path, &options, &z));
-  return z;
+  return open_as(path, .flags = flags);
 }
 
 /* A handle on the shop, with our tables in it, and its path. */
@@ -408,6 +405,13 @@ static int both(zke *z, job *j, const char *path) {
   return zke_multi(z, ops, 2, NULL);
 }
 
+/* A multi of one piece of SQL. */
+static int alone(zke *z, zke_sql_fn fn, void *context) {
+  zke_op op;
+  zke_op_sql(&op, fn, context);
+  return zke_multi(z, &op, 1, NULL);
+}
+
 static int64_t orders(const char *path) {
   return test_number(path, "SELECT count(*)FROM orders");
 }
@@ -582,9 +586,7 @@ static int leave_open(sqlite3 *db, int64_t zxid, void *context) {
 TEST(an_open_statement_is_refused) {
   zke *z = open_shop(0);
   sqlite3_stmt *st;
-  zke_op op;
-  zke_op_sql(&op, leave_open, &st);
-  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_MISUSE);
+  ck_rc(alone(z, leave_open, &st), ZKE_MISUSE);
   ck_says("SELECT 1 UNION SELECT 2");
   ck_assert_int_eq(sqlite3_stmt_busy(st), 0);
   sqlite3_finalize(st);
@@ -597,9 +599,7 @@ TEST(an_open_statement_is_refused) {
 TEST(a_refusal_is_heard_beside_an_open_statement) {
   zke *z = open_shop(0);
   sqlite3_stmt *st;
-  zke_op op;
-  zke_op_sql(&op, leave_open, &st);
-  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_MISUSE);
+  ck_rc(alone(z, leave_open, &st), ZKE_MISUSE);
   job j = {.code = ZKE_LIMIT, .why = "sold out"};
   ck_rc(both(z, &j, "/o"), ZKE_LIMIT);
   ck_says("sold out");
@@ -637,9 +637,7 @@ static int call_back(sqlite3 *db, int64_t zxid, void *context) {
  * lock, which leaves the transaction and the handle as they were. */
 TEST(calls_in_a_function_are_refused) {
   zke *z = open_shop(0);
-  zke_op op;
-  zke_op_sql(&op, call_back, z);
-  ck_ok(zke_multi(z, &op, 1, NULL));
+  ck_ok(alone(z, call_back, z));
   make(z, "/b");
 }
 
@@ -674,9 +672,7 @@ static int go_on_after_undo(sqlite3 *db, int64_t zxid, void *context) {
 TEST(nothing_is_committed_after_an_undo) {
   zke *z = open_shop(0);
   int result = SQLITE_OK;
-  zke_op op;
-  zke_op_sql(&op, go_on_after_undo, &result);
-  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_SYSTEMERROR);
+  ck_rc(alone(z, go_on_after_undo, &result), ZKE_SYSTEMERROR);
   ck_says("undone");
   ck_assert_int_ne(result, SQLITE_OK);
   ck_assert_int_eq(orders(shop), 1);
@@ -863,9 +859,7 @@ TEST(a_death_in_a_function_leaves_nothing) {
     zke_multi(own, ops, 3, NULL);
     _exit(2);
   }
-  int status;
-  ck_assert_int_eq(waitpid(child, &status, 0), child);
-  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  ck_assert_int_eq(test_child_end(child), 128 + SIGABRT);
   z = test_open(shop);
   ck_rc(see(z, "/o"), ZKE_NONODE);
   ck_assert_int_eq(orders(shop), 1);
@@ -897,9 +891,7 @@ TEST(a_fork_in_a_transaction) {
     if (see(z, "/") != ZKE_FORKED) _exit(2);
     _exit(zke_sql_commit(z, db) == ZKE_FORKED ? 0 : 3);
   }
-  int status;
-  ck_assert_int_eq(waitpid(child, &status, 0), child);
-  ck_assert_int_eq(status, 0);
+  ck_assert_int_eq(test_child_end(child), 0);
   ck_ok(zke_sql_commit(z, db));
 }
 
@@ -914,9 +906,7 @@ TEST(a_fork_in_a_function) {
   int rc = zke_multi(z, ops, 2, NULL);
   if (child == 0) _exit(rc == ZKE_FORKED ? 0 : 1);
   ck_ok(rc);
-  int status;
-  ck_assert_int_eq(waitpid(child, &status, 0), child);
-  ck_assert_int_eq(status, 0);
+  ck_assert_int_eq(test_child_end(child), 0);
   ck_ok(see(z, "/o"));
   make(z, "/p");
 }
@@ -1271,9 +1261,7 @@ static int keep_connection(sqlite3 *db, int64_t zxid, void *context) {
 /* zkembed's own connection, as a function is given it, is no guest. */
 static void expect_own_refused(zke *z) {
   sqlite3 *own = NULL;
-  zke_op op;
-  zke_op_sql(&op, keep_connection, &own);
-  ck_ok(zke_multi(z, &op, 1, NULL));
+  ck_ok(alone(z, keep_connection, &own));
   ck_rc(zke_sql_adopt(z, own), ZKE_BADARGUMENTS);
   ck_says("zkembed's own");
   ck_rc(zke_sql_begin(z, own), ZKE_BADARGUMENTS);
@@ -1330,9 +1318,8 @@ static void *leave_transaction(void *context) {
 TEST_LOOP(a_thread_ends_in_its_transaction, 0, 3) {
   zke *z = open_shop(0), *other = test_open(shop);
   leaver l = {z, plain_open(shop), .exits = _i == 1, .closes = _i == 2};
-  pthread_t thread;
   ck_ok(zke_sql_adopt(z, l.db));
-  ck_assert_int_eq(pthread_create(&thread, NULL, leave_transaction, &l), 0);
+  pthread_t thread = begin_thread(leave_transaction, &l);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_ok(l.rc);
   make(z, "/a");
@@ -1558,9 +1545,7 @@ TEST(tokens_in_office) {
   ck_ok(zke_delete(z, "/locks/pay/l-0000000000", -1));
   ck_assert_int_eq(plain_run(db, sql), SQLITE_ERROR);
   job j = {.sql = sql};
-  zke_op op;
-  zke_op_sql(&op, work, &j);
-  ck_rc(zke_multi(z, &op, 1, NULL), SQLITE_ERROR);
+  ck_rc(alone(z, work, &j), SQLITE_ERROR);
   ck_says("fenced");
 }
 

@@ -37,13 +37,7 @@ static void begin(int way) {
 }
 
 /* A light session on a handle's carrier. */
-static zke *light(zke *z) {
-  zke *made = NULL;
-  zke_options o = ZKE_INIT(zke_options);
-  o.flags = ZKE_OPEN_LIGHT;
-  ck_ok(zke_open_session(z, &o, &made));
-  return made;
-}
+static zke *light(zke *z) { return session_as(z, .flags = ZKE_OPEN_LIGHT); }
 
 /* Watches a node that may be missing. */
 static int watch(zke *z, const char *path, test_events *events) {
@@ -316,14 +310,14 @@ TEST(alarms_of_light_sessions) {
     all[i] = light(a);
     ck_ok(zke_call_at(all[i], first + (i * 7) % MANY, test_record, &seen));
   }
-  ck_ok(zke_next_deadline(a, &at));
+  at = deadline_of(a);
   ck_assert_int_eq(at, first);
   while (seen.count < MANY) {
     struct pollfd p = {fd, POLLIN, 0};
     ck_assert_int_eq(poll(&p, 1, 5000), 1);
     ck_ok(zke_dispatch(a, NULL));
   }
-  ck_ok(zke_next_deadline(a, &at));
+  at = deadline_of(a);
   ck_assert(at == ZKE_FOREVER || at > zke_now(a) - 1000);
 }
 
@@ -380,8 +374,7 @@ TEST_LOOP(a_time_is_set_while_the_heap_grows, 1, 30) {
   growing.at = now + 50000;
   growing.when = _i;
   all[MANY - 1] = light(a);
-  int64_t at = 0;
-  ck_ok(zke_next_deadline(a, &at));
+  int64_t at = deadline_of(a);
   if (!growing.when) ck_assert_int_eq(at, growing.at);
   growing.when = 0;
   for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
@@ -411,8 +404,7 @@ TEST(death_of_a_carrier_is_told_at_once) {
   ck_ok(watch(x, "/held", &seen));
   ck_ok(zke_dispatch(a, NULL));
   ck_assert_int_eq(test_session_count(b), 5);
-  ck_assert_int_eq(kill(pid, SIGKILL), 0);
-  test_child_end(pid);
+  kill_child(pid);
   ck_ok(zke_wait(x, zke_now(x) + 10000));
   test_expect(a, &seen, "DELETED /held");
   ck_assert_int_eq(test_session_count(b), 3);
@@ -468,10 +460,7 @@ enum { SECOND = 1000 };
 
 /* A kept session on a handle's carrier. */
 static zke *kept(zke *z, int64_t timeout_ms, unsigned char password[16]) {
-  zke *made = NULL;
-  zke_options o = ZKE_INIT(zke_options);
-  o.timeout_ms = timeout_ms;
-  ck_ok(zke_open_session(z, &o, &made));
+  zke *made = session_as(z, .timeout_ms = timeout_ms);
   ck_ok(zke_password(made, password));
   return made;
 }
@@ -628,8 +617,7 @@ TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
     ck_rc(zke_add_auth(x, "none", "", 0), ZKE_AUTHFAILED);
   test_expect(a, &seen, _i < WAYS ? "SESSION -112" : "SESSION -113");
   ck_ok(zke_dispatch(a, NULL)); /* what woke it has been read */
-  int64_t at = 0;
-  ck_ok(zke_next_deadline(a, &at));
+  int64_t at = deadline_of(a);
   ck_assert_int_gt(at, zke_now(a));
   ck_ok(zke_pending(x, &pending));
   ck_assert_int_eq(pending, 0);
@@ -676,8 +664,7 @@ TEST_LOOP(host_ends_what_it_does_not_hear, 0, 3 * WAYS) {
     ck_ok(_i < WAYS ? zke_touch(x) : see(x, "/x"));
     ck_ok(zke_touch(y));
   }
-  int64_t at = 0;
-  ck_ok(zke_next_deadline(a, &at));
+  int64_t at = deadline_of(a);
   ck_assert_int_le(at, zke_now(a) + TIMEOUT + 10);
   pass(a, b, TIMEOUT - 100);
   ck_ok(see(b, "/x"));
@@ -821,13 +808,10 @@ static void strange_clock(seam_call *c) {
  * clock of the one that sweeps. */
 TEST_LOOP(stamps_of_a_host_with_a_strange_clock, 0, 2) {
   unsigned char password[16];
-  zke *strange = NULL;
   static seam s = {.fail = {[SEAM_boot_offset] = {-EIO, .times = SEAM_ALWAYS}},
                    .after = {[SEAM_clock] = strange_clock}};
-  zke_options o = ZKE_INIT(zke_options);
   begin_driven(IN_FILE);
-  o.os = seam_os(&s);
-  ck_ok(zke_open(test_path("light.db"), &o, &strange));
+  zke *strange = open_as(test_path("light.db"), .os = seam_os(&s));
   zke *x = kept(_i ? a : strange, TIMEOUT, password);
   make_as(x, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_detach(x));
@@ -933,8 +917,7 @@ TEST_LOOP(killed_hosts_session_can_be_attached, 0, 2) {
   begin(IN_FILE);
   pid_t pid = start_host(&id, password);
   ck_assert_int_eq(info(b, id).watches, 1);
-  ck_assert_int_eq(kill(pid, SIGKILL), 0);
-  test_child_end(pid);
+  kill_child(pid);
   ck_until(zke_wait(b, zke_now(b) + 10) != 7 && info(b, id).carrier == 0,
            10000);
   ck_assert_int_eq(info(b, id).watches, 0);
@@ -972,8 +955,7 @@ TEST(stopped_hosts_session_can_be_attached) {
     ck_ok(zke_touch(x));
   }
   ck_ok(see(x, "/kept"));
-  ck_assert_int_eq(kill(pid, SIGKILL), 0);
-  test_child_end(pid);
+  kill_child(pid);
   ck_ok(see(x, "/kept"));
 }
 

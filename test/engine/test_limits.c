@@ -209,7 +209,6 @@ TEST(container_goes_at_once) {
  * longer than the sentence; a path of just that length is fine. */
 TEST(path_has_a_limit) {
   char name[1100];
-  zke *z;
   size_t len = strlen(test_path("")), most = 504;
   snprintf(name, sizeof name, "%s", test_path(""));
   while (name[len - 1] == '/') len--;
@@ -224,7 +223,7 @@ TEST(path_has_a_limit) {
   name[len++] = '/';
   memset(name + len, 'f', sizeof name - len);
   name[most] = '\0';
-  ck_ok(zke_open(name, NULL, &z));
+  zke *z = test_open(name);
   ck_ok(zke_close(z));
   name[most] = 'f';
   for (size_t end = most + 1; end <= most + 20 && end <= directory + 255;
@@ -712,14 +711,13 @@ static void *change_root(void *z) {
 /* P9: a caller waits for another thread's call as long as busy_timeout_ms
  * says, and no longer. */
 TEST(thread_waits_its_time_for_another) {
-  pthread_t thread;
   zke_options *o = sys_options();
   sem_init(&inside, 0, 0);
   sem_init(&leave, 0, 0);
   o->busy_timeout_ms = 50;
   ck_ok(zke_open(test_path("a.db"), o, &z1));
   sys.at_gate = stop_here;
-  ck_assert_int_eq(pthread_create(&thread, NULL, change_root, z1), 0);
+  pthread_t thread = begin_thread(change_root, z1);
   sem_wait(&inside);
   int64_t began = test_now();
   ck_rc(see(z1, "/"), ZKE_OPERATIONTIMEOUT);
@@ -738,16 +736,14 @@ static void *close_it(void *z) {
 
 /* zkembed.h, zke_close: a call that waits for the gate gives up. */
 TEST(close_ends_a_wait_for_the_gate) {
-  pthread_t thread;
   zke_options *o = sys_options();
   o->busy_timeout_ms = 20000;
   ck_ok(zke_open(test_path("a.db"), o, &z1));
   make(z1, "/n");
   sys.busy_gates = INT_MAX;
-  ck_assert_int_eq(pthread_create(&thread, NULL, change_root, z1), 0);
+  pthread_t thread = begin_thread(change_root, z1);
   ck_until(sys.busy_gates < INT_MAX - 100, 5000);
-  pthread_t closer;
-  ck_assert_int_eq(pthread_create(&closer, NULL, close_it, z1), 0);
+  pthread_t closer = begin_thread(close_it, z1);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_rc(atomic_load(&result), ZKE_CLOSING);
   sys.busy_gates = 0;
@@ -759,7 +755,7 @@ static int called;
 static pthread_t closing;
 
 static void close_here(void) {
-  ck_assert_int_eq(pthread_create(&closing, NULL, close_it, z1), 0);
+  closing = begin_thread(close_it, z1);
   ck_until(zke_wake(z1) == ZKE_CLOSING, 5000);
 }
 
@@ -783,17 +779,11 @@ static void close_meanwhile(zke *z, int type, int state, const char *path,
                             void *context) {
   (void)type, (void)state, (void)path, (void)context;
   called++;
-  ck_assert_int_eq(pthread_create(&closing, NULL, close_it, z), 0);
+  closing = begin_thread(close_it, z);
   ck_until(zke_state(z) == ZKE_STATE_CLOSED, 5000);
   ck_rc(zke_sync(z, "/"), ZKE_CLOSING);
   ck_rc(zke_discard(z, "/e", ZKE_EPHEMERAL, 0), ZKE_CLOSING);
   ck_says("is being closed");
-}
-
-static void count_call(zke *z, int type, int state, const char *path,
-                       void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-  called++;
 }
 
 /* zkembed.h, zke_close: of the calls that are still to be made none is. */
@@ -801,7 +791,7 @@ TEST_LOOP(close_stops_the_calls, 0, 2) {
   z1 = sys_handle(_i ? test_path("a.db") : ":memory:");
   make(z1, "/n");
   ck_ok(zke_get(z1, "/n", close_meanwhile, NULL, NULL, NULL, NULL));
-  ck_ok(zke_get(z1, "/n", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(z1, "/n", count_call, &called, NULL, NULL, NULL));
   ck_ok(change(z1, "/n"));
   int rc = zke_wait(z1, zke_now(z1) + 5000);
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_CLOSING, "wait: %d", rc);
@@ -818,7 +808,7 @@ TEST_LOOP(close_stops_the_calls_of_a_light_session, 0, 2) {
   make(carrier, "/n");
   make(carrier, "/later");
   ck_ok(zke_get(z1, "/n", close_meanwhile, NULL, NULL, NULL, NULL));
-  ck_ok(zke_get(z1, "/later", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(z1, "/later", count_call, &called, NULL, NULL, NULL));
   ck_ok(change(carrier, "/n"));
   ck_ok(change(carrier, "/later"));
   ck_ok(zke_dispatch(carrier, NULL));
@@ -837,8 +827,7 @@ static void *sync_it(void *z) {
 }
 
 static int sync_elsewhere(zke *z) {
-  pthread_t thread;
-  ck_assert_int_eq(pthread_create(&thread, NULL, sync_it, z), 0);
+  pthread_t thread = begin_thread(sync_it, z);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   return atomic_load(&synced);
 }
@@ -846,10 +835,9 @@ static int sync_elsewhere(zke *z) {
 /* This thread is inside a call: who comes before the first one has begun to
  * close waits for it, until that is a timeout; who comes later does not. */
 static void close_twice(void) {
-  ck_assert_int_eq(pthread_create(&closing, NULL, close_it, closed_twice), 0);
+  closing = begin_thread(close_it, closed_twice);
   ck_until(sync_elsewhere(closed_twice) == ZKE_CLOSING, 20000);
-  pthread_t second;
-  ck_assert_int_eq(pthread_create(&second, NULL, close_it, closed_twice), 0);
+  pthread_t second = begin_thread(close_it, closed_twice);
   ck_assert_int_eq(pthread_join(second, NULL), 0);
   ck_rc(atomic_load(&result), ZKE_CLOSING);
 }
@@ -916,7 +904,7 @@ TEST(nearly_too_many_for_one_dispatch) {
   int count = 0;
   z1 = test_open(":memory:");
   make(z1, "/n");
-  ck_ok(zke_add_watch(z1, "/n", ZKE_WATCH_PERSISTENT, count_call, NULL));
+  ck_ok(zke_add_watch(z1, "/n", ZKE_WATCH_PERSISTENT, count_call, &called));
   for (int i = 0; i < 15 * 64 + 10; i++) ck_ok(change(z1, "/n"));
   ck_ok(zke_dispatch(z1, &count));
   ck_assert_int_eq(count, 15 * 64 + 10);
@@ -963,7 +951,7 @@ static void expect_death(zke *z, test_events *seen, int owner, bool loop) {
     int64_t deadline = 0;
     if (loop) {
       ck_ok(zke_fd(z, &p.fd));
-      ck_ok(zke_next_deadline(z, &deadline));
+      deadline = deadline_of(z);
       ck_assert_int_le(deadline, zke_now(z) + 1000);
       poll(&p, 1, (int)(deadline > zke_now(z) ? deadline - zke_now(z) : 0));
       ck_ok(zke_dispatch(z, NULL));

@@ -426,11 +426,10 @@ static void *close_it(void *z) {
  * next handle, which has got its address. */
 TEST(a_limit_ends_with_its_handle) {
   zke_options o = {.size = sizeof o, .allocator = {resize_same, NULL}};
-  pthread_t other;
   zke *first, *second;
   ck_ok(zke_open(":memory:", &o, &first));
   ck_assert_int_eq(zke_limit(first, 1), ZKE_FOREVER);
-  ck_assert_int_eq(pthread_create(&other, NULL, close_it, first), 0);
+  pthread_t other = begin_thread(close_it, first);
   ck_assert_int_eq(pthread_join(other, NULL), 0);
   ck_ok(zke_open(":memory:", &o, &second));
   ck_assert_ptr_eq(first, second);
@@ -537,7 +536,6 @@ TEST_LOOP(failed_rollback_is_made_up_for, 0, 2) {
   zke_op op;
   zke *z = open_denying(_i ? test_path("a.db") : ":memory:");
   int64_t count = 0;
-  zke_stat stat;
   zke_op_delete(&op, "/none", -1);
   denied = "ROLLBACK";
   ck_rc(zke_multi(z, &op, 1, NULL), ZKE_NONODE); /* its rollback fails */
@@ -546,7 +544,7 @@ TEST_LOOP(failed_rollback_is_made_up_for, 0, 2) {
   ck_rc(zke_dispatch(z, NULL), ZKE_SYSTEMERROR);
   ck_rc(zke_wait(z, zke_now(z)), ZKE_SYSTEMERROR);
   denied = NULL;
-  ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
+  zke_stat stat = test_stat(z, "/n");
   ck_assert_int_eq(stat.version, 0);
   ck_ok(set(z));
 }

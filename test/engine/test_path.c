@@ -210,41 +210,30 @@ static const char *const names[] = {
     "\xef\xbf\xaf",
 };
 
-/* 12 #5, #8, #86: all of these are names, and no two are the same. */
+/* 12 #5, #8, #86: all of these are names, and no two are the same: each holds
+ * its own data and goes alone. */
 TEST(unusual_names_are_kept_apart) {
+  char path[64], *data = NULL;
+  zke_strings *got = NULL;
   zke *z = memory();
   make(z, "/n");
   for (int i = COUNT(names) - 1; i >= 0; i--) {
-    char path[64];
     snprintf(path, sizeof path, "/n/%s", names[i]);
     makes(z, path, ZKE_PERSISTENT, path);
     ck_ok(zke_set(z, path, names[i], (int)strlen(names[i]), 0, NULL));
   }
-  zke_strings *got = NULL;
   ck_ok(zke_children(z, "/n", NULL, NULL, &got, NULL));
   ck_assert_int_eq(got->count, COUNT(names));
   for (int i = 0; i < COUNT(names); i++) {
     ck_assert_str_eq(got->data[i], names[i]);
+    snprintf(path, sizeof path, "/n/%s", names[i]);
+    ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
+    ck_assert_str_eq(data, names[i]);
+    zke_free(data);
+    ck_ok(run_delete(z, path));
+    ck_assert_int_eq(child_count(z, "/n"), COUNT(names) - 1 - i);
   }
   zke_free(got);
-}
-
-/* 12 #86: each name holds its own data and goes alone. */
-TEST_LOOP(unusual_name_is_one_node, 0, COUNT(names)) {
-  zke *z = memory();
-  char path[64], *data = NULL;
-  for (int i = 0; i < COUNT(names); i++) {
-    snprintf(path, sizeof path, "/%s", names[i]);
-    if (strcmp(path, "/zookeeper")) make(z, path);
-  }
-  snprintf(path, sizeof path, "/%s", names[_i]);
-  ck_ok(zke_set(z, path, names[_i], (int)strlen(names[_i]), 0, NULL));
-  ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
-  ck_assert_str_eq(data, names[_i]);
-  zke_free(data);
-  bool reserved = !strcmp(path, "/zookeeper");
-  ck_rc(run_delete(z, path), reserved ? ZKE_BADARGUMENTS : ZKE_OK);
-  ck_assert_int_eq(test_stat(z, "/").numChildren, COUNT(names) - !reserved);
 }
 
 /* 1.1: a path can be long. */
@@ -305,36 +294,18 @@ TEST(deep_path) {
 
 /* ---- "/" and /zookeeper: semantics.md 9 ---- */
 
-/* 12 #1: the root of a new tree. */
-TEST(fresh_root) {
+/* 12 #1, #2: the root and the reserved nodes of a new tree. */
+TEST(fresh_nodes) {
   zke *z = memory();
-  zke_stat s = test_stat(z, "/");
-  ck_assert_int_eq(s.czxid, 0);
-  ck_assert_int_eq(s.mzxid, 0);
-  ck_assert_int_eq(s.pzxid, 0);
-  ck_assert_int_eq(s.ctime, 0);
-  ck_assert_int_eq(s.mtime, 0);
-  ck_assert_int_eq(s.version, 0);
-  ck_assert_int_eq(s.cversion, -1);
-  ck_assert_int_eq(s.aversion, 0);
-  ck_assert_int_eq(s.ephemeralOwner, 0);
-  ck_assert_int_eq(s.numChildren, 1);
-  expect_children(z, "/", "zookeeper");
-}
-
-/* 12 #2: the reserved nodes of a new tree. */
-TEST(fresh_reserved) {
-  zke *z = memory();
-  zke_stat s = test_stat(z, "/zookeeper");
-  ck_assert_int_eq(s.cversion, -2);
-  ck_assert_int_eq(s.numChildren, 2);
-  ck_assert_int_eq(s.aversion, 0);
-  expect_children(z, "/zookeeper", "config quota");
-  s = test_stat(z, "/zookeeper/config");
-  ck_assert_int_eq(s.aversion, -1);
-  ck_assert_int_eq(s.cversion, 0);
-  ck_assert_int_eq(s.numChildren, 0);
+  test_expect_stat(test_stat(z, "/"),
+                   (zke_stat){.cversion = -1, .numChildren = 1});
+  test_expect_stat(test_stat(z, "/zookeeper"),
+                   (zke_stat){.cversion = -2, .numChildren = 2});
+  test_expect_stat(test_stat(z, "/zookeeper/config"),
+                   (zke_stat){.aversion = -1});
   test_expect_stat(test_stat(z, "/zookeeper/quota"), (zke_stat){0});
+  expect_children(z, "/", "zookeeper");
+  expect_children(z, "/zookeeper", "config quota");
 }
 
 /* ---- chroot: semantics.md 1.4 ---- */
@@ -376,8 +347,8 @@ TEST(chroot_node_is_discarded) {
 /* A session below /cr, whose node it owns, and no memory for the next call's
  * first allocation. */
 static zke *owner_of_its_root(test_heap *heap, zke **z) {
-  zke_options options = ZKE_INIT(zke_options);
-  options.allocator = (zke_allocator){test_heap_resize, heap};
+  zke_options options = {.size = sizeof options,
+                         .allocator = (zke_allocator){test_heap_resize, heap}};
   ck_ok(zke_open(":memory:", &options, z));
   zke *in = test_session(*z, "/cr");
   make_as(in, "/", ZKE_EPHEMERAL);

@@ -153,13 +153,13 @@ TEST(dead_owners_nodes_go_at_once) {
   test_worker w = owner_of(db, "/p/e");
   for (int i = 0; i < 4; i++) test_ask(&w, "create /p/x x 3");
   test_ask(&w, "create /q/x x 1");
-  ck_ok(zke_exists(z, "/p", NULL, NULL, &before));
+  before = test_stat(z, "/p");
   ck_ok(zke_children(z, "/p", test_record, &events, NULL, NULL));
   ck_ok(zke_exists(z, "/q/x", test_record, &events, NULL));
   test_kill(&w, SIGKILL);
   ck_ok(zke_wait(z, zke_now(z) + 5000));
-  ck_ok(zke_exists(z, "/p", NULL, NULL, &p));
-  ck_ok(zke_exists(z, "/q", NULL, NULL, &q));
+  p = test_stat(z, "/p");
+  q = test_stat(z, "/q");
   ck_assert_int_eq(p.numChildren, 0);
   ck_assert_int_eq(q.numChildren, 0);
   ck_assert_int_eq(p.pzxid, q.pzxid);
@@ -207,12 +207,11 @@ TEST(one_death_is_told_once) {
 /* zke_expire() of a session whose process is dead removes its FIFO, too, which
  * that process cannot do any more. */
 TEST(expiring_the_dead_leaves_no_fifo) {
-  zke_stat stat;
   char fifo[PATH_MAX];
   const char *db = test_path("a.db");
   zke *z = test_open(db);
   test_worker w = owner_of(db, "/e");
-  ck_ok(zke_exists(z, "/e", NULL, NULL, &stat));
+  zke_stat stat = test_stat(z, "/e");
   snprintf(fifo, sizeof fifo, "%s-zke/%016llx", db,
            (unsigned long long)stat.ephemeralOwner);
   ck_assert_int_eq(access(fifo, F_OK), 0);
@@ -372,10 +371,7 @@ TEST(change_wakes_the_waiter) {
 }
 
 static zke *open_patient(const char *db, int busy_ms) {
-  zke_options o = {.size = sizeof o, .busy_timeout_ms = busy_ms};
-  zke *z = NULL;
-  ck_ok(zke_open(db, &o, &z));
-  return z;
+  return open_as(db, .busy_timeout_ms = busy_ms);
 }
 
 /* P10: a foreign program stopped with SQLite's write lock makes changes fail

@@ -199,18 +199,6 @@ static void expect_file(const char *path, const char *expected) {
   ck_assert_str_eq(text, expected);
 }
 
-static unsigned mode_of(const char *path) {
-  struct stat st;
-  ck_assert_msg(lstat(path, &st) == 0, "%s: %s", path, strerror(errno));
-  return (unsigned)st.st_mode & 0777u;
-}
-
-static bool readable(zke *z, int ms) {
-  struct pollfd p = {-1, POLLIN, 0};
-  ck_ok(zke_fd(z, &p.fd));
-  return poll(&p, 1, ms) == 1;
-}
-
 /* ---- fork ---- */
 
 static struct {
@@ -325,13 +313,12 @@ static int open_both(void *context) {
  * so the child is refused rather than left to hang. */
 TEST(store_in_use_at_the_fork_is_refused) {
   const char *name[] = {test_path("a.db"), test_path("b.db")};
-  pthread_t thread;
   void *rc;
   sem_init(&sys.inside, 0, 0);
   sem_init(&sys.leave, 0, 0);
   zke *z = sys_open(name[0]);
   sys.stop_at_gate = true;
-  ck_assert_int_eq(pthread_create(&thread, NULL, change_in_thread, z), 0);
+  pthread_t thread = begin_thread(change_in_thread, z);
   sem_wait(&sys.inside);
   int status = test_child_end(test_child(open_both, name));
   sem_post(&sys.leave);
@@ -428,14 +415,13 @@ static void *step_call(void *context) {
 
 /* zke_close() hears of the last call's end, at whatever step that comes. */
 TEST_LOOP(close_hears_of_the_last_call, 1, 4) {
-  pthread_t thread;
   step.leave_at = _i;
   sem_init(&step.closing, 0, 0);
   sem_init(&step.counted, 0, 0);
   sem_init(&step.go, 0, 0);
   sem_init(&step.gone, 0, 0);
   step.z = test_open(":memory:");
-  ck_assert_int_eq(pthread_create(&thread, NULL, step_call, NULL), 0);
+  pthread_t thread = begin_thread(step_call, NULL);
   step_role = CLOSER;
   int rc = zke_close(step.z);
   step_role = NOBODY;
@@ -552,14 +538,13 @@ TEST_LOOP(a_write_that_failed_and_is_there_leaves_it_open, 0, 2) {
   static seam log = {.vfs = "log",
                      .before = {[SEAM_xWrite] = write_less},
                      .after = {[SEAM_xWrite] = say_full}};
-  zke_stat stat;
   zke *z = open_as(test_path("a.db"), .vfs = seam_vfs(&log));
   make(z, "/n");
   unwritten = _i ? 0 : 1;
   ck_rc(change(z, "/n"), _i ? ZKE_CONNECTIONLOSS : ZKE_FULL);
   ck_assert_int_eq(unwritten, -1);
   ck_ok(change(z, "/n"));
-  ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
+  zke_stat stat = test_stat(z, "/n");
   ck_assert_int_ge(stat.version, 1);
   ck_assert_int_le(stat.version, 1 + _i);
 }
@@ -757,12 +742,11 @@ TEST(closed_before_it_has_recovered) {
 
 /* The version that a node has for who finds copies of the files alone. */
 static int version_in_copy(const char *db, const char *path) {
-  sqlite3 *copy = NULL;
   sqlite3_stmt *st = NULL;
   const char *name = test_path("copy.db");
   ck_assert_int_eq(system(text_of("cp %s %s", db, name)), 0);
   ck_assert_int_eq(system(text_of("cp %s-wal %s-wal", db, name)), 0);
-  ck_assert_int_eq(sqlite3_open(name, &copy), SQLITE_OK);
+  sqlite3 *copy = plain_open(name);
   const char *query =
       text_of("SELECT version FROM zke_nodes WHERE path='%s'", path);
   ck_assert_int_eq(sqlite3_prepare_v2(copy, query, -1, &st, NULL), SQLITE_OK);
@@ -778,7 +762,6 @@ static int version_in_copy(const char *db, const char *path) {
  * copied (0).  If the log cannot be written anew (1) nothing is shown. */
 TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   const char *db = test_path("a.db");
-  zke_stat stat;
   zke *z = shim_open_handle(db), *other = test_open(db);
   make(z, "/n");
   begin_reading(db);
@@ -789,9 +772,9 @@ TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   for (int i = 0; _i && i < 3; i++) ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS);
   sys.no_write = 0;
   if (_i) ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS);
-  ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
+  zke_stat stat = test_stat(z, "/n");
   ck_assert_int_eq(version_in_copy(db, "/n"), stat.version);
-  ck_ok(zke_exists(other, "/n", NULL, NULL, &stat));
+  stat = test_stat(other, "/n");
   ck_assert_int_eq(version_in_copy(db, "/n"), stat.version);
 }
 
@@ -869,9 +852,7 @@ TEST(no_frame_of_a_failed_commit_stays) {
 
 /* A kept session on a handle's carrier. */
 static zke *kept_session(zke *z, unsigned char password[16]) {
-  zke_options o = {.size = sizeof o, .timeout_ms = 600000};
-  zke *made = NULL;
-  ck_ok(zke_open_session(z, &o, &made));
+  zke *made = session_as(z, .timeout_ms = 600000);
   ck_ok(zke_password(made, password));
   return made;
 }
@@ -997,7 +978,6 @@ static void *dispatch_in_turn(void *z) {
  * that comes.  It could miss it, and wait for the end of another one, which may
  * need what the forgetting thread holds. */
 TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
-  pthread_t thread;
   static int one, two;
   forgetting.leave_at = _i;
   sem_init(&forgetting.running, 0, 0);
@@ -1008,7 +988,7 @@ TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
   ck_ok(zke_exists(z, "/n", call_in_turn, &one, NULL));
   ck_ok(zke_exists(z, "/n", call_in_turn, &two, NULL));
   ck_ok(change(z, "/n"));
-  ck_assert_int_eq(pthread_create(&thread, NULL, dispatch_in_turn, z), 0);
+  pthread_t thread = begin_thread(dispatch_in_turn, z);
   sem_wait(&forgetting.running);
   step_role = FORGETTER;
   int rc = zke_forget(z, call_in_turn, forgetting.first);
@@ -1047,13 +1027,12 @@ TEST(given_up_store_reads_nothing) {
 TEST_LOOP(ended_session_is_quiet, 0, 2) {
   static const char *const names[] = {":memory:", "a.db"};
   test_events events = {0};
-  int64_t at;
   zke *z = test_open(_i ? test_path(names[1]) : names[0]);
   ck_rc(zke_exists(z, "/n", test_record, &events, NULL), ZKE_NONODE);
   ck_ok(zke_expire(z, zke_session_id(z)));
   ck_assert(readable(z, 0));
   test_expect(z, &events, "SESSION -112");
-  ck_ok(zke_next_deadline(z, &at));
+  int64_t at = deadline_of(z);
   ck_assert(at == ZKE_FOREVER);
   ck_assert(!readable(z, 1300));
 }
@@ -1162,8 +1141,7 @@ TEST_LOOP(watcher_without_notice_takes_none_along, 0, 2) {
     ck_ok(change(z, "/e0"));
   test_expect(z, &first, _i ? "CHANGED /e0" : "");
   test_expect(z, &second, "");
-  ck_assert_int_eq(kill(owner, SIGKILL), 0);
-  ck_assert_int_eq(test_child_end(owner), 128 + SIGKILL);
+  kill_child(owner);
   test_expect(z, &second, "DELETED /e1");
 }
 
@@ -1249,28 +1227,6 @@ TEST_LOOP(waker_writes_into_fifos_only, 0, STRANGERS) {
   close(fd);
 }
 
-/* The liveness file and its directory have the database's mode, whatever the
- * umask; a FIFO may be written by who may write the database, and read by
- * nobody, since one that reads would hide a death. */
-TEST_LOOP(modes_of_side_files, 0, 4) {
-  static const struct {
-    unsigned db, dir, fifo;
-  } modes[] = {{0600, 0700, 0200},
-               {0660, 0770, 0220},
-               {0664, 0775, 0220},
-               {0666, 0777, 0222}};
-  const char *db = test_path("a.db");
-  umask(077);
-  put(db, "");
-  ck_assert_int_eq(chmod(db, modes[_i].db), 0);
-  zke *z = test_open(db);
-  ck_assert_uint_eq(mode_of(test_path("a.db-zke")), modes[_i].dir);
-  ck_assert_uint_eq(mode_of(test_path("a.db-zke/live")), modes[_i].db);
-  ck_assert_uint_eq(mode_of(test_path("a.db-zke/gate")), modes[_i].db);
-  ck_assert_uint_eq(mode_of(test_path("a.db-zke/line")), modes[_i].db);
-  ck_assert_uint_eq(mode_of(fifo_of(db, z)), modes[_i].fifo);
-}
-
 /* A handle whose database was removed does not take, when it closes, the FIFO
  * of the session that has its number in the next database. */
 TEST(stale_close_leaves_the_newer_fifo) {
@@ -1346,16 +1302,6 @@ TEST(network_is_where_the_file_is) {
   ck_ok(zke_open(test_path("far/b.db"), &options, &z));
 }
 
-/* A VFS that cannot share memory cannot do write-ahead logging: that is said,
- * and not found out by the second process. */
-TEST(vfs_without_shared_memory_is_refused) {
-  zke *z = NULL;
-  host.no_shm = true;
-  ck_rc(shim_try(test_path("a.db"), &z), ZKE_CANTOPEN);
-  ck_assert_ptr_null(z);
-  ck_says("write-ahead");
-}
-
 /* P10: where SQLite sleeps before it tries for a lock again, it does not sleep
  * beyond the call's deadline. */
 TEST(sqlite_sleeps_until_the_deadline) {
@@ -1373,10 +1319,7 @@ TEST(sqlite_sleeps_until_the_deadline) {
 /* ---- leases ---- */
 
 static zke *open_with_lease(const char *db, int64_t ms) {
-  zke *z = NULL;
-  zke_options options = {.size = sizeof options, .lease_ms = ms};
-  ck_ok(zke_open(db, &options, &z));
-  return z;
+  return open_as(db, .lease_ms = ms);
 }
 
 /* P5: a stamp that cannot be read is not an old one. */
@@ -1405,7 +1348,7 @@ TEST_LOOP(lease_without_a_stamp_is_not_begun, 0, 2) {
   sys.write = _i ? SLOTS_SHORT : SLOTS_FAIL;
   ck_rc(zke_open(db, &options, &z), _i ? ZKE_FULL : ZKE_SYSTEMERROR);
   ck_assert_ptr_null(z);
-  ck_says("lease");
+  ck_says("cannot write the lease's stamp into");
   ck_assert_int_eq(test_session_count(other), 1);
   ck_assert_int_eq(count_fifos(test_path("a.db-zke")), 1);
 }
@@ -1425,11 +1368,7 @@ TEST_LOOP(late_caller_renews, 0, 2) {
 }
 
 static zke *sys_open_with_lease(const char *db, int64_t ms) {
-  zke *z = NULL;
-  zke_options options = {
-      .size = sizeof options, .lease_ms = ms, .os = seam_os(&host)};
-  ck_ok(zke_open(db, &options, &z));
-  return z;
+  return open_as(db, .lease_ms = ms, .os = seam_os(&host));
 }
 
 /* P5, P7: a stamp that cannot be written is tried again, but not without pause:
@@ -1496,12 +1435,6 @@ TEST_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2) {
 
 enum { SIX = 6 };
 
-static void call_off(zke *z, int type, int state, const char *path,
-                     void *context) {
-  (void)z, (void)type, (void)state, (void)path;
-  ++*(int *)context;
-}
-
 /* P3: a watcher that could not be called for lack of memory is called by a
  * later dispatch, and each only once. */
 TEST(lack_of_memory_loses_no_watcher) {
@@ -1515,7 +1448,7 @@ TEST(lack_of_memory_loses_no_watcher) {
     ck_ok(zke_open(":memory:", &options, &z));
     make(z, "/n");
     for (int i = 0; i < SIX; i++)
-      ck_ok(zke_get(z, "/n", call_off, &called[i], NULL, NULL, NULL));
+      ck_ok(zke_get(z, "/n", count_call, &called[i], NULL, NULL, NULL));
     ck_ok(change(z, "/n"));
     heap.fail_at = heap.calls + n;
     int rc = zke_dispatch(z, NULL);
@@ -1550,7 +1483,7 @@ TEST_LOOP(a_dispatch_says_what_it_returns, 0, 3) {
   zke *x = session_as(z, .flags = ZKE_OPEN_LIGHT);
   make(z, "/n");
   zke *told = _i == 0 ? x : z, *rung = _i == 1 ? z : x;
-  ck_ok(zke_get(told, "/n", call_off, &events, NULL, NULL, NULL));
+  ck_ok(zke_get(told, "/n", count_call, &events, NULL, NULL, NULL));
   ck_ok(zke_call_at(rung, 0, call_in_vain, &alarms));
   ck_ok(change(z, "/n"));
   z->c->tick_at = INT64_MAX; /* no sweep takes the failure */
@@ -1583,7 +1516,7 @@ TEST(lack_of_memory_loses_no_end) {
     ck_ok(zke_open(":memory:", &options, &z));
     ck_ok(zke_open_session(z, &kept, &x));
     ck_ok(zke_password(x, password));
-    ck_ok(zke_set_watcher(x, call_off, &called));
+    ck_ok(zke_set_watcher(x, count_call, &called));
     ck_ok(zke_attach(z, zke_session_id(x), password, NULL, &y));
     heap.fail_at = heap.calls + n;
     int rc = zke_dispatch(z, NULL);

@@ -43,19 +43,8 @@ static int scaled(int wanted, int least) {
 
 /* A handle that syncs nothing, for large numbers of changes. */
 static zke *open_unsynced(const char *db) {
-  zke_options o = {.size = sizeof o,
-                   .durability = ZKE_DURABLE_NONE,
-                   .busy_timeout_ms = 60000,
-                   .cache_kib = 16384};
-  zke *z = NULL;
-  ck_ok(zke_open(db, &o, &z));
-  return z;
-}
-
-static int child_count(zke *z, const char *path) {
-  zke_stat stat;
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  return stat.numChildren;
+  return open_as(db, .durability = ZKE_DURABLE_NONE, .busy_timeout_ms = 60000,
+                 .cache_kib = 16384);
 }
 
 static const char *numbered(const char *format, int n)
@@ -240,12 +229,6 @@ TEST(crowd_of_writers_gets_through) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
   free(c.pid);
-}
-
-static void count_call(zke *z, int type, int state, const char *path,
-                       void *context) {
-  (void)z, (void)type, (void)state, (void)path;
-  ++*(int *)context;
 }
 
 /* As many sessions as descriptors allow, at most count. */
@@ -735,9 +718,7 @@ TEST(wal_stays_short_under_readers) {
       "inside at %d of %d writes\n",
       (double)largest / (1 << 20), WRITES / 16, calls, busy, WRITES);
   for (int i = 0; i < READERS; i++) {
-    int status;
-    ck_assert_int_eq(waitpid(pid[i], &status, 0), pid[i]);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(test_child_end(pid[i]), 0);
   }
   ck_assert_int_eq(r->failed, ZKE_OK);
   ck_assert_int_ge(busy, WRITES / 10 * 9);

@@ -6,7 +6,7 @@
  * holds keeps zke_close() from finishing.
  */
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -74,23 +74,12 @@ static long sleeps(void) {
 
 /* A shared handle and another one, in one of the ways to share a tree. */
 static void begin(int way) {
-  zke_options options = {.size = sizeof options,
-                         .busy_timeout_ms = busy_ms,
-                         .os = seam_os(&telling)};
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("thread.db");
-  ck_ok(zke_open(name, &options, &shared));
+  shared = open_as(name, .busy_timeout_ms = busy_ms, .os = seam_os(&telling));
   writer = way == IN_MEMORY ? test_session(shared, NULL) : test_open(name);
   ck_ok(zke_create(writer, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL));
 }
-
-/* Closes what begin() opened; runs after every test. */
-static void finish(void) {
-  ck_ok(zke_close(shared));
-  ck_ok(zke_close(writer));
-}
-
-static int change(zke *z) { return zke_set(z, "/n", "x", 1, -1, NULL); }
 
 /* ---- threads ---- */
 
@@ -144,8 +133,8 @@ static int close_handle(worker *w) { return zke_close(w->z); }
 
 static atomic_int called; /* calls of the watchers below */
 
-static void count_call(zke *z, int type, int state, const char *path,
-                       void *context) {
+static void count_one(zke *z, int type, int state, const char *path,
+                      void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
   atomic_fetch_add(&called, 1);
 }
@@ -181,7 +170,7 @@ static void begin_held(int way, latch *l, worker *holder) {
   begin(way);
   latch_init(l);
   watch(shared, hold, l);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   start(holder, dispatch_once, shared, 0);
   sem_wait(&l->entered);
 }
@@ -191,14 +180,14 @@ static void begin_held(int way, latch *l, worker *holder) {
 /* zkembed.h: one event ends the wait of every thread on the handle. */
 TEST_LOOP(event_ends_every_wait, 0, WAYS) {
   begin(_i);
-  watch(shared, count_call, NULL);
+  watch(shared, count_one, NULL);
   worker w[THREADS];
   for (int round = 0; round < 20; round++) {
     ck_ok(zke_dispatch(shared, NULL));
     for (int i = 0; i < THREADS; i++) start(&w[i], wait_long, shared, i);
     for (int i = 0; i < THREADS; i++) {
       while (!w[i].done) { /* it may not have been waiting yet */
-        ck_ok(change(writer));
+        ck_ok(change(writer, "/n"));
         test_pause();
       }
       ck_ok(join(&w[i]));
@@ -218,13 +207,13 @@ static int wait_short(worker *w) {
  * over. */
 TEST_LOOP(another_takes_over_the_sleep, 0, WAYS) {
   begin(_i);
-  watch(shared, count_call, NULL);
+  watch(shared, count_one, NULL);
   worker first, second;
   start(&first, wait_short, shared, 0);
   ck_until(sleeps() > 0, 5000);
   start(&second, wait_long, shared, 1);
   ck_rc(join(&first), ZKE_OPERATIONTIMEOUT);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   ck_ok(join(&second));
   ck_assert_int_eq(called, 1);
 }
@@ -257,15 +246,13 @@ static int serve(worker *w) {
 TEST_LOOP(one_thread_dispatches_at_a_time, 0, WAYS) {
   enum { EVENTS = 300 };
   begin(_i);
-  ck_ok(zke_create(writer, "/q", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
+  make(writer, "/q");
   ck_ok(zke_add_watch(shared, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, follow,
                       NULL));
   worker w[THREADS];
   for (int i = 0; i < THREADS; i++) start(&w[i], serve, shared, i);
   for (int i = 0; i < EVENTS; i++) {
-    ck_ok(zke_create(writer, "/q/", "", 0, ZKE_OPEN_ACL,
-                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL));
+    make_as(writer, "/q/", ZKE_EPHEMERAL_SEQUENTIAL);
   }
   ck_until(called >= EVENTS, 10000);
   stop = true;
@@ -297,10 +284,10 @@ TEST_LOOP(callback_dispatches_among_threads, 0, WAYS) {
   enum { EVENTS = 400, STACK = 4 << 20 };
   begin(_i);
   watch(shared, dispatch_again, NULL);
-  for (int i = 0; i < EVENTS / 2; i++) ck_ok(change(writer));
+  for (int i = 0; i < EVENTS / 2; i++) ck_ok(change(writer, "/n"));
   worker w[THREADS];
   for (int i = 0; i < THREADS; i++) start_on(&w[i], STACK, serve, shared, i);
-  for (int i = 0; i < EVENTS / 2; i++) ck_ok(change(writer));
+  for (int i = 0; i < EVENTS / 2; i++) ck_ok(change(writer, "/n"));
   ck_until(called >= EVENTS, 10000);
   stop = true;
   for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));
@@ -317,7 +304,7 @@ TEST_LOOP(dispatch_elsewhere_is_not_waited_for, 0, WAYS) {
   latch l;
   worker holder;
   begin_held(_i, &l, &holder);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   int count = -1;
   ck_ok(zke_dispatch(shared, &count));
   ck_assert_int_eq(count, 0);
@@ -335,12 +322,12 @@ TEST_LOOP(callback_holds_no_lock, 0, WAYS) {
   worker holder;
   begin_held(_i, &l, &holder);
   zke *neighbour = test_session(shared, NULL);
-  ck_ok(zke_get(neighbour, "/n", count_call, NULL, NULL, NULL, NULL));
-  ck_ok(change(shared));
+  ck_ok(zke_get(neighbour, "/n", count_one, NULL, NULL, NULL, NULL));
+  ck_ok(change(shared, "/n"));
   ck_ok(zke_wait(neighbour, ZKE_FOREVER));
   ck_assert_int_eq(called, 1);
-  ck_ok(zke_get(shared, "/n", count_call, NULL, NULL, NULL, NULL));
-  ck_ok(zke_remove_watch(shared, "/n", ZKE_WATCH_DATA, count_call, NULL));
+  ck_ok(zke_get(shared, "/n", count_one, NULL, NULL, NULL, NULL));
+  ck_ok(zke_remove_watch(shared, "/n", ZKE_WATCH_DATA, count_one, NULL));
   ck_ok(zke_close(neighbour));
   sem_post(&l.released);
   ck_ok(join(&holder));
@@ -356,7 +343,7 @@ static int read_until_refused(worker *w) {
 
 static int write_until_refused(worker *w) {
   int rc = ZKE_OK;
-  while (rc == ZKE_OK) rc = change(w->z);
+  while (rc == ZKE_OK) rc = change(w->z, "/n");
   return rc;
 }
 
@@ -403,13 +390,13 @@ TEST_LOOP(close_ends_the_calls_of_others, 0, WAYS) {
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_CLOSING, "dispatch: %d", rc);
   ck_ok(join(&closer));
   shared = NULL;
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
 }
 
 /* zkembed.h: a thread that sleeps in the kernel is woken by the close. */
 TEST_LOOP(close_wakes_the_sleeper, 0, WAYS) {
   begin(_i);
-  watch(shared, count_call, NULL);
+  watch(shared, count_one, NULL);
   worker sleeper;
   start(&sleeper, wait_long, shared, 0);
   ck_until(sleeps() > 0, 5000);
@@ -422,14 +409,14 @@ TEST_LOOP(close_wakes_the_sleeper, 0, WAYS) {
 /* zkembed.h: sessions are closed one by one; a neighbour sleeps on. */
 TEST_LOOP(close_leaves_sleeping_neighbour, 0, WAYS) {
   begin(_i);
-  watch(shared, count_call, NULL);
+  watch(shared, count_one, NULL);
   worker sleeper;
   start(&sleeper, wait_long, shared, 0);
   ck_until(sleeps() > 0, 5000);
   zke *neighbour = test_session(shared, NULL);
   ck_ok(zke_close(neighbour));
   ck_assert(!sleeper.done);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   ck_ok(join(&sleeper));
   ck_assert_int_eq(called, 1);
 }
@@ -445,18 +432,16 @@ static void close_other(zke *z, int type, int state, const char *path,
 TEST_LOOP(callback_closes_a_sleeping_handle, 0, WAYS) {
   begin(_i);
   zke *other = test_session(shared, NULL);
-  watch(other, count_call, NULL);
+  watch(other, count_one, NULL);
   ck_rc(zke_exists(writer, "/gone", close_other, shared, NULL), ZKE_NONODE);
   worker sleeper;
   start(&sleeper, wait_long, shared, 0);
   ck_until(sleeps() > 0, 5000);
-  ck_ok(zke_create(writer, "/gone", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
+  make(writer, "/gone");
   ck_ok(zke_dispatch(writer, NULL));
   shared = NULL;
   ck_rc(join(&sleeper), ZKE_CLOSING);
   ck_assert_int_eq(called, 1);
-  ck_ok(zke_close(other));
 }
 
 /* ---- expiry under other threads ---- */
@@ -480,7 +465,7 @@ static int use_until_dead(worker *w) {
     } else if (w->number % 3 == 1) {
       rc = zke_get(w->z, "/n", NULL, NULL, NULL, NULL, NULL);
     } else {
-      rc = change(w->z);
+      rc = change(w->z, "/n");
     }
   }
   return rc;
@@ -553,7 +538,7 @@ enum { ROUNDS = 100 };
 static int await_version(zke *z, const char *path, int version) {
   for (;;) {
     zke_stat stat;
-    int rc = zke_exists(z, path, count_call, NULL, &stat);
+    int rc = zke_exists(z, path, count_one, NULL, &stat);
     if (rc != ZKE_OK || stat.version >= version) return rc;
     rc = zke_wait(z, zke_now(z) + 10000);
     if (rc != ZKE_OK) return rc;
@@ -577,9 +562,7 @@ static int play(worker *w) {
 TEST_LOOP(two_threads_play_ping_pong, 0, WAYS) {
   begin(_i);
   static const char *const nodes[] = {"/ping", "/pong"};
-  for (int i = 0; i < 2; i++)
-    ck_ok(zke_create(writer, nodes[i], "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
-                     NULL, NULL));
+  for (int i = 0; i < 2; i++) make(writer, nodes[i]);
   worker a, b;
   start(&a, play, shared, 0);
   start(&b, play, writer, 1);
@@ -607,7 +590,7 @@ static int change_greedily(worker *w) {
   stay_on_cpu();
   greedy = true;
   for (; rc == ZKE_OK && unserved > 0 && calls_begun < most; calls_begun++)
-    rc = change(w->z);
+    rc = change(w->z, "/n");
   return rc;
 }
 
@@ -638,12 +621,11 @@ TEST_LOOP(greedy_thread_makes_way, 0, 2 * WAYS) {
   for (int i = 0; i < count; i++) ck_ok(join(&many[i]));
   ck_ok(join(&w));
   ck_assert_int_le(calls_begun, count * CALLS_MOST);
-  ck_ok(zke_close(neighbour));
 }
 
 static int change_and_keep(worker *w) {
   keeper = true;
-  return change(w->z);
+  return change(w->z, "/n");
 }
 
 /* zkembed.h: when zke_forget() returns, nothing is called any more, whatever
@@ -651,19 +633,19 @@ static int change_and_keep(worker *w) {
 TEST_LOOP(forget_cannot_be_late, 0, WAYS) {
   begin(_i);
   worker w;
-  watch(shared, count_call, NULL);
+  watch(shared, count_one, NULL);
   int64_t late = zke_now(shared) - 1;
   start(&w, change_and_keep, shared, 0);
   ck_until(keeping, 10000);
   zke_limit(shared, late);
-  int rc = zke_forget(shared, count_call, NULL);
+  int rc = zke_forget(shared, count_one, NULL);
   come_back = true;
   zke_limit(shared, ZKE_FOREVER);
   ck_ok(join(&w));
   if (rc != ZKE_OK)
     ck_assert_str_eq(zke_error_name(rc), "ZKE_OPERATIONTIMEOUT");
   ck_ok(zke_dispatch(shared, NULL));
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   ck_ok(zke_dispatch(shared, NULL));
   ck_assert_int_eq(called, 0);
 }
@@ -714,12 +696,10 @@ TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   worker keeps;
   keep_ms = 20000;
   begin(_i);
-  zke *leased;
-  zke_options lease = {.size = sizeof lease, .lease_ms = 60000};
-  ck_ok(zke_open_session(shared, &lease, &leased));
+  zke *leased = session_as(shared, .lease_ms = 60000);
   start(&keeps, change_and_keep, shared, 0);
   ck_until(keeping, 10000);
-  ck_ok(zke_call_at(shared, zke_now(shared) + 60000, count_call, NULL));
+  ck_ok(zke_call_at(shared, zke_now(shared) + 60000, count_one, NULL));
   ck_ok(zke_sleep(shared, zke_now(shared) + 10));
   int64_t late = LATE;
   for (int i = 0; i < 3 && late >= LATE; i++) { /* some may be by chance */
@@ -732,7 +712,6 @@ TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   come_back = true;
   ck_ok(join(&keeps));
   ck_assert(!waited);
-  ck_ok(zke_close(leased));
 }
 
 /* Open a session, use it, close it, many times. */
@@ -741,9 +720,8 @@ static int come_and_go(worker *w) {
     zke *z = NULL;
     int rc = zke_open_session(w->z, NULL, &z);
     if (rc != ZKE_OK) return rc;
-    rc = zke_create(z, "/e-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
-                    NULL, NULL);
-    if (rc == ZKE_OK) rc = zke_get(z, "/n", count_call, NULL, NULL, NULL, NULL);
+    rc = create(z, "/e-", ZKE_EPHEMERAL_SEQUENTIAL);
+    if (rc == ZKE_OK) rc = zke_get(z, "/n", count_one, NULL, NULL, NULL, NULL);
     if (rc == ZKE_OK) rc = zke_dispatch(z, NULL);
     int closed = zke_close(z);
     if (rc != ZKE_OK || closed != ZKE_OK) return rc ? rc : closed;
@@ -760,7 +738,7 @@ TEST_LOOP(sessions_come_and_go_in_parallel, 0, WAYS) {
   for (int i = 0; i < THREADS; i++) start(&w[i], come_and_go, shared, i);
   bool busy = true;
   while (busy) {
-    ck_ok(change(writer));
+    ck_ok(change(writer, "/n"));
     busy = false;
     for (int i = 0; i < THREADS; i++) busy = busy || !w[i].done;
   }
@@ -786,8 +764,7 @@ static int open_and_close(worker *w) {
     zke *z = NULL;
     int rc = zke_open(crowd, NULL, &z);
     if (rc != ZKE_OK) return rc;
-    rc = zke_create(z, "/e-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
-                    NULL, NULL);
+    rc = create(z, "/e-", ZKE_EPHEMERAL_SEQUENTIAL);
     int closed = zke_close(z);
     if (rc != ZKE_OK || closed != ZKE_OK) return rc ? rc : closed;
   }
@@ -804,12 +781,10 @@ TEST(stores_open_and_close_in_parallel) {
   for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));
   ck_assert_int_eq(test_fd_count(), fds);
   zke *z = test_open(crowd);
-  zke_stat stat;
-  ck_ok(zke_exists(z, "/", NULL, NULL, &stat));
+  zke_stat stat = test_stat(z, "/");
   ck_assert_int_eq(stat.numChildren, 1);
   ck_assert_int_eq(stat.cversion, 2 * 10 * THREADS - 1);
   ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 static int fail_elsewhere(worker *w) {
@@ -826,5 +801,3 @@ TEST_LOOP(sentences_are_of_one_thread, 0, WAYS) {
   ck_assert_int_eq(join(&w), ZKE_NONODE);
   ck_says("/here");
 }
-
-AFTER_EACH(finish);

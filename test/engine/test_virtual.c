@@ -33,11 +33,9 @@ enum { BY_EPOLL, BY_POLL, WAYS };
 static zke *begin(const char *name, int way) {
   static seam s = {.before = {[SEAM_clock] = virtual_clock},
                    .fail = {[SEAM_poller] = {.result = -ENOSYS}}};
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  zke *z;
   seam_fail(&s, SEAM_poller, way == BY_POLL);
   seam_stand();
-  ck_ok(zke_open(name, &o, &z));
+  zke *z = open_as(name, .os = seam_os(&s));
   ck_assert_int_eq(zke_wall(z), BEGINNING);
   ck_assert_int_eq(zke_now(z), BEGINNING / 2);
   return z;
@@ -148,7 +146,7 @@ TEST_LOOP(queue_claims_end, 0, WAYS) {
   zke_queue *queue, *second;
   zke_queue_item *item, *again;
   int64_t deadline;
-  ck_ok(zke_open_session(z, NULL, &other));
+  other = test_session(z, NULL);
   ck_ok(zke_queue_new(z, "/queue", &o, &queue));
   ck_ok(zke_queue_new(other, "/queue", NULL, &second));
   ck_ok(zke_queue_put(queue, "a", 1, NULL, 0));
@@ -254,7 +252,7 @@ TEST(two_phase_sets_no_reminder) {
   static const char *const sites[] = {"a", "b"};
   zke *x = begin(":memory:", BY_EPOLL), *y = NULL;
   zke_two_phase *c, *a;
-  ck_ok(zke_open_session(x, NULL, &y));
+  y = test_session(x, NULL);
   ck_ok(zke_two_phase_begin(x, "/2pc", "t", "", 0, sites, 2, NULL, &c));
   nothing_comes(x);
   ck_ok(zke_two_phase_open(y, "/2pc", "t", "a", NULL, &a));
@@ -280,7 +278,7 @@ static zke_double_barrier *one_of_two(zke *z) {
  * its session for nothing. */
 TEST(double_barrier_sets_no_reminder) {
   zke *x = begin(":memory:", BY_EPOLL), *y = NULL;
-  ck_ok(zke_open_session(x, NULL, &y));
+  y = test_session(x, NULL);
   zke_double_barrier *a = one_of_two(x), *b = one_of_two(y);
   ck_ok(zke_double_barrier_start(a, NULL, 0));
   nothing_comes(x);

@@ -6,7 +6,7 @@
  * waiter go to sleep.
  */
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -53,29 +53,17 @@ static void begin(int way) {
                          .fail = {[SEAM_poller] = {.result = -ENOSYS}}},
               losing = {.before = {[SEAM_write] = lose_bytes}};
   seam_fail(&telling, SEAM_poller, way == BY_POLL);
-  zke_options waits = {.size = sizeof waits,
-                       .os = seam_os(&telling),
-                       .watcher = test_record,
-                       .watcher_context = &seen};
   zke_options writes = {.size = sizeof writes, .os = seam_os(&losing)};
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("wait.db");
-  ck_ok(zke_open(name, &waits, &waiter));
+  waiter = open_as(name, .os = seam_os(&telling), .watcher = test_record,
+                   .watcher_context = &seen);
   if (way == IN_MEMORY) {
     writer = test_session(waiter, NULL);
   } else {
     ck_ok(zke_open(name, &writes, &writer));
   }
-  ck_ok(zke_create(writer, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
+  make(writer, "/n");
 }
-
-/* Closes what begin() opened; runs after every test. */
-static void finish(void) {
-  ck_ok(zke_close(waiter));
-  ck_ok(zke_close(writer));
-}
-
-static int change(zke *z) { return zke_set(z, "/n", "x", 1, -1, NULL); }
 
 static void watch(zke *z, test_events *events) {
   ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, test_record, events));
@@ -116,7 +104,7 @@ TEST_LOOP(past_deadline_only_dispatches, 0, WAYS) {
                           INT64_MIN};
   for (int i = 0; i < 5; i++) {
     ck_rc(zke_wait(waiter, past[i]), ZKE_OPERATIONTIMEOUT);
-    ck_ok(change(writer));
+    ck_ok(change(writer, "/n"));
     ck_rc(zke_wait(waiter, past[i]), ZKE_OK);
     ck_assert_int_eq(seen.count, i + 1);
   }
@@ -138,7 +126,7 @@ TEST_LOOP(pending_tells_of_work, 0, WAYS) {
   watch(waiter, &seen);
   for (int i = 0; i < 3; i++) {
     ck_until(is_idle(waiter), 10000);
-    ck_ok(change(writer));
+    ck_ok(change(writer, "/n"));
     ck_ok(zke_pending(waiter, &pending));
     ck_assert_int_eq(pending, 1);
     ck_ok(zke_pending(waiter, &pending)); /* asking takes nothing */
@@ -157,10 +145,10 @@ TEST_LOOP(pending_tells_of_work, 0, WAYS) {
 TEST_LOOP(earlier_change_ends_the_wait, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   ck_ok(zke_wait(waiter, ZKE_FOREVER));
   test_expect(waiter, &seen, "CHANGED /n");
-  ck_ok(change(waiter));
+  ck_ok(change(waiter, "/n"));
   ck_ok(zke_wait(waiter, ZKE_FOREVER));
   test_expect(waiter, &seen, "CHANGED /n");
 }
@@ -181,16 +169,15 @@ static void *run_when_asleep(void *argument) {
 /* Wait until something comes, while run() happens once we sleep. */
 static int wait_while(int (*run)(void), int64_t deadline) {
   task t = {.run = run, .rc = -1};
-  pthread_t thread;
-  ck_assert_int_eq(pthread_create(&thread, NULL, run_when_asleep, &t), 0);
+  pthread_t thread = begin_thread(run_when_asleep, &t);
   int rc = zke_wait(waiter, deadline);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_ok(t.rc);
   return rc;
 }
 
-static int writer_changes(void) { return change(writer); }
-static int waiter_changes(void) { return change(waiter); }
+static int writer_changes(void) { return change(writer, "/n"); }
+static int waiter_changes(void) { return change(waiter, "/n"); }
 static int writer_expires_waiter(void) {
   return zke_expire(writer, zke_session_id(waiter));
 }
@@ -220,7 +207,7 @@ TEST_LOOP(expiry_ends_the_sleep, 0, WAYS) {
 
 static int writer_changes_unheard(void) {
   mute = true;
-  int rc = change(writer);
+  int rc = change(writer, "/n");
   mute = false;
   return rc;
 }
@@ -236,20 +223,6 @@ TEST(lost_wakeup_is_made_up_for) {
   test_expect(waiter, &seen, "CHANGED /n");
 }
 
-/* zkembed.h: a bad handle is said so. */
-TEST(waiting_needs_a_handle) {
-  int fd = -7, count = -7;
-  int64_t deadline = -7;
-  ck_rc(zke_wait(NULL, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_dispatch(NULL, &count), ZKE_BADARGUMENTS);
-  ck_rc(zke_fd(NULL, &fd), ZKE_BADARGUMENTS);
-  ck_rc(zke_next_deadline(NULL, &deadline), ZKE_BADARGUMENTS);
-  ck_assert_int_eq(zke_now(NULL), 0);
-  ck_assert_int_eq(fd, -7);
-  ck_assert_int_eq(count, -7);
-  ck_assert_int_eq(deadline, -7);
-}
-
 /* zkembed.h: zke_now() is the monotonic clock of the OS table. */
 TEST_LOOP(now_is_the_monotonic_clock, 0, WAYS) {
   begin(_i);
@@ -261,7 +234,7 @@ TEST_LOOP(now_is_the_monotonic_clock, 0, WAYS) {
 
 /* ---- the descriptor ---- */
 
-static bool readable(int fd) {
+static bool fd_readable(int fd) {
   struct pollfd p = {.fd = fd, .events = POLLIN};
   int n = poll(&p, 1, 0);
   ck_assert_int_ge(n, 0);
@@ -279,9 +252,9 @@ TEST_LOOP(descriptor_is_readable_while_there_is_work, 0, 2 * WAYS) {
   watch(waiter, &seen);
   for (int i = 0; i < 20; i++) {
     /* Again where a tick came in between. */
-    ck_until((zke_dispatch(waiter, NULL), !readable(fd)), 5000);
-    ck_ok(change(changer));
-    ck_assert(readable(fd));
+    ck_until((zke_dispatch(waiter, NULL), !fd_readable(fd)), 5000);
+    ck_ok(change(changer, "/n"));
+    ck_assert(fd_readable(fd));
     test_expect(waiter, &seen, "CHANGED /n");
   }
 }
@@ -292,7 +265,7 @@ TEST_LOOP(descriptor_is_one, 0, WAYS) {
   int first = -1, second = -1;
   ck_ok(zke_fd(waiter, &first));
   watch(waiter, &seen);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   ck_ok(zke_dispatch(waiter, NULL));
   ck_ok(zke_fd(waiter, &second));
   ck_assert_int_eq(first, second);
@@ -306,8 +279,7 @@ TEST(deadline_of_a_watcher_is_near) {
   begin(IN_FILE);
   watch(waiter, &seen);
   for (int i = 0; i < 3; i++) {
-    int64_t deadline = 0;
-    ck_ok(zke_next_deadline(waiter, &deadline));
+    int64_t deadline = deadline_of(waiter);
     ck_assert_int_le(deadline, zke_now(waiter) + 1000);
     ck_ok(zke_dispatch(waiter, NULL));
   }
@@ -323,19 +295,18 @@ static void stop_clock(seam_call *c) {
  * was due, or a host's loop would spin until the millisecond is over. */
 TEST_LOOP(dispatch_at_the_deadline_moves_it, 0, WAYS) {
   static seam s = {.before = {[SEAM_clock] = stop_clock}};
-  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   stopped_ns = INT64_C(5000700000); /* 0.7 ms after a full one */
-  ck_ok(zke_open(_i == IN_MEMORY ? ":memory:" : test_path("wait.db"), &options,
-                 &waiter));
+  waiter = open_as(_i == IN_MEMORY ? ":memory:" : test_path("wait.db"),
+                   .os = seam_os(&s));
   watch_root(waiter);
   for (int i = 0; i < 20; i++) {
     int64_t deadline = 0, next = 0;
     ck_ok(zke_dispatch(waiter, NULL));
-    ck_ok(zke_next_deadline(waiter, &deadline));
+    deadline = deadline_of(waiter);
     ck_assert_int_gt(deadline, zke_now(waiter));
     stopped_ns = deadline * 1000000;
     ck_ok(zke_dispatch(waiter, NULL));
-    ck_ok(zke_next_deadline(waiter, &next));
+    next = deadline_of(waiter);
     ck_assert_int_gt(next, deadline);
     stopped_ns += 700000;
   }
@@ -355,8 +326,7 @@ typedef struct source {
 static int sleep_ms(const source *s, int count, int64_t until) {
   int64_t next = until;
   for (int i = 0; i < count; i++) {
-    int64_t deadline = 0;
-    ck_ok(zke_next_deadline(s[i].z, &deadline));
+    int64_t deadline = deadline_of(s[i].z);
     if (deadline < next) next = deadline;
   }
   int64_t ms = next - zke_now(s[0].z);
@@ -374,8 +344,7 @@ static int turn(source *s, int count, int64_t until) {
   int n = poll(fds, (nfds_t)count, sleep_ms(s, count, until));
   ck_assert_int_ge(n, 0);
   for (int i = 0; i < count; i++) {
-    int64_t deadline = 0;
-    ck_ok(zke_next_deadline(s[i].z, &deadline));
+    int64_t deadline = deadline_of(s[i].z);
     if (fds[i].revents || deadline <= zke_now(s[i].z))
       ck_ok(zke_dispatch(s[i].z, NULL));
   }
@@ -392,8 +361,7 @@ static void open_sources(source *s) {
   s[4].z = test_open(test_path("one.db"));
   s[5].z = test_open(test_path("two.db"));
   for (int i = 0; i < SOURCES; i++) {
-    int rc = zke_create(s[i].z, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                        NULL);
+    int rc = create(s[i].z, "/n", ZKE_PERSISTENT);
     ck_assert(rc == ZKE_OK || rc == ZKE_NODEEXISTS);
     watch(s[i].z, &s[i].events);
   }
@@ -418,7 +386,7 @@ TEST(one_loop_serves_many_handles) {
     int changer = round % SOURCES;
     int audience = 0;
     for (int i = 0; i < SOURCES; i++) audience += tree[i] == tree[changer];
-    ck_ok(change(s[changer].z));
+    ck_ok(change(s[changer].z, "/n"));
     int64_t end = zke_now(s[0].z) + 5000;
     while (told(s, changer) < audience && zke_now(s[0].z) < end)
       turn(s, SOURCES, end);
@@ -485,7 +453,7 @@ static void begin_leased(int way) {
 }
 
 static void expect_alive(void) {
-  ck_ok(zke_exists(waiter, "/", NULL, NULL, NULL));
+  ck_ok(see(waiter, "/"));
   ck_ok(zke_dispatch(waiter, NULL));
   ck_assert_int_eq(zke_state(waiter), ZKE_STATE_CONNECTED);
 }
@@ -509,11 +477,10 @@ static void *wait_too(void *argument) {
  * asks for the deadline keeps the lease from the first moment on. */
 TEST_LOOP(descriptor_keeps_a_lease, 0, 2) {
   begin_leased(_i);
-  pthread_t thread;
   int fd = -1;
   int64_t end = zke_now(waiter) + LEASE + SWEPT, left;
   ck_ok(zke_fd(waiter, &fd));
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_too, &end), 0);
+  pthread_t thread = begin_thread(wait_too, &end);
   while ((left = end - zke_now(waiter)) > 0) {
     struct pollfd p = {fd, POLLIN, 0};
     if (poll(&p, 1, (int)left) > 0) zke_dispatch(waiter, NULL);
@@ -525,9 +492,8 @@ TEST_LOOP(descriptor_keeps_a_lease, 0, 2) {
 /* P5: so does who sleeps in zke_wait(). */
 TEST_LOOP(wait_keeps_a_lease, 0, WAYS) {
   begin_leased(_i);
-  pthread_t thread;
   int64_t end = zke_now(waiter) + LEASE + SWEPT;
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_too, &end), 0);
+  pthread_t thread = begin_thread(wait_too, &end);
   ck_rc(zke_wait(waiter, end), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   expect_alive();
@@ -588,7 +554,7 @@ TEST_LOOP(process_is_left_alone, 0, WAYS) {
   process before = look();
   begin(_i);
   watch(waiter, &seen);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   ck_ok(zke_wait(waiter, ZKE_FOREVER));
   ck_rc(zke_wait(waiter, zke_now(waiter) + 600), ZKE_OPERATIONTIMEOUT);
   same_process(&before);
@@ -596,7 +562,7 @@ TEST_LOOP(process_is_left_alone, 0, WAYS) {
   ck_ok(zke_wait(waiter, ZKE_FOREVER));
   ck_ok(zke_close(waiter));
   waiter = NULL;
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   same_process(&before);
   ck_ok(zke_close(writer));
   writer = NULL;
@@ -639,10 +605,9 @@ static void begin_buried(void) {
   int count = find_fifos(fds);
   ck_assert_int_ge(count, 1);
   writer = test_open(test_path("wait.db"));
-  ck_ok(zke_create(writer, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
+  make(writer, "/n");
   watch(waiter, &seen);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   bury(fds, count);
 }
 
@@ -654,7 +619,7 @@ TEST(waking_the_dead_raises_no_sigpipe) {
   begin_buried();
   process before = look();
   ck_assert_int_eq(sigismember(&before.mask, SIGPIPE), 0);
-  for (int i = 0; i < 3; i++) ck_ok(change(writer));
+  for (int i = 0; i < 3; i++) ck_ok(change(writer, "/n"));
   same_process(&before);
 }
 
@@ -672,7 +637,7 @@ TEST(blocked_sigpipe_is_not_left_pending) {
   block_sigpipe();
   process before = look();
   ck_assert_int_eq(sigismember(&before.pending, SIGPIPE), 0);
-  for (int i = 0; i < 3; i++) ck_ok(change(writer));
+  for (int i = 0; i < 3; i++) ck_ok(change(writer, "/n"));
   same_process(&before);
 }
 
@@ -683,7 +648,7 @@ TEST(pending_sigpipe_stays_the_hosts) {
   ck_assert_int_eq(raise(SIGPIPE), 0);
   process before = look();
   ck_assert_int_eq(sigismember(&before.pending, SIGPIPE), 1);
-  for (int i = 0; i < 3; i++) ck_ok(change(writer));
+  for (int i = 0; i < 3; i++) ck_ok(change(writer, "/n"));
   same_process(&before);
   static const struct timespec at_once;
   ck_assert_int_eq(sigtimedwait(&pipe_only, NULL, &at_once), SIGPIPE);
@@ -695,7 +660,7 @@ TEST_LOOP(descriptors_are_close_on_exec, 0, WAYS) {
   for (int fd = 0; fd < 1024; fd++) ours[fd] = fcntl(fd, F_GETFD) >= 0;
   begin(_i);
   watch(waiter, &seen);
-  ck_ok(change(writer));
+  ck_ok(change(writer, "/n"));
   ck_ok(zke_wait(waiter, ZKE_FOREVER));
   int count = 0;
   for (int fd = 0; fd < 1024; fd++) {
@@ -706,5 +671,3 @@ TEST_LOOP(descriptors_are_close_on_exec, 0, WAYS) {
   }
   ck_assert_int_gt(count, 0);
 }
-
-AFTER_EACH(finish);

@@ -3,7 +3,7 @@
  * What a server builds its replies by: zke_zxid(), zke_event_zxid() and
  * zke_dispatch_to().
  */
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -30,13 +30,7 @@ static void begin(int way) {
     ck_ok(zke_open_session(a, &options, &b));
 }
 
-static void finish(void) {
-  ck_ok(zke_close(b));
-  ck_ok(zke_close(a));
-}
-AFTER_EACH(finish);
-
-static int64_t make(zke *z, const char *path) {
+static int64_t make_zxid(zke *z, const char *path) {
   zke_stat stat;
   ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, &stat));
   ck_assert_int_eq(zke_zxid(), stat.czxid);
@@ -60,8 +54,8 @@ static int64_t drop(zke *z, const char *path) {
 /* Each change has the next zxid, also a change that returns no Stat. */
 TEST_LOOP(each_change_has_its_own_zxid, 0, WAYS) {
   begin(_i);
-  int64_t at = make(a, "/n");
-  ck_assert_int_eq(make(b, "/m"), at + 1);
+  int64_t at = make_zxid(a, "/n");
+  ck_assert_int_eq(make_zxid(b, "/m"), at + 1);
   ck_ok(zke_set_acl(a, "/n", -1, ZKE_READ_ACL, NULL));
   ck_assert_int_eq(zke_zxid(), at + 2);
   ck_assert_int_eq(set(b, "/m"), at + 3);
@@ -81,7 +75,7 @@ TEST_LOOP(a_multi_has_one_zxid, 0, WAYS) {
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
   begin(_i);
-  int64_t at = make(a, "/n");
+  int64_t at = make_zxid(a, "/n");
   zke_op_create(&ops[0], "/n/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   zke_op_set(&ops[1], "/n", "", 0, -1);
   ck_ok(zke_multi(a, ops, 2, results));
@@ -97,9 +91,8 @@ TEST_LOOP(a_multi_has_one_zxid, 0, WAYS) {
 TEST_LOOP(a_refused_change_says_the_state, 0, WAYS) {
   zke_op ops[2];
   begin(_i);
-  int64_t at = make(a, "/n");
-  ck_rc(zke_create(b, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL),
-        ZKE_NODEEXISTS);
+  int64_t at = make_zxid(a, "/n");
+  ck_rc(create(b, "/n", ZKE_PERSISTENT), ZKE_NODEEXISTS);
   ck_assert_int_eq(zke_zxid(), at);
   ck_rc(zke_set(b, "/n", "", 0, 9, NULL), ZKE_BADVERSION);
   ck_assert_int_eq(zke_zxid(), at);
@@ -114,24 +107,23 @@ TEST_LOOP(a_refused_change_says_the_state, 0, WAYS) {
  * nobody has written since. */
 TEST_LOOP(a_read_says_the_state_that_it_saw, 0, WAYS) {
   begin(_i);
-  make(a, "/n");
+  make_zxid(a, "/n");
   for (int kind = 0; kind < 9; kind++) {
     set(b, "/n");
     for (int again = 0; again < 2; again++) {
       zke_op op;
       zke_op_result result = {0};
       zke_op_get(&op, "/n");
-      make(b, "/noise"); /* the thread has another number now */
+      make_zxid(b, "/noise"); /* the thread has another number now */
       int64_t at = drop(b, "/noise");
       if (kind == 0) ck_ok(zke_get(a, "/n", NULL, NULL, NULL, NULL, NULL));
-      if (kind == 1) ck_ok(zke_exists(a, "/n", NULL, NULL, NULL));
+      if (kind == 1) ck_ok(see(a, "/n"));
       if (kind == 2) ck_ok(zke_children(a, "/n", NULL, NULL, NULL, NULL));
       if (kind == 3) ck_ok(zke_count(a, "/n", NULL));
       if (kind == 4) ck_ok(zke_ephemerals(a, 0, NULL, NULL));
       if (kind == 5) ck_ok(zke_get_acl(a, "/n", NULL, NULL));
       if (kind == 6) ck_ok(zke_multi_read(a, &op, 1, &result));
-      if (kind == 7)
-        ck_rc(zke_exists(a, "/none", NULL, NULL, NULL), ZKE_NONODE);
+      if (kind == 7) ck_rc(see(a, "/none"), ZKE_NONODE);
       if (kind == 8)
         ck_ok(zke_get(a, "/n", test_ignore, NULL, NULL, NULL, NULL));
       ck_assert_msg(zke_zxid() == at, "read %d: %lld, not %lld", kind,
@@ -145,7 +137,7 @@ TEST_LOOP(a_read_says_the_state_that_it_saw, 0, WAYS) {
  * leaves the number alone. */
 TEST_LOOP(a_call_that_saw_no_state_says_0, 0, WAYS) {
   begin(_i);
-  int64_t at = make(a, "/n");
+  int64_t at = make_zxid(a, "/n");
   zke_state(a);
   ck_ok(zke_add_auth(a, "digest", "u:p", 3));
   ck_ok(zke_dispatch(a, NULL));
@@ -156,7 +148,7 @@ TEST_LOOP(a_call_that_saw_no_state_says_0, 0, WAYS) {
   ck_rc(zke_delete(a, "/n", -1), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(zke_zxid(), 0);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_READ, 0));
-  ck_rc(zke_exists(a, "/n", NULL, NULL, NULL), ZKE_CONNECTIONLOSS);
+  ck_rc(see(a, "/n"), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(zke_zxid(), 0);
 }
 
@@ -166,7 +158,7 @@ static int refused(int which) {
   zke_op_get(&op, "/n");
   switch (which) {
     case 0:
-      return zke_create(a, "/x", "", 0, ZKE_OPEN_ACL, 99, NULL, NULL);
+      return create(a, "/x", 99);
     case 1:
       return zke_create(a, "/x", "", -5, ZKE_OPEN_ACL, 0, NULL, NULL);
     case 2:
@@ -202,7 +194,7 @@ static int refused(int which) {
  * number of the call before is not its own. */
 TEST(an_argument_that_is_refused_leaves_0) {
   begin(BY_A_SESSION);
-  make(a, "/n");
+  make_zxid(a, "/n");
   for (int i = 0, rc; (rc = refused(i)) != 1; i++) {
     ck_rc(rc, ZKE_BADARGUMENTS);
     ck_assert_msg(zke_zxid() == 0, "call %d left %lld", i,
@@ -228,12 +220,11 @@ static void *batch_thread(void *z) {
 
 /* 0 is left where another thread's call has kept the lock for too long. */
 TEST(a_lock_that_was_not_had_leaves_0) {
-  pthread_t thread;
   begin(BY_A_SESSION);
-  make(a, "/n");
+  make_zxid(a, "/n");
   sem_init(&batch_inside, 0, 0);
   sem_init(&batch_leave, 0, 0);
-  ck_assert_int_eq(pthread_create(&thread, NULL, batch_thread, b), 0);
+  pthread_t thread = begin_thread(batch_thread, b);
   sem_wait(&batch_inside);
   zke_limit(a, zke_now(a) + 1);
   ck_rc(zke_set(a, "/n", "", 0, -1, NULL), ZKE_OPERATIONTIMEOUT);
@@ -260,10 +251,9 @@ static void *no_number(void *arg) {
 /* As zke_errmsg(), it is the thread's. */
 TEST_LOOP(each_thread_has_its_own_zxid, 0, WAYS) {
   int64_t other[3] = {-1, -1, -1};
-  pthread_t thread;
   begin(_i);
-  int64_t at = make(a, "/n");
-  ck_assert_int_eq(pthread_create(&thread, NULL, no_number, other), 0);
+  int64_t at = make_zxid(a, "/n");
+  pthread_t thread = begin_thread(no_number, other);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_assert_int_eq(other[0], 0);
   ck_assert_int_eq(other[2], at + 1);
@@ -293,7 +283,7 @@ TEST_LOOP(an_event_says_the_zxid_of_its_change, 0, WAYS) {
   begin(_i);
   ck_assert_int_eq(zke_event_zxid(NULL), 0);
   ck_ok(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, note_zxid, &list));
-  int64_t at = make(b, "/n");
+  int64_t at = make_zxid(b, "/n");
   set(b, "/n");
   set(b, "/");
   drop(b, "/n");
@@ -329,7 +319,7 @@ TEST_LOOP(nested_events_have_their_own_zxids, 0, WAYS) {
   zxids list = {0};
   begin(_i);
   ck_ok(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, nested, &list));
-  int64_t at = make(b, "/n");
+  int64_t at = make_zxid(b, "/n");
   set(b, "/n");
   ck_ok(zke_dispatch(a, NULL));
   ck_assert_int_eq(list.count, 2);
@@ -361,9 +351,9 @@ TEST_LOOP(a_dispatch_stops_at_the_zxid, 0, WAYS) {
   ck_ok(zke_fd(a, &fd.fd));
   ck_ok(zke_add_watch(a, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
                       &seen));
-  int64_t at = make(b, "/1");
-  make(b, "/2");
-  make(b, "/3");
+  int64_t at = make_zxid(b, "/1");
+  make_zxid(b, "/2");
+  make_zxid(b, "/3");
   expect_to(at - 1, "", 1);
   expect_to(at, "/1", 1);
   expect_to(at, "", 1);
@@ -372,14 +362,8 @@ TEST_LOOP(a_dispatch_stops_at_the_zxid, 0, WAYS) {
   ck_assert_int_eq(poll(&fd, 1, 0), 1);
   test_expect(a, &seen, "CREATED /3");
   expect_to(INT64_MAX, "", 0);
-  make(b, "/4");
+  make_zxid(b, "/4");
   expect_to(at + 3, "/4", 0);
-}
-
-static void count_up(zke *z, int type, int state, const char *path,
-                     void *context) {
-  (void)z, (void)type, (void)state, (void)path;
-  ++*(int *)context;
 }
 
 /* zke_dispatch() stops after about a thousand; this one does not, since its
@@ -389,8 +373,8 @@ TEST_LOOP(a_dispatch_to_a_zxid_tells_all_up_to_it, 0, WAYS) {
   int told = 0, count, more;
   int64_t at = 0;
   begin(_i);
-  ck_ok(zke_create(b, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_add_watch(a, "/e", ZKE_WATCH_PERSISTENT, count_up, &told));
+  make_as(b, "/e", ZKE_EPHEMERAL);
+  ck_ok(zke_add_watch(a, "/e", ZKE_WATCH_PERSISTENT, count_call, &told));
   for (int i = 0; i < MANY; i++) at = set(b, "/e");
   set(b, "/e");
   ck_ok(zke_dispatch_to(a, at, &count, &more));
@@ -403,7 +387,7 @@ TEST_LOOP(a_dispatch_to_a_zxid_tells_all_up_to_it, 0, WAYS) {
 TEST_LOOP(a_dispatch_to_a_zxid_tells_the_end, 0, WAYS) {
   begin(_i);
   ck_ok(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, test_record, &seen));
-  make(b, "/n");
+  make_zxid(b, "/n");
   ck_ok(zke_expire(b, zke_session_id(a)));
   int more = -1;
   ck_ok(zke_dispatch_to(a, 0, NULL, &more));
@@ -424,9 +408,8 @@ static void *dispatch_thread(void *arg) {
 
 static void dispatch_elsewhere(zke *z, int type, int state, const char *path,
                                void *context) {
-  pthread_t thread;
   (void)z, (void)type, (void)state, (void)path;
-  ck_assert_int_eq(pthread_create(&thread, NULL, dispatch_thread, context), 0);
+  pthread_t thread = begin_thread(dispatch_thread, context);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
@@ -436,7 +419,7 @@ TEST_LOOP(a_dispatch_beside_another_says_more, 0, WAYS) {
   int more = -1;
   begin(_i);
   ck_rc(zke_exists(a, "/n", dispatch_elsewhere, &more, NULL), ZKE_NONODE);
-  make(b, "/n");
+  make_zxid(b, "/n");
   ck_ok(zke_dispatch(a, NULL));
   ck_assert_int_eq(more, 1);
 }
