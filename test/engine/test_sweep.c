@@ -30,7 +30,6 @@ typedef struct seat {
   bool dies;        /* it dies when it has noted a sweep */
   int64_t stops_at; /* it is stopped for STOP when it writes this hint, … */
   bool late;        /* … when it has written it */
-  bool full;        /* there is no room for a lease's stamp */
 } seat;
 
 enum { STOP = 3600 * 1000 }; /* ms */
@@ -70,7 +69,6 @@ static void before_probe(seam_call *c) {
 
 static void before_pwrite(seam_call *c) {
   seat *at = c->seam->context;
-  if (at->full && c->at >= LEASE_SLOTS_AT) seam_refuse(c, -ENOSPC);
   at->stamps += c->at == SIDE_SWEEP_AT;
   if (at->stops_at && c->at == at->stops_at && !at->late) seam_pass(STOP);
 }
@@ -230,10 +228,7 @@ static pid_t start_owner(const char *path, int sessions) {
   return start_owner_by(own, path, sessions);
 }
 
-static void kill_owner(pid_t pid) {
-  ck_assert_int_eq(kill(pid, SIGKILL), 0);
-  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-}
+static void kill_owner(pid_t pid) { kill_child(pid); }
 
 /* ---- a store that cannot write ---- */
 
@@ -271,14 +266,12 @@ static void end_doubt(zke *z) {
 /* design.md 8: what changes something recovers first, and a session that begins
  * or is attached does.  They failed until another call had recovered. */
 TEST_LOOP(new_session_recovers_first, 0, 2) {
-  zke *kept = NULL, *z = open_at(&seats[0], NULL), *more = NULL;
+  zke *z = open_at(&seats[0], NULL), *more = NULL;
   unsigned char password[16];
   make(z, "/group");
   ck_ok(zke_close(z));
   z = open_at(&seats[0], seam_vfs(&disk));
-  zke_options o = ZKE_INIT(zke_options);
-  o.timeout_ms = 60000;
-  ck_ok(zke_open_session(z, &o, &kept));
+  zke *kept = session_as(z, .timeout_ms = 60000);
   ck_ok(zke_password(kept, password));
   bring_in_doubt(z);
   int64_t id = zke_session_id(kept);
@@ -680,10 +673,7 @@ enum { TIMEOUT = 10000, HOUR = 3600 * 1000 };
 
 /* A kept session, which owns /x, is left by its host. */
 static void detach_one(zke *z) {
-  zke *kept = NULL;
-  zke_options o = ZKE_INIT(zke_options);
-  o.timeout_ms = TIMEOUT;
-  ck_ok(zke_open_session(z, &o, &kept));
+  zke *kept = session_as(z, .timeout_ms = TIMEOUT);
   make_as(kept, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_detach(kept));
 }
@@ -713,7 +703,6 @@ TEST(no_timeout_is_judged_before_it_is_stamped) {
 
 /* … nor where who found it was killed as soon as it had noted its sweep. */
 TEST(note_of_a_sweep_comes_after_the_stamps) {
-  int outcome = -1;
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
   detach_one(z);
@@ -726,8 +715,7 @@ TEST(note_of_a_sweep_comes_after_the_stamps) {
     open_at(&seats[1], NULL);
     _exit(0);
   }
-  ck_assert_int_eq(waitpid(pid, &outcome, 0), pid);
-  ck_assert_int_eq(test_status(outcome), 7);
+  ck_assert_int_eq(test_child_end(pid), 7);
   ck_ok(zke_dispatch(z, NULL));
   expect_a_timeout(z);
 }
@@ -736,12 +724,10 @@ TEST(note_of_a_sweep_comes_after_the_stamps) {
  * inside a sweep: before it has noted it (0), after that (1), or (2) at the
  * gate, to end another session, whose time was over. */
 TEST_LOOP(stop_inside_a_sweep_does_not_count, 0, 3) {
-  zke *first = NULL, *z = open_at(&seats[0], NULL);
-  zke_options o = ZKE_INIT(zke_options);
-  o.timeout_ms = TIMEOUT / 2;
+  zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
   take_duty(z);
-  ck_ok(zke_open_session(z, &o, &first));
+  zke *first = session_as(z, .timeout_ms = TIMEOUT / 2);
   make_as(first, "/first", ZKE_EPHEMERAL);
   ck_ok(zke_detach(first));
   if (_i == 2) live_on(TIMEOUT / 2 - ZKE_TICK_MS / 2);
@@ -810,30 +796,10 @@ TEST_LOOP(time_counts_though_the_gate_is_busy, 0, 2) {
 
 /* ---- leases ---- */
 
-static zke *lease(zke *z, int64_t ms) {
-  zke *made = NULL;
-  zke_options o = ZKE_INIT(zke_options);
-  o.lease_ms = ms;
-  ck_ok(zke_open_session(z, &o, &made));
-  return made;
-}
+static zke *lease(zke *z, int64_t ms) { return session_as(z, .lease_ms = ms); }
 
 static int64_t stamp_of(const zke *z) {
   return side_read_hint(z->s, lease_slot_at(z->slot));
-}
-
-/* P11: a session with a lease that cannot begin since the disk is full says so.
- * It said that of an I/O error. */
-TEST(no_room_for_a_lease_is_told) {
-  zke *made = NULL, *z = open_at(&seats[0], NULL);
-  zke_options o = ZKE_INIT(zke_options);
-  o.lease_ms = 1000;
-  seats[0].full = true;
-  ck_rc(zke_open_session(z, &o, &made), ZKE_FULL);
-  ck_says("cannot write the lease's stamp into");
-  seats[0].full = false;
-  ck_assert_int_eq(test_session_count(z), 1);
-  ck_ok(zke_close(lease(z, 1000)));
 }
 
 /* A session whose lease is over while its process is stopped does not know of
@@ -1011,208 +977,7 @@ TEST(end_that_comes_late_is_no_death) {
   ck_assert_msg(strstr(logged, "ended: closed") != NULL, "%s", logged);
 }
 
-/* ---- many nodes that go ----
- *
- * The same random changes are made in two databases.  In one the engine removes
- * nodes by families; in the other this test does it row by row, each node with
- * its parent loaded, counted and fired by itself.  Afterwards every row of
- * every table is the same. */
-
-enum { TWINS = 2, MEMBERS = 4, ROUNDS = 12, CHANGES = 120, PARENTS = 6 };
-
-static const char *const parents[PARENTS] = {"/p1", "/p1/q", "/p2",
-                                             "/p3", "/p4",   "/p5"};
-
-typedef struct twin {
-  zke *z[MEMBERS];
-} twin;
-
-static unsigned lots;
-
-static int lot(int below) {
-  lots = lots * 1103515245u + 12345u;
-  return (int)(lots >> 16) % below;
-}
-
-static void twin_member(twin *t, int i) {
-  /* so few events that some overflow */
-  zke_options o = {.size = sizeof o, .event_limit = i == 1 ? 20 : 0};
-  ck_ok(zke_open_session(t->z[0], &o, &t->z[i]));
-}
-
-/* One random change; what it gives is the same for both. */
-static void twin_change(twin *t, int round) {
-  static const char value[400];
-  static const zke_acl hidden[] = {
-      {ZKE_PERM_ALL & ~ZKE_PERM_READ, "world", "anyone"}};
-  static const zke_acls lists[] = {{1, hidden}};
-  zke *z = t->z[lot(MEMBERS)];
-  char path[64];
-  const char *parent = parents[lot(PARENTS)];
-  int what = lot(16);
-  snprintf(path, sizeof path, "%s/n%02d", lot(8) ? parent : "", lot(10));
-  const zke_acls *acls = lot(4) ? ZKE_OPEN_ACL : lists;
-  int len = lot(3) ? lot(9) : lot((int)sizeof value);
-  if (what < 6) {
-    zke_create(z, path, value, len, acls, ZKE_EPHEMERAL, NULL, NULL);
-  } else if (what == 6) {
-    zke_create(z, path, value, len, acls, ZKE_CONTAINER, NULL, NULL);
-  } else if (what == 7) {
-    zke_create_ttl(z, path, value, len, acls, ZKE_PERSISTENT_WITH_TTL,
-                   1 + lot(20), NULL, NULL);
-  } else if (what == 8) {
-    strcat(path, "/c");
-    zke_create_ttl(z, path, value, len, acls, ZKE_PERSISTENT_WITH_TTL,
-                   1 + lot(20), NULL, NULL);
-  } else if (what == 9) {
-    size_t end = strlen(path);
-    for (int i = lot(3); i >= 0; i--) {
-      snprintf(path + end, sizeof path - end, "/e%d", i);
-      zke_create(z, path, "", 0, acls, ZKE_EPHEMERAL, NULL, NULL);
-    }
-  } else if (what == 10) {
-    zke_delete(z, path, -1);
-  } else if (what == 11) {
-    zke_set(z, path, value, len, -1, NULL);
-  } else if (what == 12) {
-    zke_exists(z, path, test_ignore, NULL, NULL);
-  } else if (what == 13) {
-    zke_children(z, parent, test_ignore, NULL, NULL, NULL);
-  } else {
-    zke_add_watch(z, lot(2) ? parent : path, round % 3 ? lot(2) : 0,
-                  test_ignore, NULL);
-  }
-}
-
-/* Appends a row as text. */
-static int dump_row(void *out, int count, char **column, char **name) {
-  (void)name;
-  for (int i = 0; i < count; i++) {
-    buf_add(out, column[i] ? column[i] : "-",
-            column[i] ? strlen(column[i]) : 1);
-    buf_add(out, i + 1 < count ? "|" : "\n", 1);
-  }
-  return 0;
-}
-
-/* All rows, but for what belongs to the files. */
-static char *twin_dump(const twin *t) {
-  static zke_allocator plain = {.resize = mem_default_resize};
-  buf out = {.a = &plain};
-  ck_ok(db_end(t->z[0]->s));
-  int rc =
-      sqlite3_exec(t->z[0]->s->db,
-                   "SELECT zxid,recursive FROM zkembed_meta;SELECT "
-                   "*,hex(data)FROM zkembed_node;"
-                   "SELECT id,length(data)FROM zkembed_blob;SELECT "
-                   "id,event_limit,seen FROM zkembed_session;"
-                   "SELECT * FROM zkembed_watch;SELECT * FROM zkembed_event",
-                   dump_row, &out, NULL);
-  ck_assert_int_eq(rc, SQLITE_OK);
-  buf_add(&out, "", 1);
-  return out.data;
-}
-
-/* What differs first. */
-static void twins_compare(const twin *t, int round, const char *after) {
-  char *a = twin_dump(&t[0]), *b = twin_dump(&t[1]);
-  size_t at = 0;
-  while (a[at] && a[at] == b[at]) at++;
-  size_t from = at > 100 ? at - 100 : 0;
-  ck_assert_msg(a[at] == b[at], "round %d, %s:\n%.200s\nrow by row:\n%.200s",
-                round, after, a + from, b + from);
-  mem_free(a);
-  mem_free(b);
-  for (int i = 0; i < TWINS; i++) ck_ok(zke_check(t[i].z[0], NULL, NULL));
-}
-
-/* Remove one node as it was done before there were families. */
-static int remove_one(txn *t, const char *path) {
-  node n, parent;
-  path_key k = path_split(path, strlen(path));
-  int rc = node_load(t->s, k, &n, NULL);
-  if (rc != ZKE_OK) return rc;
-  rc = node_load(t->s, path_split(k.parent, (size_t)k.parent_len), &parent,
-                 NULL);
-  if (rc == ZKE_OK) rc = txn_number(t);
-  if (rc == ZKE_OK) rc = node_remove(t, path, &n, &parent);
-  node_free(&n);
-  node_free(&parent);
-  return rc;
-}
-
-/* The paths that a query gives. */
-static buf paths_of(store *s, int *count, const char *sql, int64_t parameter,
-                    int64_t other) {
-  sqlite3_stmt *st;
-  buf paths = {.a = &s->a};
-  ck_assert_int_eq(sqlite3_prepare_v2(s->db, sql, -1, &st, NULL), SQLITE_OK);
-  sql_bind_int(st, 1, NULL, parameter);
-  if (sqlite3_bind_parameter_count(st) > 1) sql_bind_int(st, 2, NULL, other);
-  ck_ok(sql_collect_paths(s, st, &paths, count));
-  sqlite3_finalize(st);
-  return paths;
-}
-
-/* The end of a session as the engine does not do it: a removal for each node,
- * one after the other. */
-static int end_row_by_row(txn *t, void *arg) {
-  int64_t session = *(int64_t *)arg;
-  int count;
-  int rc = txn_number(t);
-  if (rc == ZKE_OK) rc = watch_end(t, session);
-  buf paths =
-      paths_of(t->s, &count,
-               "SELECT parent,name FROM zkembed_node WHERE owner=?1 AND "
-               "owner<>0 ORDER BY parent,name",
-               session, 0);
-  const char *path = paths.data;
-  for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
-    rc = remove_one(t, path);
-  buf_free(&paths);
-  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, session);
-  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, session);
-  buf_add_int(&t->wake, session);
-  buf_add_int(&t->ended, session);
-  return rc;
-}
-
-static int remove_row_by_row(txn *t, void *path) { return remove_one(t, path); }
-
-/* The rule itself, not the column that the sweep looks at: no children, and
- * for a TTL node the time since it was set. */
-static void sweep_row_by_row(store *s) {
-  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
-  for (int kind = NODE_CONTAINER; kind <= NODE_TTL; kind++) {
-    int count;
-    ck_ok(db_end(s));
-    buf paths =
-        kind == NODE_CONTAINER
-            ? paths_of(
-                  s, &count,
-                  "SELECT parent,name FROM zkembed_node WHERE kind=1 AND "
-                  "due<>0 "
-                  "AND due<=?1 AND NOT EXISTS(SELECT 1 FROM zkembed_node "
-                  "c WHERE "
-                  "c.parent=CASE zkembed_node.parent WHEN '/' THEN '/' ELSE "
-                  "zkembed_node.parent||'/' END||zkembed_node.name)ORDER BY "
-                  "due,parent,name",
-                  now - s->container, 0)
-            : paths_of(
-                  s, &count,
-                  "SELECT parent,name FROM zkembed_node WHERE kind=2 AND "
-                  "mtime+ttl<?1 AND NOT EXISTS(SELECT 1 FROM zkembed_node "
-                  "c WHERE "
-                  "c.parent=CASE zkembed_node.parent WHEN '/' THEN '/' ELSE "
-                  "zkembed_node.parent||'/' END||zkembed_node.name)ORDER BY "
-                  "mtime+ttl,parent,name",
-                  now, 0);
-    char *path = paths.data;
-    for (int i = 0; i < count; i++, path += strlen(path) + 1)
-      ck_ok(txn_run(s, NULL, TXN_FULL, remove_row_by_row, path));
-    buf_free(&paths);
-  }
-}
+/* ---- many nodes that go ---- */
 
 static void with_store(zke *z, void (*run)(store *s)) {
   ck_ok(api_enter(z, NULL, API_LIGHT, NULL));
@@ -1220,62 +985,10 @@ static void with_store(zke *z, void (*run)(store *s)) {
   ck_ok(api_leave(z, ZKE_OK));
 }
 
-static void sweep_by_families(store *s) {
+static void sweep_all(store *s) {
   sweep w = {.all = true};
   sweep_run(s, &w);
   ck_ok(w.rc);
-}
-
-/* The session ends in the first tree as usual and in the second row by row. */
-static void twins_end(twin *t, int member) {
-  int64_t id = zke_session_id(t[0].z[member]);
-  ck_ok(zke_expire(t[0].z[0], id));
-  ck_assert_int_eq(zke_session_id(t[1].z[member]), id);
-  ck_ok(api_enter(t[1].z[0], NULL, API_LIGHT, NULL));
-  ck_ok(txn_run(t[1].z[0]->s, NULL, TXN_NORMAL, end_row_by_row, &id));
-  ck_ok(api_leave(t[1].z[0], ZKE_OK));
-}
-
-/* Two databases with the same sessions and nodes. */
-static void twins_begin(twin *t, bool in_memory) {
-  for (int i = 0; i < TWINS; i++) {
-    const char *name = test_path(i ? "b.db" : "a.db");
-    t[i].z[0] = open_named(in_memory ? ":memory:" : name, &seats[i], NULL);
-    for (int k = 1; k < MEMBERS; k++) twin_member(&t[i], k);
-    for (int k = 0; k < PARENTS; k++)
-      make_as(t[i].z[0], parents[k], k == 3 ? ZKE_CONTAINER : ZKE_PERSISTENT);
-  }
-}
-
-/* P1, P3, P4: however a tree, its watches and its sessions are, the end of a
- * session and a sweep leave what they left row by row: counters, zxids, events
- * and their order, one-shots. */
-TEST_LOOP(families_are_removed_as_row_by_row, 0, 2) {
-  unsigned seed = test_seed();
-  twin t[TWINS];
-  twins_begin(t, _i == 0);
-  for (int round = 0; round < ROUNDS; round++) {
-    unsigned start = seed * 31 + (unsigned)round;
-    for (int i = 0; i < TWINS; i++) {
-      lots = start;
-      for (int c = 0; c < CHANGES; c++) twin_change(&t[i], round);
-    }
-    twins_compare(t, round, "changes");
-    int member = 1 + round % (MEMBERS - 1);
-    twins_end(t, member);
-    twins_compare(t, round, "the end of a session");
-    for (int i = 0; i < TWINS; i++) {
-      ck_ok(zke_close(t[i].z[member]));
-      twin_member(&t[i], member);
-    }
-    seam_pass(12);
-    with_store(t[0].z[0], sweep_by_families);
-    with_store(t[1].z[0], sweep_row_by_row);
-    twins_compare(t, round, "a sweep");
-  }
-  for (int i = 0; i < TWINS; i++) {
-    for (int k = MEMBERS - 1; k >= 0; k--) ck_ok(zke_close(t[i].z[k]));
-  }
 }
 
 /* Make count nodes below a parent in one transaction. */
@@ -1291,12 +1004,6 @@ static void make_many(zke *z, const char *parent, int count, int mode) {
       zke_op_create(&op[i], path[i], "", 0, ZKE_OPEN_ACL, mode);
   }
   ck_ok(zke_multi(z, op, count, NULL));
-}
-
-static int children(zke *z, const char *path) {
-  zke_stat stat;
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  return stat.numChildren;
 }
 
 /* What SQLite does for a call, in instructions of its machine. */
@@ -1321,7 +1028,7 @@ static double end_of_many(zke *z, int count) {
   ck_ok(zke_expire(z, zke_session_id(owner)));
   int64_t took = instructions;
   count_for(z, false);
-  ck_assert_int_eq(children(z, "/group"), 0);
+  ck_assert_int_eq(child_count(z, "/group"), 0);
   ck_ok(zke_close(owner));
   return (double)took / count;
 }
@@ -1348,7 +1055,7 @@ TEST(end_of_many_is_not_cut_off) {
   seats[0].slow = (int64_t)60 * 60 * 1000; /* past every deadline */
   ck_ok(zke_expire(z, zke_session_id(owner)));
   seats[0].slow = 0;
-  ck_assert_int_eq(children(z, "/group"), 1);
+  ck_assert_int_eq(child_count(z, "/group"), 1);
   ck_ok(zke_close(owner));
   ck_ok(zke_close(z));
   kill_owner(pid);
@@ -1364,7 +1071,7 @@ TEST(overdue_parents_are_not_looked_at) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/t");
   count_for(z, true);
-  with_store(z, sweep_by_families);
+  with_store(z, sweep_all);
   int64_t none = instructions;
   count_for(z, false);
   make_many(z, "/t", MANY, ZKE_PERSISTENT_WITH_TTL);
@@ -1375,15 +1082,15 @@ TEST(overdue_parents_are_not_looked_at) {
   }
   seam_pass(100);
   count_for(z, true);
-  with_store(z, sweep_by_families);
+  with_store(z, sweep_all);
   ck_assert_int_le(instructions, none + 10);
   count_for(z, false);
-  ck_assert_int_eq(children(z, "/t"), MANY);
+  ck_assert_int_eq(child_count(z, "/t"), MANY);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_delete(z, "/t/000008/c", -1));
-  with_store(z, sweep_by_families);
+  with_store(z, sweep_all);
   ck_rc(see(z, "/t/000008"), ZKE_NONODE);
-  ck_assert_int_eq(children(z, "/t"), MANY - 1);
+  ck_assert_int_eq(child_count(z, "/t"), MANY - 1);
 }
 
 /* P9: a dispatch that finds many nodes due removes them without a sync, many in
@@ -1400,12 +1107,12 @@ TEST(due_nodes_go_in_unsynced_batches) {
   seats[0] = (seat){.slow = SWEEP_REMOVAL_MS / 2};
   disk.calls[SEAM_xSync] = 0;
   ck_ok(zke_dispatch(z, NULL));
-  ck_assert_int_eq(children(z, "/t"), MANY - 2 * NODE_REMOVAL);
+  ck_assert_int_eq(child_count(z, "/t"), MANY - 2 * NODE_REMOVAL);
   ck_assert_int_eq(seats[0].tries, 2);
   seats[0].slow = 0;
   seam_pass(ZKE_DUTY_TICK_MS);
   ck_ok(zke_dispatch(z, NULL));
-  ck_assert_int_eq(children(z, "/t"), 0);
+  ck_assert_int_eq(child_count(z, "/t"), 0);
   ck_assert_int_eq(disk.calls[SEAM_xSync], 0);
   ck_ok(zke_close(z));
   kill_owner(pid);
@@ -1440,7 +1147,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   }
   ck_assert_int_gt(nodes, 1);
   ck_ok(see(z, "/group/m"));
-  ck_assert_int_eq(children(z, "/t"), 10);
+  ck_assert_int_eq(child_count(z, "/t"), 10);
   ck_assert_int_eq(heard.count, 0);
   ck_ok(zke_check(z, NULL, NULL));
   printf("full disk: %d writes refused in %d s\n", refused, SECONDS);
@@ -1448,7 +1155,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   seam_fail(&disk, SEAM_xWrite, false);
   live_on((int64_t)END_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
-  ck_assert_int_eq(children(z, "/t"), 0);
+  ck_assert_int_eq(child_count(z, "/t"), 0);
 }
 
 /* The same for a kept session that its host has not heard from for its timeout:
