@@ -13,7 +13,7 @@ static int read_locks, plain_log; /* of stores that are opened from now on */
 #define ZKE_PLAIN_LOG plain_log
 #include "zkembed.c"
 #include "test/seam.h"
-#include "test/test.h"
+#include "test/engine/calls.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -117,16 +117,10 @@ static void warn(void *context, int level, const char *text) {
 /* A handle on that clock, by a VFS, whose looks at the files are counted if the
  * test says so. */
 static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
-  zke *z = NULL;
   if (!clock_goes) seam_stand();
-  zke_options o = {.size = sizeof o,
-                   .vfs = vfs,
-                   .flags = flags,
-                   .durability = ZKE_DURABLE_NONE,
-                   .os = seam_os(counted ? &looking : &spied),
-                   .log = warn};
-  ck_ok(zke_open(test_path("a.db"), &o, &z));
-  return z;
+  return open_as(test_path("a.db"), .vfs = vfs, .flags = flags,
+                 .durability = ZKE_DURABLE_NONE,
+                 .os = seam_os(counted ? &looking : &spied), .log = warn);
 }
 
 /* ---- generations ----
@@ -158,10 +152,6 @@ static const char *value(int n) {
   for (int at = 0; at < VALUE; at += len)
     memcpy(data + at, number, (size_t)len);
   return data;
-}
-
-static void make(zke *z, const char *path) {
-  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
 /* The tree of generation 0. */
@@ -258,9 +248,7 @@ static void open_plain(const char *vfs) {
       sqlite3_open_v2(test_path("a.db"), &plain, SQLITE_OPEN_READWRITE, vfs),
       SQLITE_OK);
   sqlite3_wal_autocheckpoint(plain, 0);
-  ck_assert_int_eq(
-      sqlite3_exec(plain, "SELECT * FROM zkembed_meta", NULL, NULL, NULL),
-      SQLITE_OK); /* it knows that there is a log */
+  must(plain, "SELECT * FROM zkembed_meta"); /* it knows that there is a log */
 }
 
 /* A writer, a reader whose calls are spied upon, and the plain connection. */
@@ -269,13 +257,6 @@ static void begin(void) {
   first_generation(writer);
   reader = open_with(seam_vfs(&spied), NULL, 0);
   open_plain(NULL);
-}
-
-static void finish(void) {
-  ck_ok(zke_check(writer, NULL, NULL));
-  ck_ok(zke_close(reader));
-  ck_ok(zke_close(writer));
-  if (plain) ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
 }
 
 /* By a connection that is not ours: nobody is in its way. */
@@ -321,7 +302,6 @@ TEST(idle_reader_hinders_nobody) {
   }
   ck_assert_int_eq(read_names(reader), generation);
   ck_assert_int_eq(in_the_way, 0);
-  finish();
 }
 
 /* ---- nodes that are kept ---- */
@@ -366,7 +346,7 @@ TEST(a_node_is_read_once_until_a_commit) {
     if (changing[i]) advance(changing[i], 1);
     asked(reader);
     for (int again = 0; again < 3; again++) {
-      ck_ok(zke_exists(reader, "/s", NULL, NULL, &stat));
+      stat = test_stat(reader, "/s");
       ck_assert_int_eq(stat.version, generation);
       ck_assert_int_eq(asked(reader), changing[i] && !again);
     }
@@ -379,7 +359,6 @@ TEST(a_node_is_read_once_until_a_commit) {
   }
   ck_ok(zke_delete(writer, "/s", -1));
   ck_assert_int_eq(zke_exists(reader, "/s", NULL, NULL, NULL), ZKE_NONODE);
-  finish();
 }
 
 /* More nodes than there are places, and one that is too long for any: each
@@ -400,18 +379,16 @@ TEST(nodes_that_share_a_place) {
     gives(reader, path, text);
     ck_assert_int_eq(read_value(reader), generation);
   }
-  finish();
 }
 
 /* A node that one session may read and has read is not given to another one of
  * the same store that may not. */
 TEST(a_kept_node_has_its_acl) {
-  zke *other;
   begin();
   ck_ok(zke_add_auth(reader, "digest", "a:b", 3));
   ck_ok(zke_create(reader, "/mine", "x", 1, ZKE_CREATOR_ALL_ACL, ZKE_PERSISTENT,
                    NULL, NULL));
-  ck_ok(zke_open_session(reader, NULL, &other));
+  zke *other = test_session(reader, NULL);
   for (int i = 0; i < 2; i++) gives(reader, "/mine", "x");
   asked(reader);
   gives(reader, "/mine", "x");
@@ -420,7 +397,6 @@ TEST(a_kept_node_has_its_acl) {
   ck_ok(zke_exists(other, "/mine", NULL, NULL, NULL));
   ck_assert_int_eq(asked(reader), 0);
   ck_ok(zke_close(other));
-  finish();
 }
 
 /* A tree in memory has no other process that could commit: its reads go on
@@ -449,11 +425,7 @@ static pid_t start_child(void (*run)(void)) {
   _exit(0);
 }
 
-static void end_child(pid_t pid) {
-  int status;
-  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert_int_eq(status, 0);
-}
+static void end_child(pid_t pid) { ck_assert_int_eq(test_child_end(pid), 0); }
 
 /* Shared with children. */
 static struct { atomic_int step, committed, reads, checkpoints; } * shared;
@@ -493,7 +465,6 @@ TEST(idle_reader_beside_another_process) {
   ck_assert_int_eq(read_names(reader), 100);
   atomic_store(&shared->step, 3);
   end_child(pid);
-  finish();
 }
 
 /* … nor are checkpoints of other programs. */
@@ -510,7 +481,6 @@ TEST(idle_reader_and_foreign_checkpoints) {
     if (i % 3 == 0) ck_assert_int_eq(read_value(reader), generation);
     advance(writer, i % 5);
   }
-  finish();
 }
 
 /* A get that finds the state it knows asks SQLite for no lock at all. */
@@ -529,7 +499,6 @@ TEST(read_takes_no_lock) {
     ck_assert_int_eq(spy.unlocks, 0);
     if (i % 2 == 0) ck_assert_int_le(spy.calls, 20);
   }
-  finish();
 }
 
 /* ---- interference in the midst of a read ---- */
@@ -600,7 +569,6 @@ static void disturb_all(int (*read)(zke *)) {
       }
     }
   }
-  finish();
 }
 
 /* Another connection commits before each step of a read, for every step: what
@@ -656,7 +624,6 @@ TEST(event_in_the_midst_of_a_dispatch) {
       for (int n = 1; disturb_dispatch(where, n);) n++;
     }
   }
-  finish();
 }
 
 /* A write takes no read lock either: another program's changes just before it
@@ -693,13 +660,11 @@ TEST_LOOP(write_is_over_the_current_state, 0, 4) {
   begin();
   keep_log();
   make(reader, "/own");
-  ck_assert_int_eq(
-      sqlite3_exec(plain, "CREATE TABLE host(x)", NULL, NULL, NULL), SQLITE_OK);
+  must(plain, "CREATE TABLE host(x)");
   act_kind = _i;
   for (int where = 0; where < PLACES; where++) {
     for (int n = 1; disturb_write(where, n);) n++;
   }
-  finish();
 }
 
 static void run_plainly(const char *text) {
@@ -765,7 +730,6 @@ TEST(definitions_of_a_discarded_read) {
   for (int where = 0; where < PLACES; where++) {
     for (int n = 1; disturb_by_index(where, n);) n++;
   }
-  finish();
 }
 
 /* ---- with locks ---- */
@@ -793,7 +757,6 @@ TEST(distrust_ends) {
   spy_disarm();
   ck_assert(reader->s->index.open);
   ck_assert_int_eq(spy.read_locks, 0);
-  finish();
 }
 
 /* The marks behind the WAL-index's header (SQLite's format): none usable. */
@@ -829,7 +792,6 @@ TEST_LOOP(read_mark_is_set_if_missing, 0, 3) {
   ck_assert_int_eq(read_names(reader), generation);
   spy_disarm();
   ck_assert_int_eq(spy.mark_locks, 0);
-  finish();
 }
 
 /* A process that is killed leaves a log; the -shm is gone as well. */
@@ -856,7 +818,6 @@ TEST_LOOP(reading_after_a_recovery, 0, 2) {
   ck_assert_int_eq(read_names(reader), generation);
   ck_assert_int_eq(read_value(reader), generation);
   ck_assert(reader->s->index.open);
-  finish();
 }
 
 /* P7: a connection that is opened anew after a COMMIT that failed has not seen
@@ -884,7 +845,6 @@ TEST(events_after_a_reconnection) {
   }
   ck_ok(zke_dispatch(reader, NULL));
   ck_assert_int_eq(told_value, 1);
-  finish();
 }
 
 /* ---- an SQLite that is not known ---- */
@@ -1037,7 +997,6 @@ TEST_LOOP(another_layout_is_noticed, 0, KINDS) {
   }
   ck_ok(zke_dispatch(reader, NULL));
   ck_assert_int_eq(strange, 1);
-  finish();
 }
 
 /* What SQLite does is seen anew on each connection; what another process makes
@@ -1067,7 +1026,6 @@ TEST(trust_is_earned) {
   ck_assert(reader->s->wal_log.gather);
   read_value(reader);
   ck_assert(reader->s->index.open);
-  finish();
 }
 
 /* A transaction that is rolled back, or writes nothing, shows nothing. */
@@ -1088,7 +1046,6 @@ TEST(trust_needs_a_commit) {
   advance(reader, 1);
   ck_assert_int_eq(reader->s->index.trust, SHM_KNOWN);
   ck_assert_int_eq(strange, 0);
-  finish();
 }
 
 /* Pages of any size, with any part of them reserved for an extension. */
@@ -1125,7 +1082,6 @@ TEST_LOOP(pages_of_all_sizes, 0, PAGE_KINDS) {
   }
   ck_assert_int_eq(reader->s->wal_log.page, pages[_i].size);
   ck_assert(writer->s->wal_log.gather && !writer->s->wal_log.strange);
-  finish();
 }
 
 /* Both short cuts can be left out, each without the other.  Reads, changes,
@@ -1148,7 +1104,6 @@ TEST_LOOP(short_cuts_are_left_out, 0, 4) {
   }
   ck_ok(zke_expire(writer, zke_session_id(reader)));
   ck_rc(zke_exists(reader, "/s", NULL, NULL, NULL), ZKE_SESSIONEXPIRED);
-  finish();
 }
 
 /* ---- a VFS that changes pages ---- */
@@ -1204,7 +1159,6 @@ TEST(pages_that_a_vfs_encrypts) {
     make_cold(reader);
   }
   ck_assert(!log_shows("still-"));
-  finish();
 }
 
 /* ---- where there is nothing to be seen ---- */
@@ -1229,8 +1183,7 @@ TEST(get_after_a_burial_that_failed) {
   test_events events = {0};
   ck_ok(zke_exists(reader, "/e", test_record, &events, NULL));
   ck_assert_int_eq(read_value(reader), generation);
-  ck_assert_int_eq(kill(owner, SIGKILL), 0);
-  ck_assert_int_eq(waitpid(owner, NULL, 0), owner);
+  kill_child(owner);
   reader->s->durability = ZKE_DURABLE_ALL;
   seam_fail(&spied, SEAM_xSync, true);
   ck_ok(zke_dispatch(reader, NULL));
@@ -1240,7 +1193,6 @@ TEST(get_after_a_burial_that_failed) {
   ck_assert_int_lt(reader->s->health, HEALTH_BROKEN);
   seam_pass(1000);
   test_expect(reader, &events, "DELETED /e");
-  finish();
 }
 
 /* P11: a VFS that cannot share memory between processes is refused by name. */
@@ -1271,7 +1223,6 @@ TEST(read_only_handle) {
   }
   ck_ok(zke_close(reader));
   reader = open_with(NULL, NULL, 0);
-  finish();
 }
 
 /* In memory the reads of all sessions go on in one, until one of them
@@ -1594,8 +1545,7 @@ TEST_LOOP(many_dead_are_buried_in_a_tick, 1, 4) {
   begin_sweeping();
   ck_assert_int_eq(test_session_count(with_duty), crowds * CROWD + 1 + OTHERS);
   for (int i = 0; i < crowds; i++) {
-    ck_assert_int_eq(kill(pid[i], SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
+    kill_child(pid[i]);
   }
   unsigned before = with_duty->s->sweep.count;
   for (int i = 0; test_session_count(with_duty) > 1 + OTHERS && i < 4 * TICKS;
@@ -1613,11 +1563,8 @@ TEST_LOOP(many_dead_are_buried_in_a_tick, 1, 4) {
  * more. */
 TEST(limit_of_the_log_falls_with_the_log) {
   begin();
-  sqlite3 *idle = NULL;
-  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &idle), SQLITE_OK);
-  ck_assert_int_eq(
-      sqlite3_exec(idle, "BEGIN;SELECT * FROM zkembed_meta", NULL, NULL, NULL),
-      SQLITE_OK);
+  sqlite3 *idle = plain_open(test_path("a.db"));
+  must(idle, "BEGIN;SELECT * FROM zkembed_meta");
   for (int i = 0; reader->s->wal_limit < 3 * ZKE_CHECKPOINT_PAGES; i++) {
     ck_assert_int_lt(i, 500);
     ck_ok(zke_set(reader, "/c", "x", 1, -1, NULL));
@@ -1627,5 +1574,4 @@ TEST(limit_of_the_log_falls_with_the_log) {
   ck_ok(zke_set(writer, "/c", "y", 1, -1, NULL)); /* with a checkpoint */
   ck_ok(zke_set(reader, "/c", "x", 1, -1, NULL));
   ck_assert_int_eq(reader->s->wal_limit, ZKE_CHECKPOINT_PAGES);
-  finish();
 }
