@@ -128,13 +128,12 @@ static char *picture(const char *path) {
 
 /* Run SQL through plain SQLite; a value when the text is a query. */
 static int64_t sql(const char *path, const char *format, ...) {
-  sqlite3 *db;
   sqlite3_stmt *s;
   va_list ap;
   va_start(ap, format);
   char *text = sqlite3_vmprintf(format, ap);
   va_end(ap);
-  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3 *db = plain_open(path);
   sqlite3_busy_timeout(db, 5000);
   int rc = SQLITE_OK;
   int64_t value = 0;
@@ -627,7 +626,7 @@ TEST(filling_the_disk_loses_nothing) {
   ck_rc(rc, ZKE_FULL);
   for (int round = 0; round < 2; round++) {
     zke_stat stat;
-    ck_ok(zke_exists(z, "/", NULL, NULL, &stat));
+    stat = test_stat(z, "/");
     ck_assert_int_eq(stat.numChildren, made + 1);
     ck_ok(zke_check(z, NULL, NULL));
     if (round == 0) {
@@ -797,11 +796,9 @@ TEST_LOOP(newcomer_is_refused_without_side_files, 0, 4) {
  * detached sessions. */
 TEST(side_files_may_go_between) {
   const char *path = sample(test_path("a.db"));
-  zke_options o = ZKE_INIT(zke_options);
-  o.timeout_ms = 600000;
   unsigned char password[16];
-  zke *z = test_open(path), *kept;
-  ck_ok(zke_open_session(z, &o, &kept));
+  zke *z = test_open(path);
+  zke *kept = session_as(z, .timeout_ms = 600000);
   int64_t id = zke_session_id(kept);
   ck_ok(zke_password(kept, password));
   ck_ok(zke_detach(kept));
@@ -819,8 +816,8 @@ TEST(side_files_may_go_between) {
 /* A copy taken by SQLite's backup interface while sessions are alive. */
 static void back_up(const char *from, const char *to) {
   sqlite3 *in, *out;
-  ck_assert_int_eq(sqlite3_open(from, &in), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_open(to, &out), SQLITE_OK);
+  in = plain_open(from);
+  out = plain_open(to);
   sqlite3_backup *b = sqlite3_backup_init(out, "main", in, "main");
   ck_assert_ptr_nonnull(b);
   ck_assert_int_eq(sqlite3_backup_step(b, -1), SQLITE_DONE);
@@ -960,10 +957,7 @@ static void count_fsync(seam_call *c) {
 
 static zke *open_counting(const char *path) {
   static seam s = {.before = {[SEAM_fsync] = count_fsync}};
-  zke *z;
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  ck_ok(zke_open(path, &o, &z));
-  return z;
+  return open_as(path, .os = seam_os(&s));
 }
 
 /* How often the directory was synced since the last time this was asked, the
@@ -1016,7 +1010,7 @@ TEST(the_name_of_a_log_is_synced_once) {
   must(db, "SELECT * FROM zkembed_node");
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
   ck_assert_int_ne(access(joined(path, "-wal"), F_OK), 0);
-  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK); /* makes it anew */
+  db = plain_open(path);
   must(db, "PRAGMA user_version");
   must(db, "CREATE TABLE t(a);INSERT INTO t VALUES(1)");
   directory_syncs = 0;
@@ -1195,10 +1189,13 @@ static void expect_side_modes(const char *path, unsigned mode, gid_t group) {
 
 /* design.md 5: mode and group of side files follow the database's, whatever
  * the umask. */
-TEST_LOOP(side_files_follow_the_database, 0, 3) {
+TEST_LOOP(side_files_follow_the_database, 0, 4) {
   static const struct {
     unsigned file, directory, mask;
-  } modes[] = {{0660, 0770, 077}, {0600, 0700, 0}, {0666, 0777, 0777}};
+  } modes[] = {{0660, 0770, 077},
+               {0600, 0700, 0},
+               {0666, 0777, 0777},
+               {0664, 0775, 077}};
   const char *path = test_path("a.db");
   gid_t group = getuid() == 0 ? 65533 : getgid();
   write_file(path, "", 0);
@@ -1253,10 +1250,7 @@ static seam booted = {.before = {[SEAM_boot_id] = pretend_boot}};
 
 static zke *open_booted(const char *path, const char *id) {
   boot = id;
-  zke_options options = {.size = sizeof options, .os = seam_os(&booted)};
-  zke *z = NULL;
-  ck_ok(zke_open(path, &options, &z));
-  return z;
+  return open_as(path, .os = seam_os(&booted));
 }
 
 /* P5, design.md 7: containers on one kernel can have boot ids of their own;
@@ -1552,9 +1546,8 @@ static char *all_rows(const char *path) {
                                        "session", "watch", "event"};
   char *text = NULL;
   size_t size = 0;
-  sqlite3 *db;
   FILE *out = open_memstream(&text, &size);
-  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3 *db = plain_open(path);
   for (int i = 0; i < 6; i++) {
     char *query = sqlite3_mprintf("SELECT * FROM zkembed_%s", tables[i]);
     ck_assert_int_eq(sqlite3_exec(db, query, print_row, out, NULL), SQLITE_OK);
@@ -1666,10 +1659,7 @@ static void leap_at_look(seam_call *c) {
 
 static zke *open_leaping(const char *path) {
   static seam s = {.before = {[SEAM_clock] = leap_at_look}};
-  zke *z = NULL;
-  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
-  ck_ok(zke_open(path, &o, &z));
-  return z;
+  return open_as(path, .os = seam_os(&s));
 }
 
 /* P2: the deadline comes at each look at the clock; what is not compacted then
