@@ -105,7 +105,7 @@ int take_by(int i, const char *verb, const char *rest) {
   return verb_of(&s)->take(&s);
 }
 
-void answer(step *s, const char *format, ...) {
+void gives(step *s, const char *format, ...) {
   size_t used = strlen(s->answer);
   va_list list;
   va_start(list, format);
@@ -190,7 +190,7 @@ STEP(waits, begin_word(s, recipe->waits))
 static int step_returns(step *s) {
   struct begun *b = &begun[s->who];
   call_end(&b->call);
-  answer(s, "%s", b->step.answer);
+  gives(s, "%s", b->step.answer);
   int rc = b->call.rc;
   return rc == ZKE_OK ? rc : zke_fail(rc, "%s", b->call.sentence);
 }
@@ -228,7 +228,7 @@ static int step_expires(step *s) {
   return zke_expire(another, zke_session_id(s->session));
 }
 
-STEP(dispatches, (answer(s, "%d", dispatch_on(s->session)), ZKE_OK))
+STEP(dispatches, (gives(s, "%d", dispatch_on(s->session)), ZKE_OK))
 
 static int step_all(step *s) {
   ck_step(s, strcmp(s->rest, "dispatch") == 0, "no such step");
@@ -300,13 +300,13 @@ static int step_children(step *s) {
   if (rc != ZKE_OK) return rc;
   qsort(names->data, (size_t)names->count, sizeof *names->data, compare);
   for (int i = 0; i < names->count; i++)
-    answer(s, "%s%s", i ? " " : "", names->data[i]);
-  if (names->count == 0) answer(s, "none");
+    gives(s, "%s%s", i ? " " : "", names->data[i]);
+  if (names->count == 0) gives(s, "none");
   zke_free(names);
   return rc;
 }
 
-STEP(entries, (answer(s, "%d", entries(s->session, s->word[0])), ZKE_OK))
+STEP(entries, (gives(s, "%d", entries(s->session, s->word[0])), ZKE_OK))
 
 static int step_empty(step *s) {
   zke_strings *names = NULL;
@@ -323,7 +323,7 @@ static int step_empty(step *s) {
 static int step_data(step *s) {
   char *data = NULL;
   int rc = zke_get(s->session, s->word[0], NULL, NULL, &data, NULL, NULL);
-  if (rc == ZKE_OK) answer(s, "%s", data ? data : "(null)");
+  if (rc == ZKE_OK) gives(s, "%s", data ? data : "(null)");
   zke_free(data);
   return rc;
 }

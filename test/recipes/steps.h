@@ -75,7 +75,7 @@
  *     static int step_claim(step *s) {
  *       zke_queue_item *item = NULL;
  *       int rc = zke_queue_claim(s->object, s->deadline, &item);
- *       if (rc == ZKE_OK) answer(s, "'%s' %d", item->data, item->attempts);
+ *       if (rc == ZKE_OK) gives(s, "'%s' %d", item->data, item->attempts);
  *       zke_free(item);
  *       return rc;
  *     }
@@ -162,7 +162,7 @@ void play_steps(const step_recipe *recipe, const char *script);
   static int step_##name(step *s) { return (call); }
 
 /* Add to what the step answers. */
-void answer(step *s, const char *format, ...)
+void gives(step *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* What a step that only looks ends with: the rest of it must be this.  Returns
  * ZKE_OK. */

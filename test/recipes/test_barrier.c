@@ -71,7 +71,7 @@ static int step_sets(step *s) {
   ck_assert_int_eq(stat.czxid, token);
   ck_assert_int_gt(token, tokens[settings]);
   tokens[++settings] = token;
-  answer(s, "%d", settings);
+  gives(s, "%d", settings);
   return rc;
 }
 

@@ -155,7 +155,7 @@ static zke_stat seen[PARTIES]; /* the last Stat that each has read */
 static int step_get(step *s) {
   char *data = NULL;
   int rc = zke_config_get(s->object, name_in(s, 0), &data, NULL, &seen[s->who]);
-  if (rc == ZKE_OK) answer(s, "%s", data ? data : "(null)");
+  if (rc == ZKE_OK) gives(s, "%s", data ? data : "(null)");
   zke_free(data);
   return rc;
 }
@@ -179,9 +179,9 @@ static int step_list(step *s) {
   int rc = zke_config_list(s->object, name_in(s, 0), &tree);
   for (int i = 0; rc == ZKE_OK && i < tree->count; i++) {
     const zke_config_node *n = &tree->data[i];
-    answer(s, "%s%s:%s", i ? " " : "", n->name, n->data ? n->data : "(null)");
+    gives(s, "%s%s:%s", i ? " " : "", n->name, n->data ? n->data : "(null)");
   }
-  if (rc == ZKE_OK && tree->count == 0) answer(s, "none");
+  if (rc == ZKE_OK && tree->count == 0) gives(s, "none");
   zke_free(tree);
   return rc;
 }
@@ -196,9 +196,9 @@ static int step_wait(step *s) {
   int rc = zke_config_wait(s->object, name, known, s->deadline, &now);
   if (rc != ZKE_OK) return rc;
   ck_step(s, now > known || now == 0, "it is old");
-  if (revision) return answer(s, "%d", (int)now), rc;
+  if (revision) return gives(s, "%d", (int)now), rc;
   seen[s->who].mzxid = now;
-  return answer(s, now ? "there" : "gone"), rc;
+  return gives(s, now ? "there" : "gone"), rc;
 }
 
 /* How many guards the sets have: that the root is there, and that nobody has
@@ -219,7 +219,7 @@ static int step_sets(step *s) {
   else
     rc = zke_config_set(s->object, name_in(s, 0), data, len, version,
                         s->deadline, &stat);
-  if (rc == ZKE_OK) answer(s, "%d", stat.version);
+  if (rc == ZKE_OK) gives(s, "%d", stat.version);
   return rc;
 }
 

@@ -115,7 +115,7 @@ static int changed(step *s, int rc, int64_t value, int64_t token) {
   ck_step(s, rc == ZKE_OK ? token > newest : token == -77, "it has a token");
   if (rc != ZKE_OK) return rc;
   newest = token;
-  answer(s, "%" PRId64, value);
+  gives(s, "%" PRId64, value);
   return rc;
 }
 
@@ -153,7 +153,7 @@ static int step_get(step *s) {
   int rc = zke_counter_get(s->object, &value, &token);
   if (rc != ZKE_OK) return rc;
   note_token(s, token);
-  answer(s, "%" PRId64 "%s", value, token > newest ? " later" : "");
+  gives(s, "%" PRId64 "%s", value, token > newest ? " later" : "");
   return rc;
 }
 
@@ -164,7 +164,7 @@ static int step_wait(step *s) {
       zke_counter_wait(s->object, known[s->who], s->deadline, &value, &token);
   if (rc != ZKE_OK) return rc;
   note_token(s, token);
-  answer(s, "%" PRId64, value);
+  gives(s, "%" PRId64, value);
   return rc;
 }
 

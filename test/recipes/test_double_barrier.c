@@ -97,7 +97,7 @@ static void answer_brought(step *s, zke_party_list *list) {
   for (int i = 0; i < list->count; i++) {
     const zke_party *p = &list->data[i];
     ck_assert_int_eq(p->pid, getpid());
-    answer(s, "%s%s:%.*s", i ? " " : "", p->identity, p->len, p->data);
+    gives(s, "%s%s:%.*s", i ? " " : "", p->identity, p->len, p->data);
   }
   zke_free(list);
 }
@@ -123,10 +123,10 @@ static int step_missing(step *s) {
   int count = -1;
   zke_party_list *list = NULL;
   ck_ok(zke_double_barrier_missing(s->object, &list, &count));
-  answer(s, "%d", count);
+  gives(s, "%d", count);
   for (int i = 0; i < list->count; i++)
-    answer(s, " %s%s", list->data[i].identity,
-           strcmp(list->data[i].kind, "dead") == 0 ? "!" : "");
+    gives(s, " %s%s", list->data[i].identity,
+          strcmp(list->data[i].kind, "dead") == 0 ? "!" : "");
   zke_free(list);
   ck_step(s, strcmp(s->answer, s->rest) == 0, "it is %s", s->answer);
   return ZKE_OK;
@@ -138,7 +138,7 @@ static int step_parties(step *s) {
   for (int i = 0; i < list->count; i++) {
     const zke_party *p = &list->data[i];
     ck_assert_int_eq(p->held, strcmp(p->kind, "inside") == 0);
-    answer(s, "%s%s %s", i ? ", " : "", p->kind, p->identity);
+    gives(s, "%s%s %s", i ? ", " : "", p->kind, p->identity);
   }
   zke_free(list);
   ck_step(s, strcmp(s->answer, s->rest) == 0, "it is %s", s->answer);

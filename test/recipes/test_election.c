@@ -225,7 +225,7 @@ static int step_leader(step *s) {
   if (rc != ZKE_OK) return rc;
   ck_step(s, (token > 0) == (name != NULL), "its token is wrong");
   ck_step(s, len == (value ? (int)strlen(value) : 0), "its length is wrong");
-  answer(s, "%s%s%s", name ? name : "nobody", len ? " " : "", len ? value : "");
+  gives(s, "%s%s%s", name ? name : "nobody", len ? " " : "", len ? value : "");
   if (name) ck_step(s, token == heard[number_of(name)], "an old token");
   zke_free(name);
   zke_free(value);

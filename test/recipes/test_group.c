@@ -96,9 +96,9 @@ static int step_list(step *s) {
     ck_assert_int_eq(p->czxid, stat.czxid);
     ck_assert_int_eq(p->held, 1);
     if (*p->identity) ck_assert_int_eq(p->pid, getpid());
-    answer(s, "%s%s:%s", i ? " " : "", p->identity, p->data);
+    gives(s, "%s%s:%s", i ? " " : "", p->identity, p->data);
   }
-  if (rc == ZKE_OK && list->count == 0) answer(s, "none");
+  if (rc == ZKE_OK && list->count == 0) gives(s, "none");
   zke_free(list);
   return rc;
 }

@@ -101,8 +101,8 @@ static void say(step *s, const zke_binding *b) {
   ck_assert_int_eq(b->ephemeral, stat.ephemeralOwner != 0);
   if (*b->identity) ck_assert_int_eq(b->pid, getpid());
   if (stat.ephemeralOwner) ck_assert_int_eq(b->session, stat.ephemeralOwner);
-  answer(s, "'%s'%s%s%s", b->value, *b->identity ? " " : "", b->identity,
-         b->ephemeral ? " lent" : "");
+  gives(s, "'%s'%s%s%s", b->value, *b->identity ? " " : "", b->identity,
+        b->ephemeral ? " lent" : "");
 }
 
 static int step_lookup(step *s) {
@@ -125,10 +125,10 @@ static int step_list(step *s) {
   zke_binding_list *list = NULL;
   int rc = zke_names_list(s->object, &list);
   for (int i = 0; rc == ZKE_OK && i < list->count; i++) {
-    answer(s, "%s%s=", i ? ", " : "", list->data[i].name);
+    gives(s, "%s%s=", i ? ", " : "", list->data[i].name);
     say(s, &list->data[i]);
   }
-  if (rc == ZKE_OK && list->count == 0) answer(s, "none");
+  if (rc == ZKE_OK && list->count == 0) gives(s, "none");
   zke_free(list);
   return rc;
 }
@@ -143,7 +143,7 @@ static int step_resolve(step *s) {
   if (rc != ZKE_OK) return rc;
   ck_assert_int_eq(len, (int)strlen(data));
   test_expect_stat(stat, test_stat(z[SESSIONS - 1], "/target"));
-  answer(s, "%s", data);
+  gives(s, "%s", data);
   zke_free(data);
   return rc;
 }

@@ -84,10 +84,10 @@ static int step_record(step *s) {
   if (r->running) ck_assert_int_eq(r->token, newest);
   ck_assert_int_eq(r->pid, getpid());
   if (r->running)
-    answer(s, "%s runs", r->identity);
+    gives(s, "%s runs", r->identity);
   else
-    answer(s, "%s status %d", r->identity, r->status);
-  answer(s, ", try %d%s", r->tries, r->forced ? ", forced" : "");
+    gives(s, "%s status %d", r->identity, r->status);
+  gives(s, ", try %d%s", r->tries, r->forced ? ", forced" : "");
   zke_free(r);
   return rc;
 }

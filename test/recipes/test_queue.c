@@ -142,10 +142,10 @@ static int say_item(step *s, int rc, const zke_queue_item *item) {
   if (rc != ZKE_OK) ck_assert_ptr_null(item);
   if (rc != ZKE_OK) return rc;
   ck_assert_int_eq(item->len, (int)strlen(item->data));
-  answer(s, "%s", item->data);
-  if (item->attempts > 1) answer(s, " x%d", item->attempts);
-  if (item->priority != 100) answer(s, " p=%d", item->priority);
-  if (*item->key) answer(s, " key=%s", item->key);
+  gives(s, "%s", item->data);
+  if (item->attempts > 1) gives(s, " x%d", item->attempts);
+  if (item->priority != 100) gives(s, " p=%d", item->priority);
+  if (*item->key) gives(s, " key=%s", item->key);
   if (!item->due_ms) return rc;
   ck_assert_int_eq(item->due_ms, due_at);
   ck_assert(zke_wall(s->session) >= due_at);

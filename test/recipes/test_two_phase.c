@@ -142,7 +142,7 @@ static int step_wait(step *s) {
   ck_assert_int_gt(token, 0);
   ck_assert_int_eq(token, decision_token);
   ck_assert_int_eq(zke_two_phase_state(s->object), decision);
-  answer(s, "%s", words[decision]);
+  gives(s, "%s", words[decision]);
   return rc;
 }
 
@@ -161,8 +161,8 @@ static int step_pending(step *s) {
       zke_two_phase_pending(s->session, BASE, site_of(s), NULL, NULL, &names);
   if (rc != ZKE_OK) return rc;
   for (int i = 0; i < names->count; i++)
-    answer(s, "%s%s", i ? " " : "", names->data[i]);
-  if (names->count == 0) answer(s, "none");
+    gives(s, "%s%s", i ? " " : "", names->data[i]);
+  if (names->count == 0) gives(s, "none");
   zke_free(names);
   return rc;
 }
@@ -188,14 +188,14 @@ static int step_status(step *s) {
   int rc = zke_two_phase_get(s->session, BASE, "tx", &st);
   if (rc != ZKE_OK) return rc;
   check_status(st);
-  answer(s, "%s%s%s:", words[st->decision], *st->why ? ", " : "", st->why);
+  gives(s, "%s%s%s:", words[st->decision], *st->why ? ", " : "", st->why);
   for (int i = 0; i < SITES; i++) {
     const zke_two_phase_site *site = &st->sites[i];
-    answer(s, " %s%s%s%s%s", site->present ? "" : "-", site->name,
-           site->vote ? "=" : "", site->vote ? words[site->vote] : "",
-           site->acknowledged ? "*" : "");
+    gives(s, " %s%s%s%s%s", site->present ? "" : "-", site->name,
+          site->vote ? "=" : "", site->vote ? words[site->vote] : "",
+          site->acknowledged ? "*" : "");
   }
-  if (st->coordinator) answer(s, ", led");
+  if (st->coordinator) gives(s, ", led");
   zke_free(st);
   return rc;
 }
@@ -235,7 +235,7 @@ static int step_with_row(step *s,
   static const char *const dones[] = {"not done", "done", "before", "gone"};
   int done = -1;
   int rc = act(s->object, site_of(s), word_number(s->word[0]), &done);
-  if (rc == ZKE_OK) answer(s, "%s", dones[done]);
+  if (rc == ZKE_OK) gives(s, "%s", dones[done]);
   return rc;
 }
 
@@ -246,7 +246,7 @@ static int step_row(step *s) {
   char *data = NULL;
   zke_stat stat;
   int rc = zke_get(s->session, row(s->word[0]), NULL, NULL, &data, NULL, &stat);
-  if (rc == ZKE_OK) answer(s, "%s %d", data, stat.version);
+  if (rc == ZKE_OK) gives(s, "%s %d", data, stat.version);
   zke_free(data);
   return rc;
 }
