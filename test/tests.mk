@@ -201,7 +201,7 @@ sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c \
 
 # The recipes do not know which SQLite it is, but for the one that calls it.
 sqlite-here: $(SQLITE_TESTS:%=$T/test_%) $(WORKER) $(EXTENSION) \
-  $(BUILD)/recipes/fence.o
+  $(BUILD)/zke $(BUILD)/recipes/fence.o
 	@sh test/run.sh $(SQLITE_TESTS:%=$T/test_%)
 	@$(MAKE) --no-print-directory OPS=$(or $(OPS),15000) SEED=$(or $(SEED),1) \
 	  conformance
