@@ -12683,12 +12683,13 @@ static int dispatch_carrier(zke *z, bool waiting, deliver_progress *p) {
  * then. */
 static void wait_prepare(store *s) {
   static const sql_text *const sql[] = {
-      SQL_NODE_OWNED,   SQL_NODE_ROW,   SQL_NODE_REMOVE, SQL_NODE_CHILD_GONE,
-      SQL_NODE_SET_DUE, SQL_NODE_NAMES, SQL_NODE_SET,    SQL_META_SET,
-      SQL_WATCH_AT,     SQL_WATCH_DROP, SQL_WATCH_END,   SQL_WATCH_BELOW,
-      SQL_EVENT_BOUNDS, SQL_EVENT_ADD,  SQL_EVENT_TRIM,  SQL_EVENT_END,
-      SQL_SESSION_SEEN, SQL_SESSION_END, SQL_SESSION_CARRIED_BY,
-      SQL_SESSION_CARRIED};
+      SQL_NODE_OWNED,         SQL_NODE_ROW,       SQL_NODE_REMOVE,
+      SQL_NODE_CHILD_GONE,    SQL_NODE_SET_DUE,   SQL_NODE_NAMES,
+      SQL_NODE_SET,           SQL_META_SET,       SQL_WATCH_AT,
+      SQL_WATCH_DROP,         SQL_WATCH_END,      SQL_WATCH_BELOW,
+      SQL_EVENT_BOUNDS,       SQL_EVENT_ADD,      SQL_EVENT_TRIM,
+      SQL_EVENT_END,          SQL_SESSION_SEEN,   SQL_SESSION_END,
+      SQL_SESSION_CARRIED_BY, SQL_SESSION_CARRIED};
   enum { COUNT = sizeof sql / sizeof sql[0] };
   int rc;
   for (int i = 0; i < COUNT; i++) sql_statement(s, sql[i], &rc);
