@@ -1,9 +1,11 @@
 /* calls.h - what most tests of the engine do, in few words
  *
- * A test need not close what it opens.  At its end, each handle and each
- * connection of SQLite's that is still open is closed, the last one first, and
- * that must succeed; before that, zke_check() must find nothing.  A test closes
- * a handle itself if it is about the close.
+ * A test need not close what it opens.  At its end each handle and each
+ * connection of SQLite that is still open is closed, the last one first, and
+ * that must succeed.  Before a connected handle of zke_open() is closed,
+ * zke_check() must find nothing, unless the test has set `damaged`.  A handle
+ * that the test closes itself is not checked, so only a test about the close
+ * does that.
  *
  * It is included after zkembed.c by the programs that include that.
  */
@@ -16,6 +18,7 @@
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "test/test.h"
 
@@ -23,18 +26,19 @@
 
 typedef struct open_item {
   zke *z;
-  sqlite3 *db; /* or a connection */
+  sqlite3 *db;  /* or a connection */
+  bool checked; /* zke_check() must find nothing in its store */
   struct open_item *before;
 } open_item;
 
 static open_item *open_last;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static inline void open_add(zke *z, sqlite3 *db) {
+static inline void open_add(zke *z, sqlite3 *db, bool checked) {
   open_item *o = malloc(sizeof *o);
   ck_assert_ptr_nonnull(o);
   pthread_mutex_lock(&open_lock);
-  *o = (open_item){z, db, open_last};
+  *o = (open_item){z, db, checked, open_last};
   open_last = o;
   pthread_mutex_unlock(&open_lock);
 }
@@ -49,26 +53,27 @@ static inline void open_drop(const zke *z, const sqlite3 *db) {
   free(found);
 }
 
-static inline int opened_handle(int rc, zke **out) {
-  if (rc == ZKE_OK) open_add(*out, NULL);
+static inline int opened_handle(int rc, zke **out, bool checked) {
+  if (rc == ZKE_OK) open_add(*out, NULL, checked);
   return rc;
 }
 
 static inline int opened_open(const char *name, const zke_options *o,
                               zke **out) {
-  return opened_handle(zke_open(name, o, out), out);
+  return opened_handle(zke_open(name, o, out), out, true);
 }
 
 static inline int opened_session(zke *z, const zke_options *o, zke **out) {
-  return opened_handle(zke_open_session(z, o, out), out);
+  return opened_handle(zke_open_session(z, o, out), out, false);
 }
 
 static inline int opened_attach(zke *z, int64_t id, const unsigned char *word,
                                 const zke_options *o, zke **out) {
-  return opened_handle(zke_attach(z, id, word, o, out), out);
+  return opened_handle(zke_attach(z, id, word, o, out), out, false);
 }
 
-/* Closed or detached, a handle is gone whatever is returned, but for these. */
+/* After a close or detach the handle is gone, unless the call returned one of
+ * these codes. */
 static inline int opened_ended(int rc, const zke *z) {
   if (rc != ZKE_MISUSE && rc != ZKE_FORKED && rc != ZKE_BADARGUMENTS)
     open_drop(z, NULL);
@@ -81,8 +86,9 @@ static inline int opened_detach(zke *z) {
   return opened_ended(zke_detach(z), z);
 }
 
+/* A connection that could not be opened must be closed, too. */
 static inline int opened_db(int rc, sqlite3 **out) {
-  open_add(NULL, *out); /* a connection that could not be opened is one, too */
+  open_add(NULL, *out, false);
   return rc;
 }
 
@@ -92,12 +98,12 @@ static inline int opened_close_db(sqlite3 *db) {
   return rc;
 }
 
-static inline zke *opened_test(zke *z) {
-  open_add(z, NULL);
+static inline zke *opened_test(zke *z, bool checked) {
+  open_add(z, NULL, checked);
   return z;
 }
 
-/* From here on these stand for the functions of these names. */
+/* The macros below replace the functions of the same names. */
 #define zke_open(name, options, out) opened_open(name, options, out)
 #define zke_open_session(z, options, out) opened_session(z, options, out)
 #define zke_attach(z, id, password, options, out) \
@@ -108,8 +114,8 @@ static inline zke *opened_test(zke *z) {
 #define sqlite3_open_v2(name, out, flags, vfs) \
   opened_db(sqlite3_open_v2(name, out, flags, vfs), out)
 #define sqlite3_close(db) opened_close_db(db)
-#define test_open(name) opened_test(test_open(name))
-#define test_session(z, chroot) opened_test(test_session(z, chroot))
+#define test_open(name) opened_test(test_open(name), true)
+#define test_session(z, chroot) opened_test(test_session(z, chroot), false)
 
 static bool damaged; /* by the test, so zke_check() finds something */
 
@@ -127,7 +133,7 @@ static inline void opened_close_all(void) {
     if (o.db) {
       ck_assert_int_eq(sqlite3_close(o.db), SQLITE_OK);
     } else {
-      opened_check(o.z);
+      if (o.checked) opened_check(o.z);
       ck_ok(zke_close(o.z));
     }
   }
@@ -203,6 +209,20 @@ static inline int child_count(zke *z, const char *path) {
   return test_stat(z, path).numChildren;
 }
 
+/* ---- nodes with a text ---- */
+
+static inline void make_with(zke *z, const char *path, const char *data) {
+  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+}
+
+static inline void expect_data(zke *z, const char *path, const char *expected) {
+  char *data = NULL;
+  ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, expected);
+  zke_free(data);
+}
+
 /* ---- a host's loop ---- */
 
 static inline int64_t deadline_of(zke *z) {
@@ -215,7 +235,9 @@ static inline int64_t deadline_of(zke *z) {
 static inline bool readable(zke *z, int ms) {
   struct pollfd p = {-1, POLLIN, 0};
   ck_ok(zke_fd(z, &p.fd));
-  return poll(&p, 1, ms) == 1;
+  int n = poll(&p, 1, ms);
+  ck_assert_int_eq(p.revents & ~POLLIN, 0);
+  return n == 1;
 }
 
 /* ---- SQL, by connections of the test's own ---- */
@@ -224,7 +246,7 @@ static inline bool readable(zke *z, int ms) {
 static inline sqlite3 *plain_open(const char *path) {
   sqlite3 *db = NULL;
   ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-  sqlite3_busy_timeout(db, 5000);
+  sqlite3_busy_timeout(db, (int)test_patience(5000));
   return db;
 }
 
@@ -237,22 +259,26 @@ static inline void must(sqlite3 *db, const char *sql) {
   ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
 }
 
-/* On the file, by a connection that is there for this alone. */
+/* Run SQL on the file, by a connection that is closed again. */
 static inline void sql_on(const char *path, const char *text) {
   sqlite3 *db = plain_open(path);
   must(db, text);
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
-/* The first column of the first row, as a number; -1: no row. */
-static inline int64_t number_of(sqlite3 *db, const char *text) {
-  sqlite3_stmt *st = NULL;
-  int64_t n = -1;
-  int rc = sqlite3_prepare_v2(db, text, -1, &st, NULL);
-  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, sqlite3_errmsg(db));
-  if (sqlite3_step(st) == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
-  sqlite3_finalize(st);
-  return n;
+/* Copy by SQLite's backup interface, as the sqlite3 shell's .backup and
+ * .restore do. */
+static inline void back_up(const char *from, const char *to) {
+  sqlite3 *in, *out;
+  in = plain_open(from);
+  out = plain_open(to);
+  sqlite3_wal_autocheckpoint(out, 0);
+  sqlite3_backup *b = sqlite3_backup_init(out, "main", in, "main");
+  ck_assert_msg(b != NULL, "%s", sqlite3_errmsg(out));
+  ck_assert_int_eq(sqlite3_backup_step(b, -1), SQLITE_DONE);
+  ck_assert_int_eq(sqlite3_backup_finish(b), SQLITE_OK);
+  sqlite3_close(out);
+  sqlite3_close(in);
 }
 
 #endif

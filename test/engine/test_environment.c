@@ -35,18 +35,6 @@ ON_DISK;
 
 /* ---- nodes and files ---- */
 
-static void make_with(zke *z, const char *path, const char *data) {
-  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-}
-
-static void expect_data(zke *z, const char *path, const char *expected) {
-  char *data = NULL;
-  ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
-  ck_assert_str_eq(data, expected);
-  zke_free(data);
-}
-
 static int set(zke *z, const char *path, const char *data) {
   return zke_set(z, path, data, (int)strlen(data), -1, NULL);
 }
@@ -874,6 +862,7 @@ static void work_without_descriptors(zke *z, test_worker *w) {
   ck_ok(zke_exists(z, "/owned", test_record, &events, NULL));
   test_kill(w, SIGKILL);
   await(z, &events, "DELETED /owned", 10000);
+  ck_ok(zke_check(z, NULL, NULL));
 }
 
 /* P7, P11: an open handle goes on when the process has run out of
@@ -923,21 +912,6 @@ TEST(close_without_descriptors) {
 }
 
 /* ---- restored under open handles ---- */
-
-/* Copy by SQLite's backup interface, as the sqlite3 shell's .backup and
- * .restore do. */
-static void back_up(const char *from, const char *to) {
-  sqlite3 *in, *out;
-  in = plain_open(from);
-  out = plain_open(to);
-  sqlite3_wal_autocheckpoint(out, 0);
-  sqlite3_backup *b = sqlite3_backup_init(out, "main", in, "main");
-  ck_assert_msg(b != NULL, "%s", sqlite3_errmsg(out));
-  ck_assert_int_eq(sqlite3_backup_step(b, -1), SQLITE_DONE);
-  ck_assert_int_eq(sqlite3_backup_finish(b), SQLITE_OK);
-  sqlite3_close(out);
-  sqlite3_close(in);
-}
 
 /* P8, design.md 7: a backup is put in the place of a database that a process
  * has open, which is told; who opens it now finds the backup and nothing

@@ -134,7 +134,6 @@ static int64_t sql(const char *path, const char *format, ...) {
   char *text = sqlite3_vmprintf(format, ap);
   va_end(ap);
   sqlite3 *db = plain_open(path);
-  sqlite3_busy_timeout(db, 5000);
   int rc = SQLITE_OK;
   int64_t value = 0;
   for (const char *rest = text; rc == SQLITE_OK && *rest;) {
@@ -150,18 +149,6 @@ static int64_t sql(const char *path, const char *format, ...) {
   return value;
 }
 
-static void plant(zke *z, const char *path, const char *data) {
-  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL,
-                   ZKE_PERSISTENT, NULL, NULL));
-}
-
-static void expect_data(zke *z, const char *path, const char *expected) {
-  char *data = NULL;
-  ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
-  ck_assert_str_eq(data, expected);
-  zke_free(data);
-}
-
 /* The number of the next sequential child of "/". */
 static int next_sequence(zke *z) {
   char *path = NULL;
@@ -175,11 +162,82 @@ static int next_sequence(zke *z) {
 /* A closed database with a handful of nodes. */
 static const char *sample(const char *path) {
   zke *z = test_open(path);
-  plant(z, "/a", "one");
-  plant(z, "/a/b", "two");
+  make_with(z, "/a", "one");
+  make_with(z, "/a/b", "two");
   ck_ok(zke_close(z));
   return path;
 }
+
+enum { BULK = 8000, BATCH = 100 };
+
+/* So many nodes of so many bytes below a new node, or without bytes none of
+ * them any more. */
+static void bulk(zke *z, const char *parent, int count, int bytes) {
+  static char data[BULK], path[BATCH][64];
+  zke_op op[BATCH];
+  memset(data, 'b', sizeof data);
+  if (bytes) make_with(z, parent, "");
+  for (int i = 0; i < count; i += BATCH) {
+    for (int k = 0; k < BATCH; k++) {
+      snprintf(path[k], sizeof path[k], "%s/%d", parent, i + k);
+      if (bytes)
+        zke_op_create(&op[k], path[k], data, bytes, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT);
+      else
+        zke_op_delete(&op[k], path[k], -1);
+    }
+    ck_ok(zke_multi(z, op, BATCH, NULL));
+  }
+}
+
+/* ---- rows ---- */
+
+static int print_row(void *out, int count, char **value, char **name) {
+  (void)name;
+  for (int i = 0; i < count; i++)
+    fprintf(out, "%s|", value[i] ? value[i] : "NULL");
+  fprintf(out, "\n");
+  return 0;
+}
+
+enum { TABLES = 6 };
+
+/* Every row of so many tables from the first on, as a text. */
+static char *rows_of(const char *path, int first, int count) {
+  static const char *const tables[TABLES] = {"meta",    "node",  "blob",
+                                             "session", "watch", "event"};
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  sqlite3 *db = plain_open(path);
+  for (int i = first; i < first + count; i++) {
+    char *query = sqlite3_mprintf("SELECT * FROM zkembed_%s", tables[i]);
+    ck_assert_int_eq(sqlite3_exec(db, query, print_row, out, NULL), SQLITE_OK);
+    sqlite3_free(query);
+  }
+  sqlite3_close(db);
+  fclose(out);
+  return text;
+}
+
+static char *all_rows(const char *path) { return rows_of(path, 0, TABLES); }
+
+/* The nodes' rows and their data. */
+static char *node_rows(const char *path) { return rows_of(path, 1, 2); }
+
+/* The two texts are the same, and are freed. */
+static void expect_same(char *now, char *before) {
+  ck_assert_str_eq(now, before);
+  free(now);
+  free(before);
+}
+
+/* All rows are those of before, which is freed. */
+static void expect_rows(const char *path, char *before) {
+  expect_same(all_rows(path), before);
+}
+
+/* ---- refusals ---- */
 
 /* zke_open() fails with the code, names the file, and touches nothing in the
  * directory. */
@@ -577,7 +635,7 @@ TEST(existing_and_empty_files_are_opened) {
   ck_ok(zke_close(z));
   write_file(test_path("empty.db"), "", 0);
   z = test_open(test_path("empty.db"));
-  plant(z, "/a", "one");
+  make_with(z, "/a", "one");
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
   ck_assert_int_gt(file_size(test_path("empty.db")), 0);
@@ -593,7 +651,7 @@ TEST(full_disk_loses_nothing) {
   const char *ballast = test_path("disk/ballast");
   memset(data, 'x', sizeof data - 1);
   zke *z = test_open(test_path("disk/a.db"));
-  plant(z, "/kept", "one");
+  make_with(z, "/kept", "one");
   test_fill_disk(ballast);
   ck_rc(zke_create(z, "/a", data, sizeof data, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                    NULL, NULL),
@@ -650,7 +708,7 @@ TEST(full_disk_at_open) {
   ck_says("a.db");
   ck_assert_int_eq(unlink(ballast), 0);
   z = test_open(test_path("disk/a.db"));
-  plant(z, "/a", "one");
+  make_with(z, "/a", "one");
 }
 
 /* ---- read-only ---- */
@@ -761,7 +819,7 @@ TEST(renamed_database_is_noticed) {
 TEST(replaced_database_is_noticed) {
   const char *path = sample(test_path("a.db")), *other = test_path("b.db");
   zke *z = test_open(other);
-  plant(z, "/other", "database");
+  make_with(z, "/other", "database");
   ck_ok(zke_close(z));
   z = test_open(path);
   make_as(z, "/e", ZKE_EPHEMERAL);
@@ -813,19 +871,6 @@ TEST(side_files_may_go_between) {
 
 /* ---- copies and restores ---- */
 
-/* A copy taken by SQLite's backup interface while sessions are alive. */
-static void back_up(const char *from, const char *to) {
-  sqlite3 *in, *out;
-  in = plain_open(from);
-  out = plain_open(to);
-  sqlite3_backup *b = sqlite3_backup_init(out, "main", in, "main");
-  ck_assert_ptr_nonnull(b);
-  ck_assert_int_eq(sqlite3_backup_step(b, -1), SQLITE_DONE);
-  sqlite3_backup_finish(b);
-  sqlite3_close(out);
-  sqlite3_close(in);
-}
-
 /* design.md 7, P8: in a copy all sessions of the original are dead and zxids
  * begin above all that the original can have issued; the original goes on. */
 TEST(copy_has_no_sessions) {
@@ -866,17 +911,21 @@ TEST_LOOP(restored_database_reissues_nothing, 0, 3) {
 
 /* ---- what stays ---- */
 
-/* P8: data, zxids, session ids and sequence numbers go on after a close. */
+/* P8: after a close each node is the same in the file, and zxids, session ids
+ * and sequence numbers go on. */
 TEST(reopened_database_goes_on) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
   int sequence = next_sequence(z);
+  bulk(z, "/kept", BATCH, 300);
   int64_t zxid = test_zxid(z), id = zke_session_id(z);
+  char *before = node_rows(path);
   ck_ok(zke_close(z));
   z = test_open(path);
+  expect_same(node_rows(path), before);
   expect_data(z, "/a", "one");
   expect_data(z, "/a/b", "two");
-  ck_assert_int_eq(next_sequence(z), sequence + 1);
+  ck_assert_int_eq(next_sequence(z), sequence + 2); /* after "/kept", too */
   ck_assert_int_gt(test_zxid(z), zxid);
   ck_assert_int_eq(test_zxid(z) >> 32, zxid >> 32);
   ck_assert_int_gt(zke_session_id(z), id);
@@ -887,9 +936,9 @@ TEST(reopened_database_goes_on) {
 TEST(file_alone_is_complete) {
   const char *path = sample(test_path("a.db")), *alone = test_path("b.db");
   zke *z = test_open(path), *second = test_open(path);
-  plant(second, "/late", "three");
+  make_with(second, "/late", "three");
   ck_ok(zke_close(z));
-  plant(second, "/later", "four");
+  make_with(second, "/later", "four");
   ck_ok(zke_close(second));
   ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
   copy_file(path, alone);
@@ -964,7 +1013,7 @@ static zke *open_counting(const char *path) {
  * first durable change of a new store included. */
 static int syncs_with_change(const char *path, const char *node) {
   zke *z = open_counting(path);
-  plant(z, node, "x");
+  make_with(z, node, "x");
   int syncs = directory_syncs;
   ck_ok(zke_close(z));
   directory_syncs = 0;
@@ -1006,11 +1055,11 @@ TEST(the_name_of_a_log_is_synced_once) {
   begin_log_again(keeps, path);
   ck_assert_int_eq(syncs_with_change(path, "/three"), 0);
   ck_ok(zke_close(keeps));
-  sqlite3 *db = plain_open(path);
+  sqlite3 *db = plain_open(path); /* its close deletes the log */
   must(db, "SELECT * FROM zkembed_node");
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
   ck_assert_int_ne(access(joined(path, "-wal"), F_OK), 0);
-  db = plain_open(path);
+  db = plain_open(path); /* makes the log again */
   must(db, "PRAGMA user_version");
   must(db, "CREATE TABLE t(a);INSERT INTO t VALUES(1)");
   directory_syncs = 0;
@@ -1498,27 +1547,7 @@ TEST(wal_is_bounded) {
 
 /* ---- compaction ---- */
 
-enum { BULKS = 300, BULK = 8000, BATCH = 100 };
-
-/* So many nodes of so many bytes below a new node, or without bytes none of
- * them any more. */
-static void bulk(zke *z, const char *parent, int count, int bytes) {
-  static char data[BULK], path[BATCH][64];
-  zke_op op[BATCH];
-  memset(data, 'b', sizeof data);
-  if (bytes) plant(z, parent, "");
-  for (int i = 0; i < count; i += BATCH) {
-    for (int k = 0; k < BATCH; k++) {
-      snprintf(path[k], sizeof path[k], "%s/%d", parent, i + k);
-      if (bytes)
-        zke_op_create(&op[k], path[k], data, bytes, ZKE_OPEN_ACL,
-                      ZKE_PERSISTENT);
-      else
-        zke_op_delete(&op[k], path[k], -1);
-    }
-    ck_ok(zke_multi(z, op, BATCH, NULL));
-  }
-}
+enum { BULKS = 300 };
 
 /* A closed database of over two megabytes, of which little is in use. */
 static const char *sparse(const char *path) {
@@ -1530,40 +1559,6 @@ static const char *sparse(const char *path) {
   ck_ok(zke_close(z));
   ck_assert_int_gt(file_size(path), 2000000);
   return path;
-}
-
-static int print_row(void *out, int count, char **value, char **name) {
-  (void)name;
-  for (int i = 0; i < count; i++)
-    fprintf(out, "%s|", value[i] ? value[i] : "NULL");
-  fprintf(out, "\n");
-  return 0;
-}
-
-/* Every row of every table, as a text. */
-static char *all_rows(const char *path) {
-  static const char *const tables[] = {"meta",    "node",  "blob",
-                                       "session", "watch", "event"};
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  sqlite3 *db = plain_open(path);
-  for (int i = 0; i < 6; i++) {
-    char *query = sqlite3_mprintf("SELECT * FROM zkembed_%s", tables[i]);
-    ck_assert_int_eq(sqlite3_exec(db, query, print_row, out, NULL), SQLITE_OK);
-    sqlite3_free(query);
-  }
-  sqlite3_close(db);
-  fclose(out);
-  return text;
-}
-
-/* All rows are those of before, which is freed. */
-static void expect_rows(const char *path, char *before) {
-  char *now = all_rows(path);
-  ck_assert_str_eq(now, before);
-  free(now);
-  free(before);
 }
 
 /* A compaction takes the space of what was removed and nothing else: each row,
@@ -1789,7 +1784,7 @@ TEST(compaction_beside_others) {
   const char *path = sparse(test_path("a.db"));
   zke *z = test_open(path);
   bulk(z, "/kept", BATCH, 300);
-  plant(z, "/number", "0");
+  make_with(z, "/number", "0");
   ck_ok(zke_close(z));
   neighbour all[] = {{.path = path}, {.path = path}, {path, {0}, {0}, true}};
   pid_t pid[3];
@@ -1880,7 +1875,7 @@ TEST(views_are_readable) {
       "/a /a/b");
   ck_assert_int_eq(
       atoi(test_ask(&w, "sql %s SELECT count(*) FROM zke_sessions", path)), 1);
-  plant(z, "/while", "read");
+  make_with(z, "/while", "read");
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
 }
@@ -1901,7 +1896,7 @@ TEST(views_are_readable_by_the_shell) {
   ck_assert_ptr_nonnull(fgets(line, sizeof line, in));
   ck_assert_int_eq(pclose(in), 0);
   ck_assert_str_eq(line, "/a/b\n");
-  plant(z, "/c", "after");
+  make_with(z, "/c", "after");
 }
 
 /* ---- zke_check ---- */

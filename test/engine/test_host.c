@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test/seam.h"
@@ -36,6 +35,17 @@ static const char *make_shop(void) {
        "INSERT INTO orders VALUES(1,'first')");
   sqlite3_close(db);
   return path;
+}
+
+/* The first column of the first row, as a number; -1: no row. */
+static int64_t number_of(sqlite3 *db, const char *text) {
+  sqlite3_stmt *st = NULL;
+  int64_t n = -1;
+  int rc = sqlite3_prepare_v2(db, text, -1, &st, NULL);
+  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, sqlite3_errmsg(db));
+  if (sqlite3_step(st) == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
+  sqlite3_finalize(st);
+  return n;
 }
 
 static zke *open_flags(const char *path, unsigned flags) {

@@ -216,7 +216,6 @@ TEST_LOOP(carrier_may_be_closed_first, 0, WAYS) {
   make_as(a, "/a", ZKE_EPHEMERAL);
   make_as(x, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_close(a));
-  a = NULL;
   ck_rc(see(b, "/a"), ZKE_NONODE);
   ck_assert_int_eq(info(b, carrier).id, 0);
   ck_assert_int_eq(info(b, zke_session_id(x)).alive, 1);
@@ -438,10 +437,7 @@ TEST_LOOP(owed_end_shows_at_the_descriptor, 0, 2) {
   zke *x = light(a), *y = light(a);
   int fd = -1;
   make_as(x, "/e", ZKE_EPHEMERAL);
-  if (_i) { /* the carrier has no handle of its own any more */
-    ck_ok(zke_close(a));
-    a = NULL;
-  }
+  if (_i) ck_ok(zke_close(a)); /* the carrier's only handle */
   ck_ok(zke_fd(y, &fd));
   no_locks = true;
   ck_rc(zke_close(x), ZKE_SYSTEMERROR);
@@ -599,7 +595,6 @@ TEST(moved_handle_may_be_the_last_of_its_store) {
   ck_ok(zke_attach(a, zke_session_id(x), password, NULL, &y));
   ck_ok(zke_close(y));
   ck_ok(zke_close(a));
-  a = NULL;
   ck_rc(see(x, "/"), ZKE_SESSIONMOVED);
 }
 

@@ -136,7 +136,6 @@ TEST_LOOP(own_close_calls_no_watcher, 0, WAYS) {
   ck_ok(zke_set_watcher(a, test_record, &seen));
   ck_ok(change(b, "/e"));
   ck_ok(zke_close(a));
-  a = NULL;
   ck_assert_int_eq(seen.count, 0);
 }
 
@@ -432,7 +431,6 @@ TEST(keepalive_descriptor_is_the_callers) {
   ck_assert_int_ge(fd, 0);
   ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
   ck_ok(zke_close(a));
-  a = NULL;
   ck_rc(see(b, "/e"), ZKE_NONODE);
   ck_assert(!lives(b, id));
   ck_assert_int_eq(close(fd), 0);

@@ -10,8 +10,6 @@
 #include "test/seam.h"
 #include "test/engine/calls.h"
 
-#include <sys/wait.h>
-
 /* ---- a clock that stands, a system that counts ---- */
 
 typedef struct seat {
@@ -228,8 +226,6 @@ static pid_t start_owner(const char *path, int sessions) {
   return start_owner_by(own, path, sessions);
 }
 
-static void kill_owner(pid_t pid) { kill_child(pid); }
-
 /* ---- a store that cannot write ---- */
 
 static sqlite3 *foreign;
@@ -302,7 +298,7 @@ TEST(holder_in_doubt_gives_the_duty_away) {
   ck_assert(!holder->s->sweep.duty);
   ck_assert(other->s->sweep.duty);
   ck_assert_int_eq(seats[0].stamps, 0);
-  kill_owner(pid);
+  kill_child(pid);
   live_on((int64_t)2 * ZKE_DUTY_TICK_MS);
   ck_rc(see(other, "/group/m"), ZKE_NONODE);
   ck_assert_int_ge(heard.count, 1);
@@ -316,7 +312,7 @@ TEST(holder_in_doubt_gives_the_duty_away) {
 TEST_LOOP(failed_sweep_is_not_noted, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL), *other = open_at(&seats[1], NULL);
-  kill_owner(pid);
+  kill_child(pid);
   seats[0].broken = !_i, seats[0].blind = _i;
   live_on(ZKE_TICK_MS);
   ck_assert(!holder->s->sweep.duty);
@@ -352,7 +348,7 @@ TEST(store_in_doubt_recovers_once_a_tick) {
   ck_assert_int_eq(seats[0].sleeps, 0);
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
   ck_ok(zke_close(z));
-  kill_owner(pid);
+  kill_child(pid);
 }
 
 /* P9: a dispatch does not wait for the gate either when the connection has to
@@ -377,7 +373,7 @@ TEST(broken_store_is_not_waited_for) {
   ck_assert_int_lt(z->s->health, HEALTH_BROKEN);
   ck_ok(see(z, "/group/m"));
   ck_ok(zke_close(z));
-  kill_owner(pid);
+  kill_child(pid);
 }
 
 /* ---- what a sweep gets done ---- */
@@ -394,8 +390,8 @@ TEST(a_session_that_cannot_be_removed_holds_up_no_other) {
                        ZKE_PERSISTENT_WITH_TTL, 1, NULL, NULL));
   lose_bad();
   heard.count = 0;
-  kill_owner(first);
-  kill_owner(second);
+  kill_child(first);
+  kill_child(second);
   ck_assert_int_eq(test_session_count(z), 3);
   live_on((int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
@@ -415,7 +411,7 @@ TEST(put_off_burial_is_left_to_another) {
   zke *holder = open_holder(seam_vfs(&disk)), *other = open_at(&seats[1], NULL);
   seam_fail(&disk, SEAM_xWrite, true);
   full_ms = SLOW;
-  kill_owner(pid);
+  kill_child(pid);
   live_on((int64_t)SLOW + 4 * ZKE_TICK_MS);
   ck_assert_int_ge(refused, 1);
   seam_fail(&disk, SEAM_xWrite,
@@ -437,8 +433,8 @@ TEST(burials_are_put_off_one_by_one) {
   zke *z = open_holder(seam_vfs(&disk));
   seam_fail(&disk, SEAM_xWrite, true);
   full_ms = SLOW;
-  kill_owner(first);
-  kill_owner(second);
+  kill_child(first);
+  kill_child(second);
   live_on((int64_t)2 * SLOW + 4 * ZKE_TICK_MS);
   ck_assert_uint_eq(z->s->sess.put_off.len, 4 * sizeof(int64_t));
   int before = refused;
@@ -462,7 +458,7 @@ TEST(busy_gate_ends_the_sweep) {
   }
   zke *z = open_holder(NULL);
   lose_bad();
-  for (int i = 0; i < DEAD; i++) kill_owner(pid[i]);
+  for (int i = 0; i < DEAD; i++) kill_child(pid[i]);
   seam_pass(ZKE_DUTY_TICK_MS);
   seats[0] = (seat){.granted = 1, .refused = INT_MAX};
   ck_ok(zke_dispatch(z, NULL));
@@ -485,7 +481,7 @@ TEST(session_takes_the_sweep_over) {
   ck_assert_int_eq(z[0]->s->sweep.by, z[late]->id);
   looping[late] = NULL;
   heard.count = 0;
-  kill_owner(pid);
+  kill_child(pid);
   live_on((int64_t)ZKE_TICK_MS + 2 * ZKE_DUTY_TICK_MS);
   ck_assert_int_eq(z[0]->s->sweep.by, z[!late]->id);
   ck_rc(see(z[!late], "/group/m"), ZKE_NONODE);
@@ -509,7 +505,7 @@ TEST_LOOP(late_sweep_probes_all, 0, 4) {
     ck_ok(zke_dispatch(z, NULL));
   }
   ck_assert_int_eq(test_session_count(z), CROWD + 1);
-  kill_owner(pid);
+  kill_child(pid);
   seam_pass(SLOW_MS);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(test_session_count(z), 1);
@@ -537,7 +533,7 @@ TEST_LOOP(every_tick_sweeps_for_an_idle_holder, 0, 2) {
   ck_assert(holder->s->sweep.duty);
   ck_ok(zke_close(holder));
   ck_ok(zke_close(z));
-  kill_owner(pid);
+  kill_child(pid);
 }
 
 /* ---- a gate that is busy ---- */
@@ -552,7 +548,7 @@ TEST_LOOP(sweep_stands_in_line, 0, 2) {
   zke *z = open_holder(NULL);
   ck_assert_int_gt(BUSY, ZKE_GATE_SPINS + 1);
   heard.count = 0;
-  kill_owner(pid);
+  kill_child(pid);
   seam_pass(_i ? ZKE_TICK_MS : ZKE_DUTY_TICK_MS);
   int64_t before = seam_ahead;
   seats[0] = (seat){.refused = BUSY};
@@ -571,7 +567,7 @@ TEST_LOOP(sweep_stands_in_line, 0, 2) {
 TEST(sweep_leaves_the_line) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
-  kill_owner(pid);
+  kill_child(pid);
   seam_pass((int64_t)2 * ZKE_TICK_MS);
   int64_t before = seam_ahead;
   seats[0] = (seat){.refused = INT_MAX};
@@ -587,7 +583,7 @@ TEST(sweep_leaves_the_line) {
 TEST(busy_sweep_is_left_to_the_next) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
-  kill_owner(pid);
+  kill_child(pid);
   seam_pass((int64_t)2 * ZKE_TICK_MS);
   seats[0] = (seat){.refused = INT_MAX};
   ck_ok(see(z, "/group/m"));
@@ -601,7 +597,7 @@ TEST(busy_sweep_is_left_to_the_next) {
 TEST(change_waits_longer_to_sweep) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
-  kill_owner(pid);
+  kill_child(pid);
   seam_pass((int64_t)2 * ZKE_TICK_MS);
   int64_t before = seam_ahead;
   seats[0] = (seat){.refused = 20 * BUSY};
@@ -615,7 +611,7 @@ TEST(change_waits_longer_to_sweep) {
 TEST(change_keeps_time_for_itself) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
-  kill_owner(pid);
+  kill_child(pid);
   seam_pass((int64_t)2 * ZKE_TICK_MS);
   int64_t before = seam_ahead;
   seats[0] = (seat){.refused = INT_MAX};
@@ -637,7 +633,7 @@ TEST(busy_holder_hides_nothing) {
   looping[1] = z;
   live_on((int64_t)2 * ZKE_TICK_MS);
   heard.count = 0;
-  kill_owner(pid);
+  kill_child(pid);
   seats[0] = (seat){.refused = INT_MAX};
   live_on((int64_t)2 * ZKE_TICK_MS + ZKE_DUTY_TICK_MS);
   ck_assert_int_gt(seats[0].tries, 0);
@@ -652,7 +648,7 @@ TEST_LOOP(sweep_of_a_dispatch_does_not_wait, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   heard.count = 0;
-  kill_owner(pid);
+  kill_child(pid);
   seats[0] = (seat){.refused = BUSY};
   seam_pass(_i ? ZKE_TICK_MS : ZKE_DUTY_TICK_MS);
   ck_ok(zke_dispatch(z, NULL));
@@ -781,7 +777,7 @@ TEST_LOOP(time_counts_though_the_gate_is_busy, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   detach_one(z);
-  kill_owner(pid);
+  kill_child(pid);
   seats[0] = (seat){.refused = INT_MAX};
   live_on(TIMEOUT / 2);
   ck_assert_int_gt(seats[0].tries, 0);
@@ -909,7 +905,7 @@ TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
   heard.count = 0;
   if (_i) clinging = stat.ephemeralOwner;
   int fd = hold_gate(z);
-  kill_owner(pid);
+  kill_child(pid);
   ck_ok(zke_dispatch(z, NULL));
   if (_i) live_on((int64_t)4 * ZKE_TICK_MS + ZKE_TICK_MS / 2);
   clinging = 0;
@@ -939,7 +935,7 @@ TEST(light_session_that_fails_stops_no_other) {
   heard.count = 0;
   lose_bad();
   seats[1].work = 1;
-  kill_owner(pid);
+  kill_child(pid);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(heard.count, 1);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
@@ -1058,7 +1054,7 @@ TEST(end_of_many_is_not_cut_off) {
   ck_assert_int_eq(child_count(z, "/group"), 1);
   ck_ok(zke_close(owner));
   ck_ok(zke_close(z));
-  kill_owner(pid);
+  kill_child(pid);
 }
 
 /* Semantics 9: a sweep does not look at nodes with a TTL that have children,
@@ -1115,7 +1111,7 @@ TEST(due_nodes_go_in_unsynced_batches) {
   ck_assert_int_eq(child_count(z, "/t"), 0);
   ck_assert_int_eq(disk.calls[SEAM_xSync], 0);
   ck_ok(zke_close(z));
-  kill_owner(pid);
+  kill_child(pid);
 }
 
 /* P11, P6: what cannot be written for want of room is left, all of it.  A
@@ -1134,7 +1130,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   full_ms = SLOW;
   refused = 0;
   heard.count = 0;
-  kill_owner(pid);
+  kill_child(pid);
   ck_ok(zke_dispatch(z, NULL));
   seam_pass(ZKE_DUTY_TICK_MS);
   int64_t end = seam_ahead + SECONDS * 1000 * ZKE_MS;

@@ -389,7 +389,6 @@ TEST_LOOP(close_ends_the_calls_of_others, 0, WAYS) {
   int rc = join(&holder);
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_CLOSING, "dispatch: %d", rc);
   ck_ok(join(&closer));
-  shared = NULL;
   ck_ok(change(writer, "/n"));
 }
 
@@ -401,7 +400,6 @@ TEST_LOOP(close_wakes_the_sleeper, 0, WAYS) {
   start(&sleeper, wait_long, shared, 0);
   ck_until(sleeps() > 0, 5000);
   ck_ok(zke_close(shared));
-  shared = NULL;
   ck_rc(join(&sleeper), ZKE_CLOSING);
   ck_assert_int_eq(called, 0);
 }
@@ -439,7 +437,6 @@ TEST_LOOP(callback_closes_a_sleeping_handle, 0, WAYS) {
   ck_until(sleeps() > 0, 5000);
   make(writer, "/gone");
   ck_ok(zke_dispatch(writer, NULL));
-  shared = NULL;
   ck_rc(join(&sleeper), ZKE_CLOSING);
   ck_assert_int_eq(called, 1);
 }

@@ -20,7 +20,7 @@ static int create_ttl(zke *z, const char *path, int mode, int64_t ttl_ms) {
 static int drop(zke *z, const char *path) { return zke_delete(z, path, -1); }
 
 /* Assert a node's data; len -1 for NULL data. */
-static void expect_data(zke *z, const char *path, const void *data, int len) {
+static void expect_bytes(zke *z, const char *path, const void *data, int len) {
   char *got = NULL;
   int got_len = -2;
   zke_stat stat;
@@ -45,9 +45,9 @@ TEST(data_is_any_bytes) {
   for (int i = 0; i < 256; i++) all[i] = (char)i;
   zke *z = memory();
   ck_ok(zke_create(z, "/a", all, 256, ZKE_OPEN_ACL, 0, NULL, NULL));
-  expect_data(z, "/a", all, 256);
+  expect_bytes(z, "/a", all, 256);
   ck_ok(zke_set(z, "/a", all, 1, -1, NULL));
-  expect_data(z, "/a", "", 1);
+  expect_bytes(z, "/a", "", 1);
 }
 
 /* design.md 4: small and large values are kept apart inside; every size on
@@ -63,9 +63,9 @@ TEST(data_of_every_size) {
   for (int i = 0; i < COUNT(sizes); i++) {
     memset(data, 'a' + i, 500000);
     ck_ok(zke_set(z, "/a", data, sizes[i], i, NULL));
-    expect_data(z, "/a", data, sizes[i]);
+    expect_bytes(z, "/a", data, sizes[i]);
     ck_ok(zke_create(z, "/b", data, sizes[i], ZKE_OPEN_ACL, 0, NULL, NULL));
-    expect_data(z, "/b", data, sizes[i]);
+    expect_bytes(z, "/b", data, sizes[i]);
     ck_ok(drop(z, "/b"));
   }
   ck_ok(zke_check(z, NULL, NULL));
@@ -83,7 +83,7 @@ TEST(inputs_are_copied) {
   memset(data, 'x', sizeof data - 1);
   memset(scheme, 'x', sizeof scheme - 1);
   memset(id, 'x', sizeof id - 1);
-  expect_data(z, "/a", "abc", 3);
+  expect_bytes(z, "/a", "abc", 3);
   make(z, "/a/b");
 }
 

@@ -363,7 +363,8 @@ static void give(statement *s, row *r) {
   s->found[s->found_count++] = r;
 }
 
-/* A column's value beside what the term compares it with: as memcmp(). */
+/* Compare a column with the term's parameter or number, as memcmp() does; 1 for
+ * an equality of different lengths. */
 static int compare_term(const statement *s, const row *r, const term *t) {
   const value *is = &r->v[t->column];
   if (has_bytes(is)) {

@@ -43,8 +43,9 @@ struct model {
 
 /* ---- memory ---- */
 
-/* Pages that are not used are not touched.  What needs more ends the program.
- */
+/* Mapped, because in the laboratory malloc() is its arena, whose regions are
+ * smaller than this.  Pages that are not used are not touched.  A model that
+ * needs more ends the program. */
 static model *model_new(size_t bytes) {
   model *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

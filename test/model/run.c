@@ -706,7 +706,7 @@ bool run_seed(uint64_t seed, int length) {
   if (at >= 0) {
     printf("DIFFERENCE in seed %" PRIu64 " at step %d\n", seed, at);
     if (again) shrink(&plan, all, at + 1 < length ? at + 1 : length);
-    printf("again: SEED=%" PRIu64 " OPS=%d\n", seed, length);
+    printf("again: SEED=%" PRIu64 " SEEDS=1 OPS=%d\n", seed, length);
     fflush(stdout);
   }
   free(all);
