@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KILLED = 1, MOST_PLACES = 200, LONG_LOG = 256 << 10 };
+enum { KILLED = 1, MOST_PLACES = 200, LONG_LOG_BYTES = 256 << 10 };
 enum { PATIENCE_MS = 5000, SHORT_PATIENCE_MS = 100 };
 
 int recipe_patience_ms = PATIENCE_MS;
@@ -169,11 +169,11 @@ static void prepare(const recipe_use *u) {
   if (u->prepare) u->prepare(other);
 }
 
-/* The same where the use is in this process.  There the other session stays
- * from the first round of a loop to the last: most of a round would be spent on
- * making a database. */
 static int descriptors_before; /* of this process */
 
+/* The same where the use is in this process.  There the other session stays
+ * open from round to round, unless the log is long (shorten_log()): most of a
+ * round would be spent on making a database. */
 static void prepare_next(const recipe_use *u) {
   if (!other) {
     clear_directory();
@@ -238,12 +238,12 @@ static void check(const recipe_use *u, int rc) {
   alarm(0);
 }
 
-/* After a failed sync the engine writes its whole log again.  So a log may not
- * grow through all rounds: closing the last store empties it. */
+/* After a failed sync the engine writes its whole log again.  So the log must
+ * not grow through all rounds: closing the last store empties it. */
 static void shorten_log(void) {
   struct stat log;
   if (stat(test_path("recipe/db-wal"), &log) != 0) return;
-  if (log.st_size < LONG_LOG) return;
+  if (log.st_size < LONG_LOG_BYTES) return;
   close_other();
   open_other();
 }

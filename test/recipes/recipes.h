@@ -34,10 +34,10 @@
  * It asserts what must be true now; what takes a moment it waits for.
  *
  * Every round begins with an empty tree and ends with zke_check().  A death has
- * a database of its own; the rounds of the other loops share one, and the other
- * session too.  It lies in memory where the system has such a file system.  A
- * round that takes more than RECIPE_ROUND_S seconds says where it stands and
- * ends the test.
+ * a database of its own; the rounds of the other loops share one, and as a rule
+ * the other session too.  It lies in memory if the system has such a file
+ * system.  A round that takes more than RECIPE_ROUND_S seconds says where it
+ * stands and ends the test.
  *
  *   RECIPE_SAY=1   print each round before it begins: the last one failed
  *   RECIPE_ONLY=n  only the n-th place of each loop

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -94,13 +94,13 @@ static const step_verb verbs[] = {VERB(sets), VERB(removes), VERB(stands),
 
 static void free_barrier(void *b) { zke_barrier_free(b); }
 static int cancel_wait(void *b) { return zke_barrier_cancel(b); }
-static bool watches_by_now(const step *s) { return watches(s->session) > 0; }
+static bool waits(const step *s) { return sleeps(s->object); }
 
 static const step_recipe of_barrier = {.verbs = verbs,
                                        .create = new_barrier,
                                        .free = free_barrier,
                                        .cancel = cancel_wait,
-                                       .waits = watches_by_now};
+                                       .waits = waits};
 
 /* ---- setting and removing ---- */
 

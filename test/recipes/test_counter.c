@@ -143,27 +143,26 @@ static int step_change(step *s) {
 
 /* The token is that of the last change that was acknowledged, or a later one;
  * or there is none. */
-static void note_token(step *s, int64_t token) {
-  ck_step(s, !token || token == newest || token > known[s->who], "it is old");
-  known[s->who] = token;
-}
-
 static int step_get(step *s) {
   int64_t value = -77, token = -77;
   int rc = zke_counter_get(s->object, &value, &token);
   if (rc != ZKE_OK) return rc;
-  note_token(s, token);
+  ck_step(s, !token || token >= newest, "it is old");
+  known[s->who] = token;
   gives(s, "%" PRId64 "%s", value, token > newest ? " later" : "");
   return rc;
 }
 
-/* The change that ends it may not have been acknowledged yet. */
+/* The token is a later one than the party knew.  It may be that of a change
+ * that has not been acknowledged yet: a wait on a thread must not look at
+ * `newest`. */
 static int step_wait(step *s) {
   int64_t value = -77, token = -77;
   int rc =
       zke_counter_wait(s->object, known[s->who], s->deadline, &value, &token);
   if (rc != ZKE_OK) return rc;
-  note_token(s, token);
+  ck_step(s, token > known[s->who], "it is old");
+  known[s->who] = token;
   gives(s, "%" PRId64, value);
   return rc;
 }
@@ -216,8 +215,7 @@ TEST(the_first_change_starts_from_the_initial_value) {
 
 /* ---- exactly once ---- */
 
-/* The change is made, its reply lost, and others count on before it is
- * repeated: the last change in the file is not one's own any more. */
+/* A thread: add 1, 20 times. */
 static void *count_on(void *arg) {
   for (int i = 0; i < 20; i++) add(arg, 1);
   return NULL;
@@ -278,7 +276,7 @@ TEST(deleted_under_way) {
              "bob add 1 -> 1; ann add 1 -> 2");
 }
 
-/* Threads share an object; others have their own: nothing is lost. */
+/* A thread: add 1, 100 times. */
 static void *count_100(void *arg) {
   for (int i = 0; i < 100; i++) add(arg, 1);
   return NULL;
@@ -295,6 +293,7 @@ TEST(threads_count_together) {
     ck_assert_int_eq(pthread_create(&t[i], NULL, count_100, c[i]), 0);
   for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_join(t[i], NULL), 0);
   ck_assert_int_eq(value(c[0]), 400);
+  ck_ok(zke_counter_get(c[0], NULL, NULL));
   ck_assert_int_eq(entries(own, PATH), 3);
   for (int i = 1; i < 4; i++) zke_counter_free(c[i]);
   ck_assert_int_eq(entries(own, PATH), 0);
@@ -346,6 +345,18 @@ TEST(waits_for_a_change) {
              "bob waits wait; bob expires; bob returns -> INVALIDSTATE");
 }
 
+/* A change through one store of a file ends a wait in another store. */
+TEST(a_wait_hears_of_another_store) {
+  begin_steps(&of_counter);
+  for (int i = 0; i < 2; i++) {
+    z[i] = test_open(test_path("db"));
+    ck_ok(make_listening(z[i], identities[i], &party[i]));
+  }
+  play("ann add 1; bob get -> 1; bob waits wait; ann add 4; bob returns -> 5");
+  free_parties();
+  for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
+}
+
 /* ---- what is not ours ---- */
 
 /* Another recipe's node and data that are no number are refused by name and
@@ -369,8 +380,9 @@ TEST(other_data_is_refused) {
              "set " PATH " %s; ann get -> %s; said " PATH
              ";"
              "bob put_now 1 -> %s; bob start -> %s; bob wait_now -> %s;"
-             "entries " PATH " -> 0",
-             odd[i].data, odd[i].code, odd[i].code, odd[i].code, odd[i].code);
+             "entries " PATH " -> 0; data " PATH " -> %s",
+             odd[i].data, odd[i].code, odd[i].code, odd[i].code, odd[i].code,
+             odd[i].data);
     play(script);
   }
   play("set " PATH

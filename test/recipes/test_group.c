@@ -6,10 +6,7 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/group.h"
-#include "recipes/part/znode.h"
 
-#include <inttypes.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,10 +137,11 @@ TEST(listener_hears_members) {
              "ann join ; news cid +ann:; ann free; cid free; watches 0");
 }
 
-/* Who only joined is not woken by others, but hears of its own end. */
+/* An object that only joined is not woken by others, but hears of its own end.
+ */
 TEST(joined_without_start) {
   play_steps(&of_group,
-             "ann join 1; bob join 2; news ;"
+             "ann join 1; bob join 2; ann dispatches -> 0;"
              "ann update 3; news ;" /* its watch stays */
              "ann loses; news ann LOST; ann is LOST");
 }

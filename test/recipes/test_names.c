@@ -6,11 +6,9 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/names.h"
-#include "recipes/part/znode.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -52,17 +50,22 @@ static const char *value(zke_names *n, const char *name) {
 /* ---- steps as text ---- */
 
 static int64_t newest; /* token of the last binding that a step has made */
+static int64_t former; /* token of the binding before that */
 
-/* "last" is that token, "any" 0, "other" one that no binding has. */
+/* "last" and "former" are those tokens, "any" is 0, and "other" a token that no
+ * binding has. */
 static int64_t token_in(const step *s) {
   if (strcmp(s->word[1], "any") == 0) return 0;
+  if (strcmp(s->word[1], "former") == 0) return former;
   return strcmp(s->word[1], "last") == 0 ? newest : newest + 1;
 }
 
 /* The token of a binding rises; a refusal gives none. */
 static int bound(step *s, int rc, int64_t token) {
   ck_step(s, rc == ZKE_OK ? token > newest : token == -7, "its token is wrong");
-  if (rc == ZKE_OK) newest = token;
+  if (rc != ZKE_OK) return rc;
+  former = newest;
+  newest = token;
   return rc;
 }
 
@@ -223,12 +226,13 @@ TEST(a_binding_tells_its_owner) {
  * session has ended. */
 TEST(refused_naming_the_owner) {
   char script[400];
-  snprintf(script, sizeof script,
-           "bob bind x 2 -> HELD; said is bound by ann (pid %d) since 20;"
-           "bob lend x 2 -> HELD; said by ann (pid %d) since 20;"
-           "bob rebind x other 2 -> HELD; said by ann (pid %d) since 20;"
-           "bob unbind x other -> HELD; said by ann (pid %d) since 20;",
-           (int)getpid(), (int)getpid(), (int)getpid(), (int)getpid());
+  snprintf(
+      script, sizeof script,
+      "bob bind x 2 -> HELD; said is bound by ann (pid %d) since 20;"
+      "bob lend x 2 -> HELD; said is bound by ann (pid %d) since 20;"
+      "bob rebind x other 2 -> HELD; said is bound by ann (pid %d) since 20;"
+      "bob unbind x other -> HELD; said is bound by ann (pid %d) since 20;",
+      (int)getpid(), (int)getpid(), (int)getpid(), (int)getpid());
   open_steps(&of_names);
   play("ann bind x 1");
   play(script);
@@ -246,7 +250,8 @@ TEST(rebind_in_one_step) {
   play_steps(&of_names,
              "bob rebind x any 1 -> NONODE; ann bind x 1;"
              "bob rebind x last 2; ann lookup x -> '2' bob lent;"
-             "ann rebind x other 3 -> HELD; ann rebind x any 3;"
+             "ann rebind x former 3 -> HELD; ann unbind x former -> HELD;"
+             "ann rebind x any 3;"
              "bob lookup x -> '3' ann lent; entries " PATH
              " -> 2;"
              "ann unbind x any; bob rebind x any 1 -> NONODE");
@@ -324,11 +329,11 @@ static void unbind_in_pause(void *context, int64_t ns) {
   nanosleep(&t, NULL);
 }
 
-/* What another process does while a change that has lost its reply pauses.  A
- * binding that was unbound before it could be repeated is not made again, since
- * nobody would unbind it; but one that was never made is.  A rebinding finds
- * the name free: it was made and then unbound, or the one of before was.
- * Nobody can tell, so it is no ZKE_NONODE. */
+/* Another process unbinds the name while a change that has lost its reply
+ * pauses.  A binding that was unbound before it could be repeated is not made
+ * again, since nobody would unbind it; but one that was never made is.  A
+ * rebinding finds the name free: it was made and then unbound, or the one of
+ * before was.  Nobody can tell, so it is no ZKE_NONODE. */
 TEST_LOOP(lost_binding_is_not_made_twice, 0, 4) {
   bool made = _i % 2, again = _i / 2, doubt = made || again;
   zke_names *other = NULL;
@@ -488,6 +493,20 @@ TEST(waits_until_bound) {
              "bob waits wait x; bob cancels; bob returns -> CANCELLED;"
              "watches 0;"
              "bob waits wait x; bob expires; bob returns -> INVALIDSTATE");
+}
+
+/* A binding through one store of a file ends a wait in another store. */
+TEST(a_wait_hears_of_another_store) {
+  begin_steps(&of_names);
+  for (int i = 0; i < 2; i++) {
+    zke_options o = {.size = sizeof o, .identity = identities[i]};
+    ck_ok(zke_open(test_path("db"), &o, &z[i]));
+    party[i] = make(z[i]);
+  }
+  z[SESSIONS - 1] = z[0]; /* say() looks by it */
+  play("bob waits wait x; ann bind x 5; bob returns -> '5' ann");
+  free_parties();
+  for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
 }
 
 /* ---- refusals ---- */

@@ -368,9 +368,10 @@ TEST(it_waits_until_it_is_due) {
   end();
 }
 
-/* Who waits while another does it goes on when that one dies, if such runs do
- * not count; and can be cancelled.  A release beside another thread's acquire
- * ends that call; one without it has nothing to give up. */
+/* A call that waits while another process does the job goes on when that one
+ * dies, if such runs do not count; and can be cancelled.  A release beside
+ * another thread's acquire ends that call; one without it has nothing to give
+ * up. */
 TEST(waits_for_end) {
   play_job(ZKE_PERIODIC_RETRY_DEAD,
            "ann try; bob waits acquire; ann expires; bob returns;"
@@ -394,9 +395,9 @@ TEST(a_wait_without_its_watch_goes_on_to_its_deadline) {
            "ann release 0");
 }
 
-/* Who waits for the next period, since the last run went well, takes the job
- * over before that when a run is forced meanwhile, and fails (0) or dies (1).
- */
+/* A call that waits for the next period, since the last run went well, takes
+ * the job over before that when a run is forced meanwhile, and fails (0) or
+ * dies (1). */
 TEST_LOOP(a_forced_run_that_fails_wakes_who_waits_for_the_period, 0, 2) {
   options.period_ms = 3600000;
   begin(ZKE_PERIODIC_RETRY_DEAD | ZKE_PERIODIC_RETRY_FAILED, 0);
