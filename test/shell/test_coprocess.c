@@ -5,7 +5,6 @@
  * at either end and speaks to it line by line.  The database is also opened
  * here, to look from outside.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -39,24 +38,24 @@ typedef struct copro {
 } copro;
 
 /* In a child: standard input and output are these. */
-static void become_zke(int in, int out, const char *name) {
+static void become_zke(int in, int out) {
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
-  execl(test_zke(), "zke", test_path(name), "--coprocess", (char *)NULL);
+  execl(test_zke(), "zke", test_path("a.db"), "--coprocess", (char *)NULL);
   _exit(127);
 }
 
-/* Start `zke FILE --coprocess` in the test's directory, with pipes to and from
+/* Start `zke a.db --coprocess` in the test's directory, with pipes to and from
  * it. */
-static copro copro_start(const char *name) {
+static copro copro_start(void) {
   int in[2], out[2];
   copro p = {0};
-  test_path(name); /* the directory is this process's, not the child's */
+  test_path("a.db"); /* the directory is this process's, not the child's */
   ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
   ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
   p.pid = fork();
   ck_assert_int_ge(p.pid, 0);
-  if (p.pid == 0) become_zke(in[0], out[1], name);
+  if (p.pid == 0) become_zke(in[0], out[1]);
   close(in[0]);
   close(out[1]);
   p.in = in[1];
@@ -195,8 +194,8 @@ static void check_handed_over(copro *heir) {
 }
 
 /* Another coprocess, which waits for the lock x. */
-static copro heir_of(zke *z, const char *name) {
-  copro heir = copro_start(name);
+static copro heir_of(zke *z) {
+  copro heir = copro_start();
   say(&heir, "{'id':'heir','run':['lock','x']}");
   ck_until(count_children(z, "/locks/x") == 2, WITHIN);
   return heir;
@@ -254,7 +253,7 @@ TEST(a_client_that_never_reads_costs_bounded_memory) {
   enum { COUNT = 1700, MOST_KIB = 100 << 10 };
   size_t size = SANITIZED ? 1000 : (size_t)test_sample(100000, 65000);
   if (!SANITIZED) ck_assert_uint_gt(COUNT * size, MOST_KIB << 10);
-  copro p = copro_start("a.db");
+  copro p = copro_start();
   char *line = malloc(size + 100);
   int len = sprintf(line, "{\"id\":0,\"run\":[\"create\",\"/t\",\"");
   memset(line + len, 'z', size);
@@ -284,7 +283,7 @@ TEST(a_client_that_never_reads_costs_bounded_memory) {
 /* A reader that takes its time gets every line, and each whole. */
 TEST(a_slow_reader_gets_every_line_whole) {
   enum { COUNT = 60, SIZE = 50000 };
-  copro p = copro_start("a.db");
+  copro p = copro_start();
   char *line = malloc(SIZE + 100), *text = malloc(SIZE + 1);
   memset(text, 'z', SIZE);
   text[SIZE] = '\0';
@@ -312,8 +311,8 @@ TEST(a_slow_reader_gets_every_line_whole) {
 /* ---- the end ---- */
 
 /* A coprocess that holds the lock x. */
-static copro holder(const char *name) {
-  copro p = copro_start(name);
+static copro holder(void) {
+  copro p = copro_start();
   say(&p, "{'id':1,'run':['lock','x']}");
   expect(&p, "{'id':1,'status':0,*");
   return p;
@@ -333,9 +332,9 @@ static void fill_output(copro *p) {
 
 /* A signal ends one whose output is full and not read. */
 TEST(a_signal_ends_one_whose_output_is_full) {
-  copro p = holder("a.db");
+  copro p = holder();
   zke *z = test_open(test_path("a.db"));
-  copro heir = heir_of(z, "a.db");
+  copro heir = heir_of(z);
   fill_output(&p);
   kill(p.pid, SIGTERM);
   check_handed_over(&heir);
@@ -356,7 +355,7 @@ typedef struct family {
 static void *start_in_thread(void *arg) {
   copro *p = arg;
   p->pid = fork();
-  if (p->pid == 0) become_zke(p->in, p->out, "a.db");
+  if (p->pid == 0) become_zke(p->in, p->out);
   return NULL;
 }
 
@@ -423,7 +422,7 @@ TEST(the_parents_death_is_an_end) {
   say(&p, "{'id':'w','run':['watch','/a']}");
   expect(&p, "{'id':'w','event':{'event':'watching',*");
   zke *z = test_open(test_path("a.db"));
-  copro heir = heir_of(z, "a.db");
+  copro heir = heir_of(z);
   kill(f.parent, SIGKILL);
   expect(&p, "{'id':'w','status':75,*");
   check_handed_over(&heir);
@@ -440,7 +439,7 @@ TEST(the_parents_death_is_an_end_with_a_full_output) {
   say(&p, "{'id':1,'run':['lock','x']}");
   expect(&p, "{'id':1,'status':0,*");
   zke *z = test_open(test_path("a.db"));
-  copro heir = heir_of(z, "a.db");
+  copro heir = heir_of(z);
   fill_output(&p);
   kill(f.parent, SIGKILL);
   check_handed_over(&heir);
@@ -454,7 +453,7 @@ static _Noreturn void be_terminal_session(int in, int out, int master) {
   setsid();
   int slave = open(getenv("TEST_TERMINAL"), O_RDWR); /* controls from here */
   if (slave < 0) _exit(126);
-  become_zke(in, out, "a.db");
+  become_zke(in, out);
   _exit(127);
 }
 

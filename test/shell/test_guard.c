@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -107,10 +106,6 @@ static const char *content(const char *name) {
   text[len > 0 ? len : 0] = '\0';
   return text;
 }
-
-#define ck_content(name, text)                                              \
-  ck_assert_msg(strstr(content(name), text) != NULL, "%s lacks \"%s\": %s", \
-                name, text, content(name))
 
 static int number_in(const char *name) { return atoi(content(name)); }
 

@@ -9,7 +9,6 @@
 #include <libgen.h>
 #include <limits.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,8 +89,6 @@ static const char *output(const char *command) {
 
 #define ck_prints(command, expected) ck_assert_str_eq(output(command), expected)
 #define ck_until_true(command) ck_until(run(command) == 0, SOON)
-#define ck_until_prints(command, expected) \
-  ck_until(strcmp(output(command), expected) == 0, SOON)
 
 /* ------------------------------------------------------------------------
  * Commands that only look; output

@@ -4,9 +4,10 @@
 #   transcripts.sh [--update] [FILE...]
 #
 # Without FILE: those in TRANSCRIPTS, or test/shell/*.txt, and README.md and
-# doc/*.md as far as they have any.  Several files are run at a time.  --update
-# writes what is printed now into FILE, but keeps the old text where the two are
-# the same but for what differs from run to run (below).  FULL=1 is passed on.
+# doc/*.md as far as they have any.  JOBS files are run at a time (twice as many
+# as there are processors).  --update writes what is printed now into FILE, but
+# keeps the old text where the two are the same but for what differs from run to
+# run (below).  FULL=1 is passed on.
 #
 # A transcript:
 #
@@ -33,8 +34,9 @@
 # Besides sh's own words there are
 #
 #     await COMMAND       waits until that succeeds: await '[ -s out ]'
-#     begin COMMAND... &  as a shell starts it that a person uses: a job in the
-#                         background of a script ignores INT and QUIT
+#     begin COMMAND... &  starts a job that INT and QUIT can end.  A script's
+#                         background jobs ignore these two.  Never without `&`:
+#                         it replaces the shell.
 #     talk <<'END'        plays its input to `zke app.db --coprocess`, whose
 #                         process is $coprocess, and prints the answers:
 #         LINE            is sent, and the next line that comes printed
@@ -44,7 +46,9 @@
 #                         leaves the line in $heard, and hear_all N.  What stays
 #                         in the background must close its input, by 8>&-.
 #                         In the end the input is closed, and the rest printed,
-#                         sorted; the exit code is the coprocess's.
+#                         sorted; the exit code is the coprocess's.  In a pipe
+#                         it would be lost: there "exit N" is printed, unless
+#                         it is 0.
 #
 # These differ from run to run, and are the same to this script:
 #
@@ -61,7 +65,8 @@
 #                         widths of columns follow from what is in them
 #     the directory       printed as /tmp/zke
 #
-# "usage: NAME …" stands for the whole usage of NAME, which was shown before.
+# "usage: queue push …" stands for the whole usage of that command, which was
+# shown before.
 #
 # With --plain nothing tells a process's number from another: cut it away, or
 # `| sed "s/$!/PID/"`.
@@ -171,8 +176,15 @@ normalise() {
       skips = 0
       next
     }
-    /^usage: [a-z]+ …$/ { cut = 1 }
-    cut && /^usage: / { $0 = $1 " " $2 " …"; skips = 1; line[++n] = $0; next }
+    # The words before the first argument: "queue push", but "queue" of a usage
+    # that lists the verbs, "queue push | pop …".
+    function named(   i, text) {
+      text = $1
+      for (i = 2; $i ~ /^[a-z]+$/ && $(i + 1) != "|"; i++) text = text " " $i
+      return text " …"
+    }
+    /^usage:( [a-z]+)+ …$/ { cut = 1 }
+    cut && /^usage: / { skips = 1; line[++n] = named(); next }
     skips && /^ / { next }
     { skips = 0 }
     # Where a heading PID ends, the numbers below it end.
@@ -266,7 +278,11 @@ vocabulary='
     exec 8>&-
     sort <&9
     exec 9<&-
-    wait $coprocess
+    wait $coprocess || {
+      set -- $?
+      [ ! -p /dev/stdout ] || echo "exit $1"
+      return $1
+    }
   }'
 
 # driver COUNT: the shell script that runs the commands
@@ -398,8 +414,8 @@ $ printf 'NAME    PID  SESSION\na         7  0x1234567\nb     12345  0x1\n'
 NAME  PID  SESSION
 a       1  0x1234567890ab
 b       2  0x1
-$ printf 'usage: a b\n  c\nd\n'
-usage: a …
+$ printf 'usage: a b C\n  c\nd\n'
+usage: a b …
 d
 $ touch "$HOME/here"; ls -A ~
 d
@@ -415,8 +431,8 @@ $ echo one
 two
 $ echo one; exec 3>&1; echo two
 one
-$ printf 'usage: b c\n'
-usage: a …
+$ printf 'usage: a c D\n'
+usage: a b …
 $ true
 one
 $ false
@@ -487,6 +503,6 @@ if [ $# = 0 ]; then
   set -- ${TRANSCRIPTS:-$(ls -S test/shell/*.txt) $documents}
 fi
 # Several at a time, since they mostly wait; the longest first.
-printf '%s\n' "$@" | xargs -P $(($(nproc) * 2)) -n 1 \
+printf '%s\n' "$@" | xargs -P "${JOBS:-$(($(nproc) * 2))}" -n 1 \
   sh "$0" --one "$rooms" "$update" || failed=$((failed + 1))
 report
