@@ -358,7 +358,6 @@ STEP(acquire, line->acquire(s->object, how_said(s), s->deadline))
 STEP(try, line->try_once(s->object, how_said(s)))
 STEP(start, line->start(s->object, how_said(s)))
 STEP(release, line->release(s->object))
-STEP(cancel, line->cancel(s->object))
 STEP(check, line->check(s->object))
 STEP(locks, zke_lock_acquire(lock_of(s), s->deadline))
 STEP(unlocks, zke_lock_release(lock_of(s)))
@@ -440,30 +439,15 @@ static int look(step *s, bool modes) {
 STEP(line, look(s, false))
 STEP(modes, look(s, true))
 
-static const step_verb verbs[] = {VERB(acquire),
-                                  VERB(try),
-                                  VERB(start),
-                                  VERB(release),
-                                  VERB(cancel),
-                                  VERB(check),
-                                  VERB(op),
-                                  VERB(waits),
-                                  VERB(locks),
-                                  VERB(unlocks),
-                                  VERB(waits_for_lock),
-                                  VERB(loses),
-                                  VERB(steal),
-                                  VERB(upgrade),
-                                  VERB(downgrade),
-                                  VERB(ask),
-                                  VERB(insist),
-                                  VERB(resize),
-                                  VERB(ready),
-                                  VERB(hand_over),
-                                  VERB(is),
-                                  VERB(line),
-                                  VERB(modes),
-                                  {NULL, NULL}};
+static const step_verb verbs[] = {
+    VERB(acquire),        VERB(try),       VERB(start),
+    VERB(release),        VERB(check),     VERB(op),
+    VERB(waits),          VERB(locks),     VERB(unlocks),
+    VERB(waits_for_lock), VERB(loses),     VERB(steal),
+    VERB(upgrade),        VERB(downgrade), VERB(ask),
+    VERB(insist),         VERB(resize),    VERB(ready),
+    VERB(hand_over),      VERB(is),        VERB(line),
+    VERB(modes),          {NULL, NULL}};
 
 static int create_listening(zke *session, const char *who, void **object) {
   return line->create(session, PATH, &(line_options){.who = who}, object);

@@ -17,7 +17,7 @@
  *     P acquire [HOW]      The calls of the recipe.  HOW is "read", "write" or
  *     P try [HOW]          a number of permits; without it the row says how.
  *     P start [HOW]
- *     P release, P cancel, P check, P op
+ *     P release, P check, P op
  *     P waits [HOW]        acquire on a thread, which waits from now on
  *     P locks, P unlocks   a lock beside the line, the same for all
  *     P waits_for_lock     locks on a thread, which waits from now on

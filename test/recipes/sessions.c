@@ -69,6 +69,7 @@ zke *caller, *intruder;
 
 static int places_left; /* before it acts */
 static bool between;    /* places are looks at the clock, not locks */
+static bool by_sleep;   /* and a sleep is the last place */
 static int held;        /* locks of the caller's store since then */
 static bool acting;     /* its own locks and looks do not count */
 static void (*act)(void);
@@ -95,6 +96,17 @@ static void before_look(seam_call *c) {
   if (between && held <= 0) pass_place();
 }
 
+bool slept;
+
+/* An action that is still due happens before the caller's store sleeps. */
+static void before_poll(seam_call *c) {
+  if (!by_sleep || c->time == 0 || held > 0) return;
+  if (!act || acting || places_left <= 0) return;
+  slept = true;
+  places_left = 1;
+  pass_place();
+}
+
 void (*caller_pauses)(void *context, int64_t ns);
 
 static void before_sleep(seam_call *c) {
@@ -103,6 +115,7 @@ static void before_sleep(seam_call *c) {
 
 static seam acting_seam = {.before = {[SEAM_lock_range] = before_lock,
                                       [SEAM_clock] = before_look,
+                                      [SEAM_poll] = before_poll,
                                       [SEAM_sleep] = before_sleep},
                            .after = {[SEAM_lock_range] = after_lock}};
 
@@ -127,6 +140,7 @@ void close_two(void) {
 static void begin_places(int n, bool at_clock, void (*action)(void)) {
   places_left = n;
   between = at_clock;
+  by_sleep = slept = false;
   held = 0;
   act = action;
 }
@@ -134,6 +148,11 @@ static void begin_places(int n, bool at_clock, void (*action)(void)) {
 void act_at(int n, void (*action)(void)) { begin_places(n, false, action); }
 
 void act_between(int n, void (*action)(void)) { begin_places(n, true, action); }
+
+void act_by_sleep(int n, void (*action)(void)) {
+  begin_places(n, true, action);
+  by_sleep = true;
+}
 
 bool acted(void) {
   act = NULL;

@@ -48,6 +48,10 @@ void act_at(int n, void (*action)(void));
 /* The places are instead where the caller's store looks at the clock and has no
  * more locks than now: also each read does. */
 void act_between(int n, void (*action)(void));
+/* The same, but if the caller's store sleeps earlier, `action` happens just
+ * before that sleep, and `slept` is true. */
+void act_by_sleep(int n, void (*action)(void));
+extern bool slept;
 /* After that call: did it happen?  false: the call has no such place. */
 bool acted(void);
 

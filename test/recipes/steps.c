@@ -23,7 +23,7 @@ const char *party_name(int i) {
   return i < SESSIONS ? identities[i] : seconds[i - SESSIONS];
 }
 
-static int party_named(const char *name) {
+int party_named(const char *name) {
   int i = PARTIES - 1;
   while (i >= 0 && strcmp(name, party_name(i)) != 0) i--;
   return i;
@@ -79,7 +79,7 @@ static bool is_verb(step *s, const char *name) {
 /* The row of the step's verb. */
 static const step_verb *verb_of(step *s);
 
-static void make_party(int i) {
+static void make_object(int i) {
   if (recipe->create)
     ck_ok(recipe->create(z[i % SESSIONS], party_name(i), &party[i]));
 }
@@ -87,7 +87,7 @@ static void make_party(int i) {
 /* The object of the step; a second one is made here. */
 static void find_object(step *s) {
   if (s->who < 0) return;
-  if (s->who >= SESSIONS && !party[s->who]) make_party(s->who);
+  if (s->who >= SESSIONS && !party[s->who]) make_object(s->who);
   s->object = party[s->who];
 }
 
@@ -213,13 +213,15 @@ static int step_free(step *s) {
 }
 
 static int step_renewed(step *s) {
+  ck_step(s, s->who >= 0 && s->who < SESSIONS - 1,
+          "not eve, and no second object");
   zke_options o = {.size = sizeof o,
                    .identity = party_name(s->who),
                    .event_limit = s->word[0] ? atoi(s->word[0]) : 0};
-  recipe->free(s->object);
+  if (s->object) step_free(s);
   ck_ok(zke_close(s->session));
   ck_ok(zke_open_session(z[SESSIONS - 1], &o, &z[s->who]));
-  make_party(s->who);
+  make_object(s->who);
   return ZKE_OK;
 }
 
@@ -259,8 +261,10 @@ static int step_fails(step *s) {
       [ZKE_TEST_FAIL_AFTER] = "after",
       [ZKE_TEST_FAIL_READ] = "read",
   };
+  enum { KINDS = sizeof kinds / sizeof *kinds };
   int kind = 0;
-  while (strcmp(kinds[kind], s->word[0]) != 0) kind++;
+  while (kind < KINDS && strcmp(kinds[kind], s->word[0]) != 0) kind++;
+  ck_step(s, kind < KINDS, "no such kind");
   return zke_test_fail(s->session, kind, s->word[1] ? atoi(s->word[1]) : 0);
 }
 
@@ -416,17 +420,17 @@ void play(const char *script) {
 
 void begin_steps(const step_recipe *of) {
   recipe = of;
-  told[0] = '\0';
+  told[0] = said[0] = '\0';
 }
 
-static void make_parties(void) {
-  for (int i = 0; i < SESSIONS; i++) make_party(i);
+static void make_objects(void) {
+  for (int i = 0; i < SESSIONS; i++) make_object(i);
 }
 
 void open_steps(const step_recipe *of) {
   begin_steps(of);
   open_sessions();
-  make_parties();
+  make_objects();
 }
 
 void open_steps_by(const step_recipe *of, const char *name, const zke_os *os) {
@@ -437,7 +441,7 @@ void open_steps_by(const step_recipe *of, const char *name, const zke_os *os) {
     ck_ok(zke_open_session(z[0], &o, &z[i]));
   }
   begin_steps(of);
-  make_parties();
+  make_objects();
 }
 
 void free_parties(void) {

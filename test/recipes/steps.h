@@ -41,7 +41,7 @@
  *                          has changed something, or of a "read"; "none": of
  *                          no call any more
  *     P renewed [N]        another session and object for P; the session keeps
- *                          no more than N events
+ *                          no more than N events.  P is ann, bob, cid or dan
  *     P wakes              zke_wake() of its session
  *     P dispatches -> 2    how many watchers were called
  *     all dispatch
@@ -182,6 +182,8 @@ bool sleeps(void *object);
 const char *after_word(const step *s);
 /* "ann", or "ann'". */
 const char *party_name(int i);
+/* The participant with this name; -1: there is none. */
+int party_named(const char *name);
 
 #define ck_step(s, condition, ...)                       \
   do {                                                   \

@@ -831,8 +831,9 @@ static cost measure(const char *file, int nodes) {
   }
   ck_ok(zke_open(test_path(file), &o, &y));
   cost all = {0};
-  zke_config *c = started(
-      y, &(zke_config_options){.size = sizeof options, .select = not_z});
+  zke_config *c =
+      started(y, &(zke_config_options){.size = sizeof(zke_config_options),
+                                       .select = not_z});
   for (int i = 0; i < 3; i++) { /* the last time counts: arrays have grown */
     put(own, ROOT "/n1", "y");
     all.set = cost_of(y, &heap);
@@ -923,13 +924,17 @@ TEST(filter_chooses) {
 
 /* 0: initialised; then the next change; one that has been is not waited for. */
 TEST(waits_for_a_revision) {
-  play_steps(&of_config,
-             "plant; ann revision 0; ann wait_now 0 -> 1;" /* starts */
-             "ann waits wait 1; ann wakes; ann still; put db/host b;"
-             "ann returns -> 2; ann get db/host -> b; ann wait_now 1 -> 2;"
-             "ann wait_30 2 -> OPERATIONTIMEOUT; said " ROOT
-             ";"
-             "put . x; ann wait_now 2 -> 3"); /* a last look finds it */
+  open_steps_by(&of_config, test_path("db"), NULL);
+  play(
+      "plant; ann revision 0; ann wait_now 0 -> 1;" /* starts */
+      "ann waits wait 1; ann wakes; ann still; put db/host b;"
+      "ann returns -> 2; ann get db/host -> b; ann wait_now 1 -> 2;"
+      "ann wait_30 2 -> OPERATIONTIMEOUT; said " ROOT);
+  zke *other = test_open(test_path("db"));
+  put(other, ROOT, "x");
+  play("ann wait_now 2 -> 3"); /* a last look finds it */
+  ck_ok(zke_close(other));
+  close_steps();
 }
 
 /* A node's change, coming and going; other nodes do not count. */
@@ -950,9 +955,7 @@ TEST(cancel_ends_one_wait) {
   play_steps(&of_config,
              "ann start; ann waits wait 1; ann wait_now 0 -> MISUSE;"
              "ann cancels; ann returns -> CANCELLED; said " ROOT
-             ";"
-             "ann wait 0 -> 1");
-  play_steps(&of_config, "ann cancel -> IDLE; ann wait 0 -> 1");
+             "; ann cancel -> IDLE; ann wait 0 -> 1");
 }
 
 /* After the session's end nothing in memory passes for current. */

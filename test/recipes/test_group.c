@@ -197,12 +197,13 @@ TEST(listener_frees) {
 /* P4: who came and went while events were dropped is told in the end. */
 TEST(an_overflow_hides_nobody) {
   play_steps(&of_group,
-             "dan renewed 4; dan start; dan' join me;"
-             "news dan READY, dan +dan:me;"
+             "dan renewed 4; dan start; bob join me;"
+             "news dan READY, dan +bob:me;"
              "ann join x; ann leave; ann join x; ann leave; ann join x;"
              "ann leave; ann join x; ann leave; ann join x; ann leave;"
-             "ann join x; dan' loses; dan dispatches; dan' is LOST;"
-             "told dan +ann:x, dan -dan:me, dan' LOST"); /* by name */
+             "ann join x; bob loses; dan dispatches;"
+             "told dan +ann:x, dan -bob:me;"
+             "bob dispatches; told bob LOST; bob is LOST");
 }
 
 /* ---- what is not ours ---- */

@@ -7,9 +7,11 @@
 #include "recipes.h"
 #include "steps.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "recipes/queue.h"
@@ -41,11 +43,11 @@
  *     [P] size items=1 ...     all counts that are not 0; "until": soon
  *     list 1 x2 bob, 2 delayed     numbers, attempts, consumers; "dead": the
  *                                  same of dead letters, with their reasons
- *     P woken N                a dispatch calls so many watchers
  *     clock; passed MS         so much time has passed since "clock"
  *
- * An ITEM is its data, and what is unlike others': "a x2 p=7 key=k" was claimed
- * twice.  A take or a claim that must find nothing is tried in both ways. */
+ * An ITEM is its data, and what is unlike others': "a x2 p=7 key=k due" was
+ * claimed twice and had a time.  A take or a claim that must find nothing is
+ * tried in both ways. */
 
 static zke_queue_options how; /* of the objects that are made */
 static int64_t highest;       /* token of a claim */
@@ -134,6 +136,7 @@ static int step_puts(step *s) {
   for (; s->word[count] && strcmp(s->word[count], "soon") != 0; count++)
     values[count] =
         (zke_queue_value){s->word[count], (int)strlen(s->word[count])};
+  ck_step(s, count < 7, "too many words");
   return zke_queue_put_all(s->object, values, count, NULL, until(s));
 }
 
@@ -147,6 +150,7 @@ static int say_item(step *s, int rc, const zke_queue_item *item) {
   if (item->priority != 100) gives(s, " p=%d", item->priority);
   if (*item->key) gives(s, " key=%s", item->key);
   if (!item->due_ms) return rc;
+  gives(s, " due");
   ck_assert_int_eq(item->due_ms, due_at);
   ck_assert(zke_wall(s->session) >= due_at);
   return rc;
@@ -376,12 +380,6 @@ static int see_entries(step *s, int (*look)(zke_queue *queue,
 STEP(list, see_entries(s, zke_queue_list))
 STEP(dead, see_entries(s, zke_queue_dead))
 
-static int step_woken(step *s) {
-  int count;
-  ck_ok(zke_dispatch(s->session, &count));
-  return sees(s, "%d", count);
-}
-
 static int64_t wall_then, now_then; /* at "clock" */
 
 static int step_clock(step *s) {
@@ -398,14 +396,14 @@ static int step_passed(step *s) {
 }
 
 static const step_verb verbs[] = {
-    VERB(put),     VERB(puts),          VERB(take),  VERB(claim),
-    VERB(peek),    VERB(check),         VERB(ack),   VERB(ack_all),
-    VERB(release), VERB(prolong),       VERB(multi), VERB(break),
-    VERB(start),   VERB(stop),          VERB(step),  VERB(destroy),
-    VERB(new),     VERB(requeue),       VERB(drop),  VERB(loses),
-    VERB(sleeps),  VERB(due),           VERB(size),  VERB(until),
-    VERB(list),    VERB(dead),          VERB(clock), VERB(passed),
-    VERB(woken),   VERB(destroy_empty), {NULL, NULL}};
+    VERB(put),           VERB(puts),    VERB(take),  VERB(claim),
+    VERB(peek),          VERB(check),   VERB(ack),   VERB(ack_all),
+    VERB(release),       VERB(prolong), VERB(multi), VERB(break),
+    VERB(start),         VERB(stop),    VERB(step),  VERB(destroy),
+    VERB(new),           VERB(requeue), VERB(drop),  VERB(loses),
+    VERB(sleeps),        VERB(due),     VERB(size),  VERB(until),
+    VERB(list),          VERB(dead),    VERB(clock), VERB(passed),
+    VERB(destroy_empty), {NULL, NULL}};
 
 static const step_recipe of_queue = {.verbs = verbs,
                                      .create = make_queue,
@@ -631,7 +629,8 @@ TEST_STEPS(several_claims_at_once,
            "cid ack more; size")
 
 /* A claim ends once: what comes later, or from another object, is refused and
- * does no harm to who has it now, the same object too (etcd#22082). */
+ * does no harm to the consumer that has it now, the same object too
+ * (etcd#22082). */
 TEST_STEPS(
     a_claim_ends_once,
     "ann put a; bob claim old -> a; cid ack old -> LOST; bob release old;"
@@ -717,10 +716,10 @@ TEST_STEPS(delayed_items_are_passed_over,
  * kept. */
 TEST_STEPS(
     delayed_items_wait_for_their_time,
-    "clock; ann put late p=1 due=200; bob take soon -> late p=1; passed 200;"
-    "bob due never; ann put far due=3600000; clock;"
+    "clock; ann put late p=1 due=200; bob take soon -> late p=1 due;"
+    "passed 200; bob due never; ann put far due=3600000; clock;"
     "bob take in=50 -> OPERATIONTIMEOUT; passed 50; bob waits take; clock;"
-    "ann put near due=100; bob returns -> near; passed 100")
+    "ann put near due=100; bob returns -> near due; passed 100")
 
 /* The time survives the producer, and the database's closing. */
 TEST(a_delay_survives) {
@@ -728,7 +727,7 @@ TEST(a_delay_survives) {
   play("clock; ann put later due=100");
   close_ann();
   open_ann();
-  play("ann take soon -> later; passed 100");
+  play("ann take soon -> later due; passed 100");
   close_ann();
 }
 
@@ -811,6 +810,7 @@ typedef struct moment {
   const char *call;   /* ann's */
   const char *act;    /* bob's, meanwhile */
   const char *won, *lost;
+  int refusal;         /* ann's code if bob has it */
   int limit, claim_ms; /* of ann's queue; of bob's claims */
   bool wraps;          /* the version of "entries" has just wrapped around */
   bool both;           /* bob's success takes nothing from ann */
@@ -829,6 +829,7 @@ static bool pass_moment(const moment *m, int n, int *won, int *lost) {
   bool other = more && others_rc == ZKE_OK;
   ck_assert_msg(m->both ? has : has != other, "%s at place %d, and %s",
                 zke_error_name(rc), n, zke_error_name(others_rc));
+  if (!has) ck_rc(rc, m->refusal);
   *won += has;
   *lost += other;
   play(has ? m->won : m->lost);
@@ -841,18 +842,23 @@ static bool pass_moment(const moment *m, int n, int *won, int *lost) {
 
 static const moment all_moments[] = {
     /* "A bound on size that holds under concurrency" (Q2) */
-    {"", "put a", "put b", "ann take -> a", "ann take -> b", .limit = 1},
-    {"", "put a", "put b", "ann take -> a", "ann take -> b", 1, .wraps = true},
+    {"", "put a", "put b", "ann take -> a", "ann take -> b",
+     .refusal = ZKE_LIMIT, .limit = 1},
+    {"", "put a", "put b", "ann take -> a", "ann take -> b",
+     .refusal = ZKE_LIMIT, .limit = 1, .wraps = true},
     /* "Consume at most once", "at least once" (Q1) */
-    {"ann put a", "take", "claim", "", "bob ack", .limit = 0},
-    {"ann put a", "claim", "claim", "ann ack", "bob ack", .limit = 0},
+    {"ann put a", "take", "claim", "", "bob ack",
+     .refusal = ZKE_OPERATIONTIMEOUT},
+    {"ann put a", "claim", "claim", "ann ack", "bob ack",
+     .refusal = ZKE_OPERATIONTIMEOUT},
     /* The first consumer acknowledges or prolongs, as ann takes over. */
-    {ENDED, "claim", "ack", "bob ack -> LOST; ann ack", "", .claim_ms = 1},
+    {ENDED, "claim", "ack", "bob ack -> LOST; ann ack", "",
+     .refusal = ZKE_OPERATIONTIMEOUT, .claim_ms = 1},
     {ENDED, "claim", "prolong bob 60000", "bob ack -> LOST; ann ack", "bob ack",
-     .claim_ms = 1},
+     .refusal = ZKE_OPERATIONTIMEOUT, .claim_ms = 1},
     /* One item has the key, and its znodes name it. */
     {"", "put a key=k", "put b key=k", "ann take -> a key=k",
-     "ann take -> b key=k", .limit = 0},
+     "ann take -> b key=k", .refusal = ZKE_NODEEXISTS},
     {"", "put a key=k soon", "put b", "bob put c key=k -> NODEEXISTS", "",
      .both = true}};
 
@@ -943,7 +949,7 @@ TEST(prolonging_keeps_the_item) {
       "ann prolong ann ever; children /jobs/taken -> entry-100-0000000001;"
       "ann prolong ann 0 -> BADARGUMENTS; bob prolong ann 1 -> LOST");
   ck_ok(zke_exists(z[2], (*keep("ann"))->claim_path, NULL, NULL, &stat));
-  ck_assert_int_eq(stat.version, 0); /* who waits was not woken */
+  ck_assert_int_eq(stat.version, 0); /* a consumer that waits was not woken */
   play("ann prolong ann 1; bob claim soon -> a x2; bob ack");
   close_queue();
 }
@@ -974,8 +980,6 @@ TEST_STEPS(a_shortened_claim_wakes_waiting_consumers,
            "bob waits claim; bob sleeps; ann prolong ann 1;"
            "bob returns -> a x4; ann ack -> LOST")
 
-static int64_t swapped_at;
-
 /* The only claim goes, and one whose time is over stands in its place. */
 static void swap_claims(void) {
   zke_op ops[3];
@@ -987,23 +991,19 @@ static void swap_claims(void) {
   zke_op_create(&ops[1], item->claim_path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
   zke_op_create(&ops[2], marker, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
   ck_ok(zke_multi(intruder, ops, 3, NULL));
-  swapped_at = zke_now(intruder);
 }
 
 /* Whenever the claim that a consumer waits for becomes another one, which ends,
- * between its look and its sleep too: it does not sleep on. */
+ * the consumer does not sleep on.  The last moment is just before its sleep. */
 TEST(a_claim_that_becomes_another_is_noticed_at_every_moment) {
-  bool more = true;
   int n = 1;
   open_moments(WITH(0), WITH(0));
-  for (; more; n++) {
+  for (slept = false; !slept; n++) {
     play("ann put a; bob claim -> a");
-    int64_t deadline = zke_now(caller) + 300;
-    act_between(n, swap_claims);
-    int rc = take_by(0, "claim", "in=300");
-    more = acted() && swapped_at < deadline; /* not after its sleep */
-    if (more) ck_assert_msg(rc == ZKE_OK, "place %d: it slept on", n);
-    if (more) play("ann ack; bob ack -> LOST");
+    act_by_sleep(n, swap_claims);
+    int rc = take_by(0, "claim", "soon");
+    ck_assert_msg(acted() && rc == ZKE_OK, "place %d: it slept on", n);
+    play("ann ack; bob ack -> LOST");
   }
   ck_assert_int_gt(n, 10);
   close_moments();
@@ -1084,11 +1084,20 @@ TEST(several_items_are_claimed_in_one_step) {
 }
 
 /* One of them is lost: nothing is acknowledged, the others are held. */
-TEST_STEPS(a_batch_is_acknowledged_or_not,
-           "ann put a; ann put b; ann put c; ann claim 1 -> a;"
-           "ann claim 2 -> b; ann claim 3 -> c; break 2;"
-           "ann ack_all 1 2 3 -> LOST; size items=3 ready=1 claimed=2;"
-           "ann ack 1; ann ack 2 -> LOST; ann ack 3; bob take -> b x2")
+TEST(a_batch_is_acknowledged_or_not) {
+  static const char *const labels[] = {"1", "2", "3"};
+  zke_queue_item *some[3];
+  int count;
+  open_queue(WITH(0));
+  play("ann puts a b c");
+  ck_ok(zke_queue_claim_some(party[0], 3, 0, some, &count));
+  ck_assert_int_eq(count, 3);
+  for (int i = 0; i < 3; i++) *keep(labels[i]) = some[i];
+  play(
+      "break 2; ann ack_all 1 2 3 -> LOST; size items=3 ready=1 claimed=2;"
+      "ann ack 1; ann ack 2 -> LOST; ann ack 3; bob take -> b x2");
+  close_queue();
+}
 
 /* What one step cannot carry is claimed in parts. */
 TEST(a_batch_is_as_large_as_a_step) {
@@ -1575,7 +1584,7 @@ TEST_WITH(a_put_beside_leaves_the_listener_its_room, (.limit = 2, LISTENING),
           "told bob ROOM; bob puts x y -> LIMIT; told; bob start room;"
           "told bob ROOM; bob put c; size items=2 ready=2 limit=2")
 
-/* Without listener there is nobody to tell. */
+/* Bad arguments are refused; a start needs a listener. */
 TEST(arguments_are_checked) {
   zke_queue *none = (zke_queue *)1, *q;
   zke_queue_item *peeked;
@@ -1936,12 +1945,12 @@ TEST(the_list_names_the_holders_of_claims) {
  * again, and who is not needed waits on.  A take wakes nobody. */
 TEST_WITH(a_put_wakes_each_once, (LISTENING),
           "bob start; cid start; dan start; eve start; all dispatch; told;"
-          "ann put a; ann put b; bob woken 1; cid woken 1; dan woken 1;"
-          "eve woken 1; told bob ITEM, cid ITEM, dan ITEM, eve ITEM;"
-          "bob take -> a; cid take -> b; dan take -> OPERATIONTIMEOUT;"
-          "eve take -> OPERATIONTIMEOUT; bob woken 0; cid woken 0; dan woken 0;"
-          "eve woken 0; ann put c; bob woken 0; cid woken 0; dan woken 1;"
-          "eve woken 1; told dan ITEM, eve ITEM; eve take -> c")
+          "ann put a; ann put b; bob,cid,dan,eve dispatches -> 1;"
+          "told bob ITEM, cid ITEM, dan ITEM, eve ITEM;"
+          "bob take -> a; cid take -> b; dan,eve take -> OPERATIONTIMEOUT;"
+          "bob,cid,dan,eve dispatches -> 0; ann put c;"
+          "bob,cid dispatches -> 0; dan,eve dispatches -> 1;"
+          "told dan ITEM, eve ITEM; eve take -> c")
 
 /* Who has waited in vain is not woken by later puts. */
 TEST_STEPS(a_consumer_that_left_is_not_woken,
@@ -1964,11 +1973,10 @@ TEST(consumers_that_do_not_dispatch_hinder_nobody) {
 }
 
 /* Each of many that wait in a row gets one of as many items. */
-TEST_STEPS(
-    a_crowd_is_served,
-    "bob waits take; cid waits take; dan waits take; eve waits take;"
-    "bob' waits claim; ann puts x x x x x; bob returns -> x; cid returns -> x;"
-    "dan returns -> x; eve returns -> x; bob' returns -> x; bob' ack; size")
+TEST_STEPS(a_crowd_is_served,
+           "bob waits take; cid waits take; dan waits take; eve waits take;"
+           "ann puts x x x x; bob returns -> x; cid returns -> x;"
+           "dan returns -> x; eve returns -> x; size")
 
 /* ---- processes: ann is this one, the others are a crew ---- */
 
@@ -2019,6 +2027,41 @@ TEST(a_killed_consumers_item_goes_to_the_waiter) {
   ck_assert_int_lt(quickest, 200);
 }
 
+/* Claims for a short time, is stopped, and acknowledges when it runs again. */
+static void claim_and_stop(zke *own) {
+  zke_queue_item *item = NULL;
+  zke_queue_options o = {.size = sizeof o, .claim_ms = 30};
+  zke_queue *queue = open_own(own, &o);
+  int rc = zke_queue_claim(queue, ZKE_FOREVER, &item);
+  if (rc != ZKE_OK) give_up("claim", rc);
+  raise(SIGSTOP);
+  rc = zke_queue_ack(queue, item, NULL, 0, NULL);
+  if (rc != ZKE_LOST) give_up("ack", rc);
+  zke_free(item);
+  zke_queue_free(queue);
+}
+
+/* The session of a stopped process lives on, so only the claim's time lets its
+ * item go on.  The late acknowledgement is refused. */
+TEST(a_stopped_consumers_item_goes_on) {
+  int status;
+  share();
+  pid_t pid = spawn(0, claim_and_stop);
+  open_ann();
+  play("ann put a");
+  store(&shared->go, 1);
+  ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+  ck_assert(WIFSTOPPED(status));
+  play("ann claim soon -> a x2");
+  kill(pid, SIGCONT);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_str_eq(shared->sentence, "");
+  ck_assert_int_eq(status, 0);
+  play("ann check; ann ack");
+  free_kept();
+  close_ann();
+}
+
 enum { MOST = 20000, EACH_REST = 120 };
 
 /* What the processes tell the parent. */
@@ -2039,22 +2082,27 @@ static int work_on(zke_queue *queue, const zke_queue_item *item) {
   return zke_queue_ack(queue, item, &op, 1, NULL);
 }
 
-static void put_number(zke_queue *queue) {
+static void put_number(zke *own, zke_queue *queue) {
   char text[32];
+  int64_t deadline = zke_now(own) + 20;
   int n = __atomic_fetch_add(&tally->made, 1, __ATOMIC_RELAXED);
   int len = snprintf(text, sizeof text, "%d", n);
-  int rc = n < MOST ? zke_queue_put(queue, text, len, NULL, 0) : ZKE_LIMIT;
+  int rc = ZKE_LIMIT;
+  if (n < MOST) rc = zke_queue_put(queue, text, len, NULL, deadline);
   if (rc == ZKE_OK)
     tally->kept[n] = 1;
   else if (rc != ZKE_LIMIT && rc != ZKE_OPERATIONTIMEOUT)
     give_up("put", rc);
 }
 
-/* Work on what there is; some is given back once. */
-static void empty_queue(zke_queue *queue) {
+/* Work on what there is; some is given back once.  The first claim waits a
+ * little if the queue has a bound. */
+static void empty_queue(zke *own, zke_queue *queue) {
   zke_queue_item *item;
+  int64_t deadline = crew_container_ms ? 0 : zke_now(own) + 20;
   int rc;
-  while ((rc = zke_queue_claim(queue, 0, &item)) == ZKE_OK) {
+  for (; (rc = zke_queue_claim(queue, deadline, &item)) == ZKE_OK;
+       deadline = 0) {
     rc = item->attempts == 1 && item->zxid % 7 == 0
              ? zke_queue_release(queue, item, 0, NULL)
              : work_on(queue, item);
@@ -2078,14 +2126,14 @@ static void put_and_work(zke *own) {
     if (!rests) began = zke_now(own);
     if (!rests || items(own) > 0) {
       zke_queue *queue = open_own(own, &o);
-      if (!rests) put_number(queue);
-      empty_queue(queue);
+      if (!rests) put_number(own, queue);
+      empty_queue(own, queue);
       zke_queue_free(queue);
     }
     zke_dispatch(own, NULL); /* removes what is unused */
     bool gone = rests && zke_exists(own, PATH, NULL, NULL, NULL) == ZKE_NONODE;
     if (gone) store(&tally->gone, 1);
-    if (gone || (rests && zke_now(own) > began + 5000))
+    if (gone || (rests && zke_now(own) > began + test_patience(5000)))
       store(&tally->rests, due);
   }
 }
@@ -2095,8 +2143,11 @@ static void put_and_work(zke *own) {
 static void check_numbers(void) {
   char path[64];
   int done = 0;
-  ck_until((empty_queue(party[0]), size_of(party[0]).items == 0), 5000);
-  ck_assert_int_eq(size_of(party[0]).dead, 0);
+  zke_queue_counts c;
+  ck_until((empty_queue(z[0], party[0]), size_of(party[0]).items == 0), 5000);
+  ck_until((c = size_of(party[0]), c.claimed + c.takers + c.putters == 0),
+           5000);
+  ck_assert_int_eq(c.dead, 0);
   for (int n = 0; n < tally->made && n < MOST; n++) {
     snprintf(path, sizeof path, "/done/%d", n);
     int rc = zke_exists(z[0], path, NULL, NULL, NULL);
