@@ -2120,7 +2120,7 @@ static void put_and_work(zke *own) {
   zke_queue_options o = {.size = sizeof o};
   if (!crew_container_ms) o.limit = 5;
   zke_create(own, "/done", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-  for (int64_t began = 0;; test_pause()) {
+  for (int64_t began = zke_now(own);; test_pause()) {
     int due = crew_container_ms ? load(&shared->done) / EACH_REST : 0;
     bool rests = load(&tally->rests) < due;
     if (!rests) began = zke_now(own);
