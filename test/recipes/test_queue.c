@@ -1740,9 +1740,9 @@ TEST(named_settings_stay) {
   ck_ok(zke_close(own));
 }
 
-static const char *const acts[] = {"bob ack -> LOST", "bob release -> LOST",
-                                   "bob dispatches;"
-                                   "told bob LOST entry-100-0000000001"};
+static const char *const acts[] = {
+    "bob ack -> LOST", "bob release -> LOST",
+    "bob dispatches; told bob LOST entry-100-0000000001"};
 
 /* The numbers begin anew with "entries", but what was decided about an item is
  * never done to another that has its name and its version (Q5). */
