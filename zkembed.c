@@ -3553,6 +3553,12 @@ static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
  * is not enough: the next commit may begin with the same page.  Where a power
  * cut leaves that frame and none behind it, the rest would be valid again.
  *
+ * What is before them is synced first.  A process that died while it began the
+ * log anew may have left a head that is not on the disk.  There the older log
+ * still stands, which was copied into the database, and whose frames are those
+ * that are made void.  A power cut that left its head and the first of them
+ * would have SQLite take these for newer than the database.
+ *
  * Only with SQLite's lock of the one writer, and before the transaction has
  * written. */
 static int wal_renew(const wal_log *l, int64_t end) {
@@ -3574,6 +3580,8 @@ static int wal_renew(const wal_log *l, int64_t end) {
     rc = wal_renew_piece(l, to, WAL_FRAME, at);
     if (rc == SQLITE_OK) rc = wal_renew_piece(l, to, page, at + WAL_FRAME);
   }
+  if (rc == SQLITE_OK && at + frame <= size)
+    rc = l->file.real->xSync(l->file.f, SQLITE_SYNC_NORMAL);
   for (; at + frame <= size && rc == SQLITE_OK; at += frame)
     rc = l->file.real->xWrite(l->file.f, none, WAL_FRAME, at);
   mem_free(to);
