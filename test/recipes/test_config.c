@@ -304,8 +304,9 @@ TEST(a_node_made_again_is_a_change) {
 TEST(catches_up_after_overflow) {
   open_steps(&of_config);
   play("plant; ann renewed 8; ann start; told " PLANTED);
-  options.levels = -1; /* of the second object */
-  play("ann' start; told +:root, READY");
+  options.levels = -1; /* of the second object, */
+  deaf = true;         /* which tells nothing: its order is not fixed */
+  play("ann' start");
   for (int i = 0; i < 40; i++) {
     char path[64];
     snprintf(path, sizeof path, ROOT "/n%02d", i);
@@ -316,8 +317,7 @@ TEST(catches_up_after_overflow) {
       "put . late; drop db/port;"
       "all dispatch; ann' get . -> late; put . later; ann dispatches;"
       "ann get . -> later; ann' get . -> later;"
-      "told ~:root>late, -db/port:1, +n07:x, ~:root>late,"
-      " ~:late>later, ~:late>later");
+      "told ~:root>late, -db/port:1, +n07:x, ~:late>later");
   close_steps();
 }
 
