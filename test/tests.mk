@@ -93,9 +93,11 @@ $(ENSEMBLE_PROGRAMS): $T/ensemble/engine.o
 $T/test_semantics $(BUILD)/mutate/test_semantics: $(patsubst %,$T/%.o, \
   semantics/text semantics/verbs semantics/stage model/model ensemble/engine)
 
-# The model judges the tables of the laboratory.
-$T/test_lab_tables: $(patsubst %,$T/%.o,model/run model/model model/side \
+# The model beside an engine, on random calls.  It judges the tables of the
+# laboratory, too.
+MODEL_RUN = $(patsubst %,$T/%.o,model/run model/model model/side \
   conformance/base conformance/gen conformance/masks)
+$T/test_lab_tables: $(MODEL_RUN)
 
 EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
 $(BUILD)/doc/%.o: doc/%.c

@@ -11,9 +11,7 @@ $(BUILD)/order-ensemble: $T/ensemble/order_ensemble.o
 $(BUILD)/conformance: $(patsubst %.c,$(BUILD)/%.o, \
   $(wildcard test/conformance/*.c))
 $(BUILD)/conformance: private LIBS += -lzookeeper_mt
-$(BUILD)/model: $(patsubst %,$T/%.o,model/main model/run model/model \
-  model/side \
-  conformance/base conformance/gen conformance/masks)
+$(BUILD)/model: $T/model/main.o $(MODEL_RUN)
 
 # The programs of doc/examples that torture-host kills.
 HOST_PROGRAMS = $T/host-outbox $T/host-jobs

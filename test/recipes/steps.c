@@ -184,8 +184,10 @@ static int begin_word(step *s, bool (*waits)(const step *s)) {
   return begin_by(s, s->word[0], after_word(s), waits);
 }
 
+static bool waits_on_object(const step *s) { return sleeps(s->object); }
+
 STEP(begins, begin_word(s, NULL))
-STEP(waits, begin_word(s, recipe->waits))
+STEP(waits, begin_word(s, recipe->waits ? recipe->waits : waits_on_object))
 
 static int step_returns(step *s) {
   struct begun *b = &begun[s->who];

@@ -125,7 +125,7 @@ typedef struct step_recipe {
   int (*create)(zke *session, const char *who, void **object);
   void (*free)(void *object); /* NULL too */
   int (*cancel)(void *object);
-  /* Does the call of "waits" wait by now, as the tree has it? */
+  /* Does the call of "waits" wait by now?  NULL: if it sleeps on the object */
   bool (*waits)(const step *s);
   struct {
     const char *name;

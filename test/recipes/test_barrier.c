@@ -94,13 +94,11 @@ static const step_verb verbs[] = {VERB(sets), VERB(removes), VERB(stands),
 
 static void free_barrier(void *b) { zke_barrier_free(b); }
 static int cancel_wait(void *b) { return zke_barrier_cancel(b); }
-static bool waits(const step *s) { return sleeps(s->object); }
 
 static const step_recipe of_barrier = {.verbs = verbs,
                                        .create = new_barrier,
                                        .free = free_barrier,
-                                       .cancel = cancel_wait,
-                                       .waits = waits};
+                                       .cancel = cancel_wait};
 
 /* ---- setting and removing ---- */
 

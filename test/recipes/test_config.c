@@ -231,13 +231,9 @@ static const step_verb verbs[] = {
 
 static void release(void *object) { zke_config_free(object); }
 static int cancel(void *object) { return zke_config_cancel(object); }
-static bool waits(const step *s) { return sleeps(s->object); }
 
-static const step_recipe of_config = {.verbs = verbs,
-                                      .create = create,
-                                      .free = release,
-                                      .cancel = cancel,
-                                      .waits = waits};
+static const step_recipe of_config = {
+    .verbs = verbs, .create = create, .free = release, .cancel = cancel};
 
 /* ---- keeping current ---- */
 

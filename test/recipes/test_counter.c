@@ -175,13 +175,11 @@ static const step_verb verbs[] = {VERB(add),   VERB(put),   VERB(change),
 
 static void release(void *object) { zke_counter_free(object); }
 static int cancel(void *object) { return zke_counter_cancel(object); }
-static bool waits(const step *s) { return watches(s->session) > 0; }
 
 static const step_recipe of_counter = {.verbs = verbs,
                                        .create = make_listening,
                                        .free = release,
-                                       .cancel = cancel,
-                                       .waits = waits};
+                                       .cancel = cancel};
 
 /* ---- counting ---- */
 

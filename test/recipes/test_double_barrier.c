@@ -184,15 +184,10 @@ static const step_verb verbs[] = {
 static void free_party(void *b) { zke_double_barrier_free(b); }
 static int cancel_call(void *b) { return zke_double_barrier_cancel(b); }
 
-static bool waits(const step *s) {
-  return state(s->who) == WAITING || state(s->who) == LEAVING;
-}
-
 static const step_recipe of_double_barrier = {.verbs = verbs,
                                               .create = new_party,
                                               .free = free_party,
-                                              .cancel = cancel_call,
-                                              .waits = waits};
+                                              .cancel = cancel_call};
 
 /* A barrier of n. */
 static void begin(int n) {

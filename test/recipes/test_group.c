@@ -106,13 +106,9 @@ static const step_verb verbs[] = {VERB(join),  VERB(update), VERB(leave),
 
 static void release(void *object) { zke_group_free(object); }
 static int cancel(void *object) { return zke_group_cancel(object); }
-static bool waits(const step *s) { return sleeps(s->object); }
 
-static const step_recipe of_group = {.verbs = verbs,
-                                     .create = create,
-                                     .free = release,
-                                     .cancel = cancel,
-                                     .waits = waits};
+static const step_recipe of_group = {
+    .verbs = verbs, .create = create, .free = release, .cancel = cancel};
 
 /* ---- coming and going ---- */
 

@@ -177,13 +177,9 @@ static int create(zke *session, const char *who, void **object) {
 
 static void release(void *object) { zke_names_free(object); }
 static int cancel(void *object) { return zke_names_cancel(object); }
-static bool waits(const step *s) { return watches(s->session) > 0; }
 
-static const step_recipe of_names = {.verbs = verbs,
-                                     .create = create,
-                                     .free = release,
-                                     .cancel = cancel,
-                                     .waits = waits};
+static const step_recipe of_names = {
+    .verbs = verbs, .create = create, .free = release, .cancel = cancel};
 
 /* ---- binding ---- */
 

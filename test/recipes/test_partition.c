@@ -243,13 +243,8 @@ static const step_verb verbs[] = {
 static void release(void *object) { zke_partition_free(object); }
 static int cancel(void *object) { return zke_partition_cancel(object); }
 
-static bool waits(const step *s) { return sleeps(s->object); }
-
-static const step_recipe of_partition = {.verbs = verbs,
-                                         .create = create,
-                                         .free = release,
-                                         .cancel = cancel,
-                                         .waits = waits};
+static const step_recipe of_partition = {
+    .verbs = verbs, .create = create, .free = release, .cancel = cancel};
 
 static void begin(void) {
   memset(heard, 0, sizeof heard);

@@ -119,15 +119,9 @@ static const step_verb verbs[] = {VERB(try),     VERB(force),   VERB(acquire),
 
 static void release(void *object) { zke_periodic_free(object); }
 static int cancel(void *object) { return zke_periodic_cancel(object); }
-static bool waits(const step *s) {
-  return zke_periodic_try(s->object) == ZKE_MISUSE;
-}
 
-static const step_recipe of_job = {.verbs = verbs,
-                                   .create = create,
-                                   .free = release,
-                                   .cancel = cancel,
-                                   .waits = waits};
+static const step_recipe of_job = {
+    .verbs = verbs, .create = create, .free = release, .cancel = cancel};
 
 /* One job for all, under a clock that the test sets. */
 static void begin_in(const char *db, int retry, int aligned) {

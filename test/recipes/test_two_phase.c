@@ -265,12 +265,9 @@ static const step_verb verbs[] = {
 
 static void free_transaction(void *t) { zke_two_phase_free(t); }
 static int cancel_wait(void *t) { return zke_two_phase_cancel(t); }
-static bool waits(const step *s) { return sleeps(s->object); }
 
-static const step_recipe of_two_phase = {.verbs = verbs,
-                                         .free = free_transaction,
-                                         .cancel = cancel_wait,
-                                         .waits = waits};
+static const step_recipe of_two_phase = {
+    .verbs = verbs, .free = free_transaction, .cancel = cancel_wait};
 
 /* A transaction of this form, in which all take part. */
 static void begin(int its_form) {
