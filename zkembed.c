@@ -2622,10 +2622,10 @@ static int64_t lock_deadline(const zke *z, int64_t now) {
  * the lock is free, or until the deadline.  True: both are so, and since the
  * mutex is held nobody can come between.
  *
- * A thread that gives up may have been woken in that moment.  It hands the
- * wake-up on to the first behind it, so none is lost; and it takes back
- * `passed`, which was about itself.  The entry leaves the queue before this
- * returns, as it is on the stack. */
+ * No wake-up is lost by a thread that gives up: the first gives up only while
+ * the lock is taken, and whoever drops that wakes the first of then.  It takes
+ * back `passed`, which was about itself.  The entry leaves the queue before
+ * this returns, as it is on the stack. */
 static bool lock_queue(store *s, int64_t deadline) {
   lock_waiter own = {.next = NULL};
   os_condition_init(&own.come);
@@ -2643,8 +2643,6 @@ static bool lock_queue(store *s, int64_t deadline) {
   while (*at != &own) at = &(*at)->next;
   *at = own.next;
   if (!*at) s->lock.end = at;
-  if (!got && !s->lock.taken && s->lock.first)
-    pthread_cond_signal(&s->lock.first->come);
   pthread_cond_destroy(&own.come);
   return got;
 }

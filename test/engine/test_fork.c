@@ -469,6 +469,18 @@ TEST_LOOP(child_returns_from_a_callback, 0, 3) {
   expect_forked(z, 3 * CALLBACKS);
 }
 
+/* P9: the same for a light session, in a dispatch on the handle that carries
+ * it. */
+TEST(child_returns_from_a_light_sessions_callback) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  make_callbacks(session_as(z, .flags = ZKE_OPEN_LIGHT));
+  int rc = zke_dispatch(z, NULL);
+  end_child(z, rc);
+  ck_ok(rc);
+  expect_forked(z, 3 * CALLBACKS);
+}
+
 /* P9: the same where a time has come. */
 TEST(child_returns_from_a_call_at_a_time) {
   zke *z = test_open(test_path("a.db"));

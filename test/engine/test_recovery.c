@@ -511,6 +511,32 @@ TEST(a_disk_quota_is_a_full_disk) {
   ck_ok(change(z, "/n"));
 }
 
+/* The same of a compaction, and of a COMMIT of the program's connection. */
+TEST(a_disk_quota_stops_what_sqlite_writes_alone) {
+  const char *db = test_path("a.db");
+  sqlite3 *own = NULL;
+  shim_flags = ZKE_OPEN_HOST;
+  zke *z = shim_open_handle(db);
+  make(z, "/n");
+  ck_assert_int_eq(
+      sqlite3_open_v2(db, &own, SQLITE_OPEN_READWRITE, seam_vfs(&host)),
+      SQLITE_OK);
+  must(own, "CREATE TABLE t(a)");
+  ck_ok(zke_sql_adopt(z, own));
+  sys.no_write = EDQUOT;
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_FULL);
+  for (int i = 0; i < 2; i++) {
+    sys.no_write = 0;
+    ck_ok(zke_sql_begin(z, own));
+    must(own, "INSERT INTO t VALUES(1)");
+    sys.no_write = i ? EIO : EDQUOT;
+    ck_rc(zke_sql_commit(z, own), i ? ZKE_CONNECTIONLOSS : ZKE_FULL);
+  }
+  sys.no_write = 0;
+  ck_ok(change(z, "/n"));
+  ck_assert_int_eq(test_number(db, "SELECT count(*)FROM t"), 0);
+}
+
 /* The last page of the next commit finds the disk full, and has written all of
  * its bytes but so many.  Over this VFS a frame's head and page are written by
  * two calls; the head of the last one tells the database's size. */
