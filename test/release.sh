@@ -23,7 +23,7 @@ step build make -j2 $full programs mutate-programs fuzz-programs sqlite-sources
 
 # All tests in full size, made by clang, for threads, and what they reach.
 step test-full make $full test
-step test-clang make CC=clang test
+step test-clang env TMPDIR=/tmp make CC=clang test # on a disk
 step test-tsan make test-tsan
 step coverage make coverage
 step test-ensemble make test-ensemble
