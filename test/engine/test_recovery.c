@@ -97,10 +97,13 @@ static void before_network(seam_call *c) {
     seam_refuse(c, realpath(c->path, whole) && strstr(whole, sys.far));
 }
 
-/* The disk under the log does not take a write, and the system says why. */
+/* The disk under the log, and under what VACUUM writes aside, does not take a
+ * write, and the system says why. */
 static void before_write(seam_call *c) {
-  if (sys.no_write && (c->opened_as & SQLITE_OPEN_WAL))
-    seam_refuse(c, SQLITE_IOERR_WRITE);
+  int refused = SQLITE_OPEN_WAL | SQLITE_OPEN_TEMP_DB;
+  if (!sys.no_write || !(c->opened_as & refused)) return;
+  errno = sys.no_write;
+  seam_refuse(c, SQLITE_IOERR_WRITE);
 }
 
 static void tell_why(seam_call *c) {
@@ -523,6 +526,8 @@ TEST(a_disk_quota_stops_what_sqlite_writes_alone) {
       SQLITE_OK);
   must(own, "CREATE TABLE t(a)");
   ck_ok(zke_sql_adopt(z, own));
+  char data[1 << 19] = {0}; /* more than the cache holds */
+  ck_ok(zke_set(z, "/n", data, sizeof data, -1, NULL));
   sys.no_write = EDQUOT;
   ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_FULL);
   for (int i = 0; i < 2; i++) {

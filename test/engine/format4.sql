@@ -1,0 +1,63 @@
+-- What zkembed 1.0.0 wrote, by `sqlite3 FILE .dump`: format 4 for as long as
+-- there is one.  Nodes of all kinds, a closed ACL, a quota, large data, a
+-- history, a session that ended with its process and one that was detached.
+-- a_file_of_1_0_is_read() of test_file.c opens it.  Never change this file: a
+-- format that differs gets a file and a number of its own (format.md 7).
+PRAGMA application_id=2053858669;
+PRAGMA user_version=4;
+PRAGMA foreign_keys=OFF;
+BEGIN TRANSACTION;
+CREATE TABLE zkembed_meta(one INTEGER PRIMARY KEY CHECK(one=1),zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,lost INTEGER NOT NULL,boot TEXT NOT NULL,db_device INTEGER NOT NULL,db_inode INTEGER NOT NULL,live_device INTEGER NOT NULL,live_inode INTEGER NOT NULL,gate_device INTEGER NOT NULL,gate_inode INTEGER NOT NULL,format INTEGER NOT NULL,history_rows INTEGER NOT NULL,history_ms INTEGER NOT NULL)STRICT;
+INSERT INTO zkembed_meta VALUES(1,4294967316,0,0,'68de507e-a3f1-4d66-98cc-bfb0964fc661',65024,11313332,65024,11313367,65024,11313358,4,100000,0);
+CREATE TABLE zkembed_node(parent TEXT NOT NULL,name TEXT NOT NULL,czxid INTEGER NOT NULL,mzxid INTEGER NOT NULL,pzxid INTEGER NOT NULL,ctime INTEGER NOT NULL,mtime INTEGER NOT NULL,version INTEGER NOT NULL,aversion INTEGER NOT NULL,creates INTEGER NOT NULL,nchild INTEGER NOT NULL,owner INTEGER NOT NULL,kind INTEGER NOT NULL,ttl INTEGER NOT NULL,due INTEGER NOT NULL,acl TEXT,len INTEGER NOT NULL,blob INTEGER,data BLOB,PRIMARY KEY(parent,name))STRICT,WITHOUT ROWID;
+INSERT INTO zkembed_node VALUES('','',0,0,4294967308,0,0,0,0,2,3,0,0,0,0,NULL,0,NULL,NULL);
+INSERT INTO zkembed_node VALUES('/','app',4294967299,4294967300,4294967316,1796050647913,1796050647921,1,0,7,6,0,0,0,0,NULL,3,NULL,X'74776f');
+INSERT INTO zkembed_node VALUES('/','private',4294967308,4294967308,4294967308,1796050647974,1796050647974,0,1,0,0,0,0,0,0,replace('31:digest:user:5w9W4eL3797Y4Wq8AcKUPPk8ha4=\n','\n',char(10)),6,NULL,X'68696464656e');
+INSERT INTO zkembed_node VALUES('/','zookeeper',0,0,0,0,0,0,0,0,2,0,0,0,0,NULL,0,NULL,NULL);
+INSERT INTO zkembed_node VALUES('/app','big',4294967316,4294967316,4294967316,1796050678423,1796050678423,0,0,0,0,0,0,0,0,NULL,5000,1,NULL);
+INSERT INTO zkembed_node VALUES('/app','binary',4294967307,4294967315,4294967307,1796050647964,1796050678417,1,0,0,0,0,0,0,0,NULL,3,NULL,X'610062');
+INSERT INTO zkembed_node VALUES('/app','container',4294967304,4294967304,4294967305,1796050647947,1796050647947,0,0,1,1,0,1,0,0,NULL,0,NULL,NULL);
+INSERT INTO zkembed_node VALUES('/app','e',4294967314,4294967314,4294967314,1796050678402,1796050678402,0,0,0,0,4294967313,0,0,0,NULL,-1,NULL,NULL);
+INSERT INTO zkembed_node VALUES('/app','n-0000000001',4294967302,4294967302,4294967302,1796050647939,1796050647939,0,0,0,0,0,0,0,0,NULL,6,NULL,X'7365636f6e64');
+INSERT INTO zkembed_node VALUES('/app','ttl',4294967306,4294967306,4294967306,1796050647962,1796050647962,0,0,0,0,0,2,3155760000000,4951810647962,NULL,7,NULL,X'65787069726573');
+INSERT INTO zkembed_node VALUES('/app/container','child',4294967305,4294967305,4294967305,1796050647955,1796050647955,0,0,0,0,0,0,0,0,NULL,1,NULL,X'78');
+INSERT INTO zkembed_node VALUES('/zookeeper','config',0,0,0,0,0,0,-1,0,0,0,0,0,0,replace('1:world:anyone\n','\n',char(10)),0,NULL,NULL);
+INSERT INTO zkembed_node VALUES('/zookeeper','quota',0,0,4294967310,0,0,0,0,1,1,0,0,0,0,NULL,0,NULL,NULL);
+INSERT INTO zkembed_node VALUES('/zookeeper/quota','app',4294967310,4294967310,4294967310,1796050647989,1796050647989,0,0,0,0,0,0,0,0,NULL,0,NULL,NULL);
+CREATE TABLE zkembed_blob(id INTEGER PRIMARY KEY,data BLOB NOT NULL)STRICT;
+INSERT INTO zkembed_blob VALUES(1,CAST(printf('%.5000c','b')AS BLOB));
+CREATE TABLE zkembed_session(id INTEGER PRIMARY KEY,identity TEXT NOT NULL,pid INTEGER NOT NULL,started INTEGER NOT NULL,lease INTEGER NOT NULL,slot INTEGER NOT NULL,life INTEGER NOT NULL,carrier INTEGER NOT NULL,event_limit INTEGER NOT NULL,seen INTEGER NOT NULL,timeout INTEGER NOT NULL,heard INTEGER NOT NULL,password BLOB)STRICT;
+INSERT INTO zkembed_session VALUES(4294967312,'k',8245,1796050678390,0,-1,11313382,0,10000,0,0,0,NULL);
+INSERT INTO zkembed_session VALUES(4294967313,'k',8245,1796050678402,0,-1,0,0,10000,0,600000000000,77191437458367,X'000ff07f23d7ba1a7bc3bd938c94a0c3');
+CREATE TABLE zkembed_watch(path TEXT NOT NULL,kind INTEGER NOT NULL,session INTEGER NOT NULL,PRIMARY KEY(path,kind,session))STRICT,WITHOUT ROWID;
+CREATE TABLE zkembed_event(session INTEGER NOT NULL,seq INTEGER NOT NULL,type INTEGER NOT NULL,path TEXT NOT NULL,zxid INTEGER NOT NULL,acl TEXT,carrier INTEGER NOT NULL,PRIMARY KEY(session,seq))STRICT,WITHOUT ROWID;
+CREATE TABLE zkembed_history(seq INTEGER PRIMARY KEY,zxid INTEGER NOT NULL,time INTEGER NOT NULL,type INTEGER NOT NULL,path TEXT NOT NULL,session INTEGER NOT NULL,owner INTEGER NOT NULL,acl TEXT,identity TEXT NOT NULL,pid INTEGER NOT NULL)STRICT;
+INSERT INTO zkembed_history VALUES(1,4294967298,1796050647891,0,'',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(2,4294967299,1796050647913,1,'/app',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(3,4294967300,1796050647921,3,'/app',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(4,4294967301,1796050647931,1,'/app/n-0000000000',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(5,4294967302,1796050647939,1,'/app/n-0000000001',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(6,4294967303,1796050647945,2,'/app/n-0000000000',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(7,4294967304,1796050647947,1,'/app/container',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(8,4294967305,1796050647955,1,'/app/container/child',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(9,4294967306,1796050647962,1,'/app/ttl',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(10,4294967307,1796050647964,1,'/app/binary',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(11,4294967308,1796050647974,1,'/private',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(12,4294967310,1796050647989,1,'/zookeeper/quota/app',4294967297,0,NULL,'zke',2844);
+INSERT INTO zkembed_history VALUES(13,4294967314,1796050678402,1,'/app/e',4294967313,4294967313,NULL,'k',8245);
+INSERT INTO zkembed_history VALUES(14,4294967315,1796050678417,3,'/app/binary',4294967312,0,NULL,'k',8245);
+INSERT INTO zkembed_history VALUES(15,4294967316,1796050678423,1,'/app/big',4294967312,0,NULL,'k',8245);
+CREATE INDEX zkembed_node_owner ON zkembed_node(owner)WHERE owner<>0;
+CREATE INDEX zkembed_node_due ON zkembed_node(kind,due)WHERE due<>0;
+CREATE UNIQUE INDEX zkembed_session_slot ON zkembed_session(slot)WHERE slot>=0;
+CREATE INDEX zkembed_session_carrier ON zkembed_session(carrier)WHERE carrier<>0;
+CREATE INDEX zkembed_watch_session ON zkembed_watch(session);
+CREATE INDEX zkembed_event_carrier ON zkembed_event(carrier,zxid)WHERE carrier<>0;
+CREATE VIEW zke_nodes AS SELECT CASE parent WHEN '' THEN '/' WHEN '/' THEN '/'||name ELSE parent||'/'||name END AS path,CASE WHEN len<0 THEN NULL WHEN blob IS NOT NULL THEN(SELECT b.data FROM zkembed_blob b WHERE b.id=zkembed_node.blob)ELSE coalesce(data,x'')END AS data,czxid,mzxid,ctime,mtime,version,2*creates-nchild AS cversion,aversion,owner AS ephemeralOwner,max(len,0)AS dataLength,nchild AS numChildren,pzxid,CASE kind WHEN 1 THEN 'container' WHEN 2 THEN 'ttl' ELSE CASE owner WHEN 0 THEN 'persistent' ELSE 'ephemeral' END END AS kind,ttl,coalesce(acl,'31:world:anyone'||char(10))AS acl FROM zkembed_node;
+CREATE VIEW zke_sessions AS SELECT id,identity,pid,strftime('%Y-%m-%d %H:%M:%f',started/1000.0,'unixepoch')AS started,lease/1000000 AS lease_ms,(SELECT count(*)FROM zkembed_node WHERE owner=zkembed_session.id AND owner<>0)AS ephemerals,(SELECT count(*)FROM zkembed_watch WHERE zkembed_watch.session=zkembed_session.id)AS watches,(SELECT count(*)FROM zkembed_event WHERE zkembed_event.session=zkembed_session.id)AS events,carrier,timeout/1000000 AS timeout_ms FROM zkembed_session;
+CREATE VIEW zke_watches AS SELECT path,session,CASE kind&1 WHEN 0 THEN 'data' ELSE 'child' END AS type,CASE kind/2 WHEN 0 THEN 'one-shot' WHEN 1 THEN 'persistent' ELSE 'recursive' END AS mode FROM zkembed_watch;
+CREATE VIEW zke_events AS SELECT session,seq,CASE type WHEN 1 THEN 'created' WHEN 2 THEN 'deleted' WHEN 3 THEN 'changed' WHEN 4 THEN 'child' ELSE 'overflow' END AS type,path,zxid FROM zkembed_event;
+CREATE VIEW zke_waiters AS SELECT w.session AS waiter,w.path AS path,n.owner AS owner FROM zkembed_watch w JOIN zkembed_node n ON n.parent=CASE WHEN length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE rtrim(rtrim(w.path,replace(w.path,'/','')),'/')END AND n.name=substr(w.path,length(rtrim(w.path,replace(w.path,'/','')))+1)WHERE n.owner<>0 AND n.owner<>w.session;
+CREATE VIEW zke_tokens AS SELECT parent AS path,mzxid AS token,owner AS session,name FROM zkembed_node WHERE owner<>0;
+CREATE VIEW zke_history AS SELECT seq,zxid,strftime('%Y-%m-%d %H:%M:%f',time/1000.0,'unixepoch')AS time,CASE type WHEN 0 THEN 'begins' WHEN 1 THEN 'created' WHEN 2 THEN 'deleted' ELSE 'changed' END AS type,path,session,owner,identity,pid FROM zkembed_history;
+COMMIT;
