@@ -2,15 +2,15 @@
 # Included by the Makefile.
 
 CHECKS = headers symbols interface layers format docs shapes engines \
-  sqlite-version install $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
+  sqlite-version install $(if $(COMMAND),manuals surface) $(if $(SQLITE),,twice)
 CHECKED =# what make check leaves out
 LINT =# the files that make lint reads; empty: all
 
 ##@ Checks
 ## check           headers, symbols, layers, format, documents and so on
 ## check-NAME      one of: headers symbols interface layers format docs shapes
-##                 engines sqlite-version install manuals twice dist
-## interface       accepts a change of the libraries' interface
+##                 engines sqlite-version install manuals surface twice dist
+## interface       accepts a change of the interface: headers, commands, SQL
 ## lint            gcc -fanalyzer, clang-tidy and cppcheck: LINT=zkembed.c
 ## style           lengths, comments, duplicates and complexity, as a table
 ## platforms       README's platforms: a program is built and run on each; the
@@ -20,7 +20,7 @@ LINT =# the files that make lint reads; empty: all
 .PHONY: check $(CHECKS:%=check-%) interface lint style platforms check-dist \
   fresh release-check
 
-check check-install check-symbols: all
+check check-install check-surface check-symbols interface: all
 check check-manuals: $(COMMAND) $(MAN3)
 check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE) $(LAB_ARCHIVE)
 check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
@@ -35,6 +35,7 @@ $(CHECKS:%=check-%) check-dist: check-%:
 
 interface:
 	@sh test/checks/check_interface.sh --accept
+	@sh test/checks/check_surface.sh --accept
 
 lint:
 	@LINT="$(LINT)" sh test/run.sh test/checks/lint.sh
