@@ -1,45 +1,47 @@
 /* zkembed.c - ZooKeeper's tree of znodes in one SQLite file
  *
- * The whole library.  zkembed.h says what it does; doc/design.md says why it
- * is built this way; doc/format.md lists the tables and their invariants.
- * A handle (struct zke) is a session; sessions of one zke_open() share a
- * store: a SQLite connection, its statements, a lock.  Processes meet in the
- * database file and in a directory beside it that holds the gate file and the
- * liveness file (locks that the kernel drops when a process dies) and one FIFO
- * a session (how a committer wakes a sleeper).  There is no thread.
+ * The whole library.  zkembed.h says what it does; doc/design.md says why it is
+ * built this way; doc/format.md lists the tables and their invariants.  A
+ * handle (struct zke) is a session.  The sessions of one zke_open() share a
+ * store: a SQLite connection, its statements and a lock.  Processes meet in the
+ * database file and in a directory next to it.  That directory holds the gate
+ * file and the liveness files, with locks that the kernel drops when a process
+ * dies, and one FIFO per session, by which a committer wakes a sleeper.  The
+ * library starts no thread.
  *
  * WORDS that are not ZooKeeper's:
  *
- * Store, gate, line.  A store is one connection of one process; a thread works
- *   on it alone, by the store's lock.  The gate is a lock of the kernel: who
- *   holds it is the one writer of all processes.  The line is the order in
- *   which they come to it, and a place in it is a locked byte.
- * Carrier, light.  A carrier is what a session lives by: a lock that the kernel
- *   drops, a FIFO, a poller and a timer.  A light session shares the carrier of
- *   another session.
+ * Store, gate, line.  A store is one connection of one process; its lock lets
+ *   one thread at a time use it.  The gate is a kernel lock: its holder is the
+ *   only writer among all processes.  The line is the order in which writers
+ *   get the gate, and a place in it is a locked byte.
+ * Carrier, light.  A carrier is what keeps a session alive and reachable: a
+ *   lock that the kernel drops, a FIFO, a poller and a timer.  A light session
+ *   shares the carrier of another session.
  * Kept, cached.  A kept session has a timeout, and outlives its process.  A
- *   znode that was read is cached (ZKE_KEPT_PART says how many may be).
- * Duty, sweep, tick.  One process of those that wait has the duty, and sweeps:
- *   it looks for what nobody else ends.  A tick is the time between two looks.
+ *   node that was read is cached (ZKE_KEPT_PART limits how many are).
+ * Duty, sweep, tick.  One of the waiting processes has the duty.  It sweeps: it
+ *   ends what no other process will end.  A tick is the time between two looks.
  * Full, normal; durable, lazy.  The COMMIT of a full transaction syncs, that of
- *   a normal one does not (P8).  A body that changes what has to last marks its
- *   transaction as durable.  Else the COMMIT is lazy: wal_ leaves out its sync.
- * Doubt, trusted, broken.  A log is in doubt after a sync that failed, or whose
- *   process died: a word in the liveness file says so until the log was written
- *   over itself, and then it is trusted.  A store is broken while nobody knows
- *   what has become of a COMMIT of it (health_).
- * Era.  It goes up where a session may have ended since.  A session whose row
- *   was found in an era (row_era) need not be looked for again in that one.
+ *   a normal one does not (P8).  A change that must survive a power cut marks
+ *   its transaction as durable.  Any other COMMIT is lazy: wal_ leaves out its
+ *   sync.
+ * Doubt, trusted, broken.  A log is in doubt after a sync that failed, or that
+ *   its process did not survive.  A word in the liveness file says so until the
+ *   log has been overwritten; then it is trusted again.  A store is broken
+ *   while the outcome of one of its COMMITs is unknown (health_).
+ * Era.  A counter that rises when a session may have ended.  A session whose
+ *   row was found in an era (row_era) need not be looked up again in that era.
  * Latest.  The latest state that this store knows of (index.latest).  If nobody
  *   has committed since, the next transaction need not read the meta row.
- * Lost.  A light session that another handle has ended or taken; meta.lost
- *   counts them.  A reply is lost if the change may have been made all the same
- *   (ZKE_CONNECTIONLOSS).
+ * Lost.  Said of a light session that another handle has ended or taken;
+ *   meta.lost counts them.  A reply is lost if the change may have been made
+ *   although the call failed (ZKE_CONNECTIONLOSS).
  * Guest.  The program's own connection while it has the gate.
  * Spot, pair.  The watchers of one path, and those of one function and context.
- * Untold.  An event that no watcher has been called for yet, in the file or in
- *   memory; a session's end, likewise (end_untold).
- * Charged.  Time that runs for the timeouts of detached sessions.
+ * Untold.  An event, in the file or in memory, for which no watcher has been
+ *   called yet; likewise a session's end (end_untold).
+ * Charged.  Time that counts towards the timeouts of detached sessions.
  *
  * CONTENTS.  A function may call its own section and those above it in this
  * list, never one below; no static function is declared ahead.
@@ -66,7 +68,7 @@
  *   app_           the program's own SQL on this connection
  *   schema_        the tables; recognising a file
  *   db_            the connection: reads, writes, syncs, checkpoints
- *   side_          the directory beside the database and its files
+ *   side_          the directory next to the database and its files
  *   carrier_       what sessions share: the ready ones, and when each is due
  *   life_          which sessions live
  *   wake_          FIFOs: waking a session
@@ -75,11 +77,11 @@
  *   lease_         stamps of sessions with a lease
  *   line_          the order in which writers come to the gate
  *   gate_          the one writer
- *   recover_       making a broken store fit again
+ *   recover_       repairing a broken store
  *   txn_           one transaction: gate, class, zxid, commit, wake
- *   compact_       writing the file anew
+ *   compact_       rewriting the file
  *   watch_         registering, firing, queueing events
- *   history_       what has become of the nodes, where that is kept
+ *   history_       the history of nodes, if it is kept
  *   node_          rows of the tree: load, add, remove, change
  *   op_            create, delete, set, check, reads: ZooKeeper's checks
  *   sess_          the rows of sessions, and which of them live
@@ -90,7 +92,7 @@
  *   discard_       nodes that a session has yet to remove
  *   sweep_         duty: dead sessions, leases, TTL, containers
  *   watcher_       a session's watchers in memory
- *   alarm_         calls at a time
+ *   alarm_         timed calls
  *   role_          which thread dispatches
  *   notice_        notices of death
  *   event_         events, from the file into the session's queue
@@ -145,10 +147,9 @@
 /* ======================================================================
  * configuration (private)
  *
- * What stands under #ifndef a host may change when it compiles this file, by
- * -DNAME=value.  None of it changes the file format or what is promised, only
- * how fast things are and how much memory a store takes.  The values were
- * measured.
+ * A host may change the macros under #ifndef when it compiles this file, by
+ * -DNAME=value.  None of them changes the file format or a promise, only speed
+ * and the memory of a store.  The values were measured.
  * ==================================================================== */
 
 #define ZKE_SQLITE_OLDEST 3037002 /* STRICT tables, and the fixes since */
@@ -156,15 +157,15 @@
 #error "zkembed needs SQLite 3.37.2 or later: this sqlite3.h is older"
 #endif
 
-/* Largest value kept in the node's own row.  Rows of WITHOUT ROWID tables
- * beyond about 200 bytes make its B-tree deep; larger values go to a table of
- * their own. */
+/* Largest value stored in the node's own row.  Rows of WITHOUT ROWID tables
+ * that are longer than about 200 bytes make the B-tree deep.  Larger values go
+ * to a separate table. */
 #ifndef ZKE_INLINE_BYTES
 #define ZKE_INLINE_BYTES 200
 #endif
 
 /* Pages in the write-ahead log that make a writer checkpoint (8 MiB), and by
- * how many it grows before the next try when a reader is in the way. */
+ * how many it grows before the next try if a reader was in the way. */
 #ifndef ZKE_CHECKPOINT_PAGES
 #define ZKE_CHECKPOINT_PAGES 2048
 #endif
@@ -175,8 +176,8 @@
 #define ZKE_CHECKPOINT_WAIT_MS 50
 #endif
 
-/* The nodes that a store caches of those that it has read may take one part in
- * ZKE_KEPT_PART of the size of SQLite's page cache; 0: it caches none. */
+/* The cache of nodes that a store has read may take 1/ZKE_KEPT_PART of the size
+ * of SQLite's page cache; 0: it caches none. */
 #ifndef ZKE_KEPT_PART
 #define ZKE_KEPT_PART 4
 #endif
@@ -184,8 +185,8 @@
 #error "ZKE_KEPT_PART is out of range"
 #endif
 
-/* What of a transaction is gathered before it is written to the write-ahead
- * log: eight frames of 4 KiB pages.  Memory of each store. */
+/* Bytes of a transaction that are gathered before they are written to the
+ * write-ahead log: eight frames of 4 KiB pages.  Memory of each store. */
 #ifndef ZKE_LOG_BYTES
 #define ZKE_LOG_BYTES (8 * (24 + 4096) + 32)
 #endif
@@ -193,18 +194,18 @@
 #error "ZKE_LOG_BYTES is out of range"
 #endif
 
-/* Each of these, set to 1, leaves out a short cut around SQLite.  Neither short
- * cut is taken before the first commit of a connection has shown that this
- * SQLite does what it relies on; if it does not, the logger is told once
- * (doc/design.md 8).
+/* Each of these, set to 1, turns off a short cut around SQLite.  A short cut is
+ * used only after a connection's first commit has shown that this SQLite
+ * behaves as required; if it does not, the logger is told once (doc/design.md
+ * 8).
  *
  * ZKE_READ_LOCKS: each read takes SQLite's locks.  A get then costs three times
- * as much, and a process that is stopped in it holds up checkpoints.
+ * as much, and a process that is stopped during a read holds up checkpoints.
  *
- * ZKE_PLAIN_LOG: a page is written to the log at a time, as SQLite does it.  An
- * ephemeral change then costs a seventh more.  It is always so if the name of
- * the VFS does not begin with "unix", as those of SQLite's own do: a VFS that
- * encrypts pages, or adds checksums, has to see each by itself. */
+ * ZKE_PLAIN_LOG: pages are written to the log one at a time, as SQLite does it.
+ * An ephemeral change then costs a seventh more.  This is always so if the name
+ * of the VFS does not begin with "unix", as the names of SQLite's own do: a VFS
+ * that encrypts pages or adds checksums must see each page alone. */
 #ifndef ZKE_READ_LOCKS
 #define ZKE_READ_LOCKS 0
 #endif
@@ -223,9 +224,9 @@
 #error "ZKE_TICK_MS must not be below ZKE_DUTY_TICK_MS"
 #endif
 
-/* The line of writers.  Tries before a writer sleeps; how long one whose own
- * transaction is not synced goes on trying before it takes a place in the line,
- * and its sleeps meanwhile. */
+/* The line of writers.  Tries before a writer sleeps; how long a writer whose
+ * own transaction is not synced keeps trying before it takes a place in the
+ * line, and how long it sleeps between tries. */
 #ifndef ZKE_GATE_SPINS
 #define ZKE_GATE_SPINS 24
 #endif
@@ -239,9 +240,9 @@
 #define ZKE_GATE_LONGEST_PAUSE_US 4000
 #endif
 
-/* How often a writer in the line looks without being woken: the first of it,
- * and the others; how long the gate has to stand free before the first is
- * passed over. */
+/* How often a writer in the line looks without being woken: the first in line,
+ * and the others; and how long the gate must be free before the first is passed
+ * over. */
 #ifndef ZKE_LINE_FIRST_MS
 #define ZKE_LINE_FIRST_MS 10
 #endif
@@ -257,8 +258,8 @@
 #define ZKE_WAKE_CACHE 32
 #endif
 
-/* Delivered events that a session leaves in the file before it trims them
- * without another write to ride on. */
+/* How many delivered events a session leaves in the file before it trims them
+ * in a separate write. */
 #ifndef ZKE_TRIM_EVENTS
 #define ZKE_TRIM_EVENTS 256
 #endif
@@ -267,18 +268,18 @@
 #define ZKE_FORMAT 4
 #define ZKE_MS INT64_C(1000000) /* nanoseconds */
 
-/* In nanoseconds: between two looks of a session that has no duty, and between
- * two sweeps of the process that has it.  The sessions of a store tick at
- * multiples of TICK_INSTANT, plus the store's phase, so that one wake-up of the
+/* In nanoseconds: the time between two looks of a session without the duty, and
+ * between two sweeps of the process that has it.  The sessions of a store tick
+ * at multiples of TICK_INSTANT, plus the store's phase, so one wake-up of the
  * process serves them all. */
 #define TICK_PLAIN (ZKE_TICK_MS * ZKE_MS)
 #define TICK_DUTY (ZKE_DUTY_TICK_MS * ZKE_MS)
 #define TICK_INSTANT (TICK_PLAIN / 20)
 
-/* A lease's stamp is renewed when a quarter of the lease has passed: three more
- * chances are left before it is over.  Something is done about a step that has
- * kept a session from renewing for a sixteenth of its lease, so that a step is
- * never what makes a lease run out. */
+/* A lease's stamp is renewed when a quarter of the lease has passed, which
+ * leaves three more chances before it expires.  If a step has kept a session
+ * from renewing for a sixteenth of its lease, something is done about it, so no
+ * step alone can make a lease expire. */
 enum { LEASE_RENEWALS = 4, LEASE_STEPS = 16 };
 
 #if defined(__GNUC__)
@@ -293,9 +294,9 @@ _Static_assert(sizeof(off_t) == 8, "session ids are file offsets");
  * base_: results, sentences, small arithmetic (private)
  *
  * Knows only results, texts and numbers.  Every function that can fail returns
- * a result of the API.  A function that makes a failing result also sets the
- * thread's sentence, and those above it hand both on: an error is described
- * once, where it is born.
+ * a result of the API.  The function that makes a failing result also sets the
+ * thread's sentence, and its callers pass both on: an error is described once,
+ * where it arises.
  *
  * The arithmetic here never overflows in the sense of C.  Deadlines stop at
  * INT64_MAX; numbers that come from a file may be anything and wrap.
@@ -303,18 +304,18 @@ _Static_assert(sizeof(off_t) == 8, "session ids are file offsets");
  * Start reading at base_fail() and base_take().
  * ==================================================================== */
 
-/* Will COMMIT sync (FULL) or not, for all that one can tell before?  It is said
- * for the line alone: what COMMIT does is decided by what was changed.  A
- * handle's first change of a node, of which nothing is known, is FULL. */
+/* Will COMMIT sync (FULL) or not, as far as can be told beforehand?  Only the
+ * line uses this forecast: COMMIT itself decides by what was changed.  A
+ * handle's first change of a node, of which nothing is known yet, is FULL. */
 enum txn_class { TXN_FULL, TXN_NORMAL };
 
-/* A thread's last sentence.  Per thread, because a text in the handle could
- * be another thread's by the time it is read, and a failed zke_open() has no
- * handle. */
+/* A thread's last sentence.  It is per thread because another thread could
+ * replace a text in the handle before it is read, and because a failed
+ * zke_open() has no handle. */
 enum { BASE_SENTENCE = 512 };
 static _Thread_local char base_sentence[BASE_SENTENCE];
 
-/* Keep the sentence of an error where it is born. */
+/* Set the thread's sentence for an error, where the error arises. */
 ZKE_PRINTF(1, 2)
 static void base_say(const char *format, ...) {
   va_list ap;
@@ -323,13 +324,14 @@ static void base_say(const char *format, ...) {
   va_end(ap);
 }
 
-/* The same, with rc as its value: a macro, so that compilers and analyzers,
- * which do not look into variadic functions, know that it is an error. */
+/* The same, with rc as its value.  It is a macro because compilers and
+ * analyzers do not look into variadic functions: this shows them that it is an
+ * error. */
 #define base_fail(rc, ...) (base_say(__VA_ARGS__), (rc))
 
-/* Save the sentence of a failure while calls that may set another one clean up
- * after it. base_restore() sets it again, so that the caller is told the
- * cause and not what the cleaning up met. */
+/* Save the sentence of a failure before clean-up calls that may set another.
+ * base_restore() sets it again, so the caller is told the cause and not what
+ * went wrong in the clean-up. */
 static void base_save(char saved[BASE_SENTENCE]) {
   memcpy(saved, base_sentence, BASE_SENTENCE);
 }
@@ -341,8 +343,8 @@ static void base_restore(const char saved[BASE_SENTENCE]) {
 }
 
 /* A condition that holds (never holds) unless another part of this file is
- * wrong: the branch behind it stays as a safe answer.  A debug build stops
- * there; in a coverage build the branch is not there, since no test can take
+ * wrong; the branch after it stays as a safe answer.  A debug build aborts if
+ * it is wrong.  A coverage build leaves the branch out, since no test can reach
  * it.  Each use says why. */
 #if defined(ZKE_COVERAGE)
 #define ALWAYS(x) true
@@ -360,30 +362,30 @@ static bool base_believe(bool holds, const char *text, int line) {
 #define NEVER(x) (x)
 #endif
 
-/* What a function relies on, at its top: its comment says it to the reader, and
- * this to the machine.  There is no answer where it does not hold.  A debug
- * build stops there; else it costs nothing.  What can be required is listed
- * behind the types (LOCK_HELD and the like). */
+/* A precondition, at the top of a function: its comment tells the reader, and
+ * this tells the machine.  There is no safe answer if it does not hold.  A
+ * debug build aborts; other builds do not check.  What can be required is
+ * listed after the types (LOCK_HELD and the like). */
 #if defined(ZKE_DEBUG) && !defined(ZKE_COVERAGE)
 #define REQUIRE(x) ((void)ALWAYS(x))
 #else
 #define REQUIRE(x) ((void)0)
 #endif
 
-/* What zke_zxid() gives: set by each call that reads or changes the tree, 0
- * while such a call has not seen a state of it.  A read looks for it only on a
- * thread that has asked before: where others write, that is one more page to be
- * read. */
+/* The answer of zke_zxid(): set by each call that reads or changes the tree, 0
+ * while such a call has not seen a state of it.  A read looks it up only on a
+ * thread that has asked for it before: if others write, that costs reading one
+ * more page. */
 static _Thread_local int64_t base_zxid;
 static _Thread_local bool base_zxid_wanted;
 
-/* Fail for want of memory: the one sentence that every caller needs. */
+/* Fail because memory ran out: the one sentence that every caller needs. */
 static int base_nomem(void) { return base_fail(ZKE_NOMEM, "out of memory"); }
 
 static int64_t base_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t base_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* a + b, or INT64_MAX where that overflows; for deadlines. */
+/* a + b, or INT64_MAX if that overflows; for deadlines. */
 static int64_t base_later(int64_t a, int64_t b) {
   return b > 0 && a > INT64_MAX - b ? INT64_MAX : a + b;
 }
@@ -393,12 +395,12 @@ static int64_t base_wrap(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-/* No version's struct is longer, so a size that was not set is mostly noticed
- * before anything is read by it. */
+/* No version's struct is longer, so in most cases a size that was not set is
+ * noticed before anything is read by it. */
 enum { BASE_MOST_OPTIONS = 4096 };
 
 /* The one rule for structs that begin with their size (zkembed.h, How this
- * interface may grow): take the caller's, or NULL, as this version's. */
+ * interface may grow): copy the caller's, or NULL, into this version's. */
 static int base_take(const void *given, void *out, size_t size,
                      const char *name) {
   size_t theirs = size;
@@ -410,7 +412,7 @@ static int base_take(const void *given, void *out, size_t size,
                      "ZKE_INIT(%s)",
                      name, theirs, name);
   }
-  /* the members that a newer header has and this library has not must be 0 */
+  /* a newer header may have members that this library lacks: they must be 0 */
   const unsigned char *bytes = given;
   size_t known = size;
   while (known < theirs && !bytes[known]) known++;
@@ -426,7 +428,7 @@ static int base_take(const void *given, void *out, size_t size,
   return ZKE_OK;
 }
 
-/* A number of a file of SQLite's, which stores them in this order. */
+/* A number from a SQLite file, which stores numbers in big-endian order. */
 static uint32_t base_big_endian(const unsigned char *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
          p[3];
@@ -439,8 +441,8 @@ static int32_t base_int32(int64_t n) {
                          : (int32_t)low;
 }
 
-/* The version that one change makes of this one.  -1 is left out, since a check
- * of -1 means any: a version that was read can always be checked. */
+/* The version after one change.  -1 is skipped, since a check of -1 means any
+ * version: every version that was read can be checked. */
 static int32_t base_next_version(int32_t version) {
   return version == -2 ? 0 : base_int32((int64_t)version + 1);
 }
@@ -449,8 +451,8 @@ static int32_t base_next_version(int32_t version) {
  * mem_: allocation through the handle's allocator (private)
  *
  * Knows the handle's allocator.  Every block begins with a hidden head that
- * holds the allocator that made it.  So mem_free() needs no handle, and a
- * result that the caller got can be freed by zke_free() after zke_close().
+ * holds the allocator that made it.  So mem_free() needs no handle, and the
+ * caller can free a result by zke_free() after zke_close().
  *
  * The default allocator is the C library's.  An allocator is one function that
  * makes, grows and frees; only this section calls it.  A failure is NULL; the
@@ -462,7 +464,7 @@ typedef union mem_head {
   max_align_t align;
 } mem_head;
 
-/* The allocator of a handle that brings none: see zke_allocator. */
+/* The allocator of a handle that sets none: see zke_allocator. */
 static void *mem_default_resize(void *context, void *block, size_t size) {
   (void)context;
   if (size) return realloc(block, size);
@@ -470,8 +472,8 @@ static void *mem_default_resize(void *context, void *block, size_t size) {
   return NULL;
 }
 
-/* Grow or make (block NULL) a block; NULL when out of memory, and the old
- * block stays. */
+/* Grow a block, or make one if block is NULL; NULL if memory ran out, and then
+ * the old block stays. */
 static void *mem_resize(const zke_allocator *a, void *block, size_t size) {
   mem_head *head = block ? (mem_head *)block - 1 : NULL;
   /* sizes come from lengths and counts that are ints */
@@ -497,7 +499,7 @@ static void mem_free(void *block) {
   by.resize(by.context, head, 0);
 }
 
-/* A copy of n bytes with a NUL behind them. */
+/* A copy of n bytes, followed by a NUL. */
 static char *mem_copy(const zke_allocator *a, const void *bytes, size_t n) {
   char *copy = mem_resize(a, NULL, n + 1);
   if (!copy) return NULL;
@@ -506,8 +508,8 @@ static char *mem_copy(const zke_allocator *a, const void *bytes, size_t n) {
   return copy;
 }
 
-/* A text as printf() makes it, in a block of its own.  It is made twice, first
- * to learn its length. */
+/* A text as printf() makes it, in a new block.  It is formatted twice, first to
+ * learn its length. */
 ZKE_PRINTF(2, 3)
 static char *mem_format(const zke_allocator *a, const char *format, ...) {
   va_list ap;
@@ -526,13 +528,14 @@ static char *mem_format(const zke_allocator *a, const char *format, ...) {
 /* ======================================================================
  * buf_: growing buffer, lists in one block (private)
  *
- * A buffer grows as bytes are added to it.  It remembers that it ran out of
- * memory and then ignores what is added, so a builder asks `failed` once, at
- * its end.  Arrays of int64_t (session ids, rows of numbers) are buffers too.
+ * A buffer grows as bytes are added to it.  When it runs out of memory it
+ * remembers that, and ignores what is added later; so a builder checks `failed`
+ * once, at its end.  Arrays of int64_t (session ids, rows of numbers) are
+ * buffers too.
  *
- * A list that the caller gets is one block: a head, the records, the texts
- * that the records point to. buf_block() makes all of them, so that one
- * zke_free() frees the list and no list can be half built.
+ * A list that the caller gets is one block: a head, the records, the texts that
+ * the records point to.  buf_block() makes all of them, so one zke_free() frees
+ * the list, and no list can be half built.
  * ==================================================================== */
 
 typedef struct buf {
@@ -556,7 +559,7 @@ static void buf_add(buf *b, const void *bytes, size_t n) {
   if (b->failed) return;
   if (b->cap - b->len < n) {
     size_t cap = b->cap < 64 ? 64 : b->cap;
-    /* one allocation has failed before a buffer is that long */
+    /* an allocation has failed before a buffer gets that long */
     if (NEVER(n > SIZE_MAX / 2 - cap)) {
       b->failed = true;
       return;
@@ -606,10 +609,10 @@ static void buf_sort_ints(buf *b) {
   b->len = unique * sizeof *at;
 }
 
-/* Put a list into one block, so that zke_free() frees all of it: a head, then
- * records, then the texts that the records point to.  Gives the block, and
- * where records and texts begin in it; NULL without memory, also where a buffer
- * had none. */
+/* Put a list into one block, so zke_free() frees all of it: a head, then
+ * records, then the texts that the records point to.  Returns the block, and
+ * where records and texts begin in it; NULL if memory ran out, now or while a
+ * buffer was built. */
 static void *buf_block(const zke_allocator *a, size_t head, const buf *records,
                        const buf *texts, char **records_out, char **texts_out) {
   if (records->failed || texts->failed) return NULL;
@@ -622,7 +625,7 @@ static void *buf_block(const zke_allocator *a, size_t head, const buf *records,
   return block;
 }
 
-/* Take the next of the texts that stand one behind the other. */
+/* Take the next of several consecutive texts. */
 static char *buf_next_text(char **at) {
   char *text = *at;
   *at += strlen(text) + 1;
@@ -646,23 +649,23 @@ static zke_strings *buf_strings(const buf *texts, int count) {
 /* ======================================================================
  * os_: every system call of the library (private)
  *
- * Every system call of the library.  Only this section makes system calls
- * (`make check-layers` looks); the rest of the file calls through the store's
- * copy of the table, so a test can stand between the library and the kernel,
- * let the n-th call fail, or kill the process inside it.
+ * Only this section makes system calls (`make check-layers` checks).  The rest
+ * of the file calls through the store's copy of the table, so a test can stand
+ * between the library and the kernel, let the n-th call fail, or kill the
+ * process inside it.
  *
- * Each function of the default table returns a value >= 0 or -errno.  What
- * reads, writes, syncs, locks or opens a file, or asks for its file system,
- * calls again after EINTR; a poll ends with it, so that the caller looks at its
- * deadline.  zkembed.h says at zke_os what each member has to do.  They are for
- * Linux; a host that brings a table of its own may leave out the poller and the
- * timer (-ENOSYS), and os_fill() puts ours in place of what is NULL.
+ * Each function of the default table returns a value >= 0 or -errno.  Functions
+ * that read, write, sync, lock or open a file, or ask for its file system, call
+ * again after EINTR.  A poll ends with EINTR, and the caller looks at its
+ * deadline.  zkembed.h says at zke_os what each member must do.  The defaults
+ * are for Linux.  A host's own table may leave out the poller and the timer
+ * (-ENOSYS), and os_fill() sets each NULL member to our function.
  *
- * Two things of threads are here but not in the table, since no host replaces
- * them: waiting on condition variables, and holding off cancellation.
+ * Two kinds of thread calls are here but not in the table, since no host
+ * replaces them: waiting on condition variables, and holding off cancellation.
  * ==================================================================== */
 
-/* What a system call returned, or -errno where it failed. */
+/* What a system call returned, or -errno if it failed. */
 static int os_result(int r) { return r < 0 ? -errno : r; }
 
 /* Every descriptor closes on exec: no child program inherits a lock (P9). */
@@ -674,22 +677,22 @@ static int os_open(void *context, const char *path, int flags, unsigned mode) {
   return os_result(fd);
 }
 
-/* Close once, whatever it returns: after EINTR the descriptor is closed on
- * Linux, and may be another thread's by then. */
+/* Close once, whatever it returns: on Linux the descriptor is closed even after
+ * EINTR, and another thread may have the number by then. */
 static int os_close(void *context, int fd) {
   (void)context;
-  return os_result(close(fd)); /* EINTR too has closed it */
+  return os_result(close(fd)); /* EINTR: closed, too */
 }
 
-/* Duplicate, and with it the locks of the open file description. Not below 3: a
- * host may have closed its standard descriptors, and writes to 1 and 2 all the
- * same. */
+/* Duplicate a descriptor; the duplicate shares the locks of the open file
+ * description.  Never below 3: a host may have closed its standard descriptors,
+ * and still write to 1 and 2. */
 static int os_dup(void *context, int fd) {
   (void)context;
   return os_result(fcntl(fd, F_DUPFD_CLOEXEC, 3));
 }
 
-/* Read what is there; a short read is the caller's business. */
+/* Read what is there; the caller must handle a short read. */
 static int64_t os_read(void *context, int fd, void *buffer, size_t size) {
   ssize_t n;
   (void)context;
@@ -699,8 +702,8 @@ static int64_t os_read(void *context, int fd, void *buffer, size_t size) {
 }
 
 /* Write without ever raising SIGPIPE in the host (P9): the signal is blocked
- * for this thread around the write, and one that the write left pending is
- * taken back. */
+ * for this thread during the write, and if the write left one pending it is
+ * consumed. */
 static int64_t os_write(void *context, int fd, const void *buffer,
                         size_t size) {
   sigset_t pipe_only, before, pending;
@@ -721,8 +724,8 @@ static int64_t os_write(void *context, int fd, const void *buffer,
   return n < 0 ? -error : n;
 }
 
-/* Read at an offset without moving the descriptor's position, which sessions
- * of a store share. */
+/* Read at an offset without moving the descriptor's position, which the
+ * sessions of a store share. */
 static int64_t os_pread(void *context, int fd, void *buffer, size_t size,
                         int64_t at) {
   ssize_t n;
@@ -742,7 +745,7 @@ static int64_t os_pwrite(void *context, int fd, const void *buffer, size_t size,
   return n < 0 ? -errno : n;
 }
 
-/* The kind of a file as zke_file has it, by the mode that stat() gives. */
+/* The type of a file as zke_file has it, by the mode that stat() gives. */
 static int os_file_type(unsigned mode) {
   if (S_ISREG(mode)) return ZKE_FILE_REGULAR;
   if (S_ISDIR(mode)) return ZKE_FILE_DIRECTORY;
@@ -752,8 +755,8 @@ static int os_file_type(unsigned mode) {
 #if defined(STATX_MNT_ID)
 enum { OS_MOUNT = STATX_MNT_ID };
 
-/* The number of the mount that the file was reached by; 0 where this kernel
- * does not tell. */
+/* The number of the mount by which the file was reached; 0 if this kernel does
+ * not tell. */
 static uint64_t os_mount(const struct statx *x) {
   return x->stx_mask & STATX_MNT_ID ? x->stx_mnt_id : 0;
 }
@@ -766,8 +769,8 @@ static uint64_t os_mount(const struct statx *x) {
 #endif
 
 /* What a descriptor, or with -1 a path, is.  Linux is not asked for the times:
- * since 6.13 a file whose times were asked for gets new ones at its next write,
- * and the sync of that costs a journal commit (durable create 1.35 of raw). */
+ * since 6.13 a file gets new times at its next write after they were asked for,
+ * and syncing them costs a journal commit (durable create 1.35 of raw). */
 static int os_look(int fd, const char *path, zke_file *out) {
   struct stat st;
 #if defined(STATX_TYPE)
@@ -802,13 +805,13 @@ static int os_look(int fd, const char *path, zke_file *out) {
   return 0;
 }
 
-/* What a path leads to, with links followed. */
+/* What a path leads to, following links. */
 static int os_stat(void *context, const char *path, zke_file *out) {
   (void)context;
   return os_look(-1, path, out);
 }
 
-/* What a descriptor is.  One below 0 would mean a path to os_look(). */
+/* What a descriptor is.  os_look() would take one below 0 as a path. */
 static int os_fstat(void *context, int fd, zke_file *out) {
   (void)context;
   if (fd < 0) return -EBADF;
@@ -825,7 +828,7 @@ static int os_fsync(void *context, int fd) {
 }
 
 /* Give a new side file the database's mode, whatever the umask, and its owner
- * as far as this process may. */
+ * as far as this process is allowed to. */
 static int os_adopt(void *context, int fd, unsigned mode, unsigned uid,
                     unsigned gid) {
   (void)context;
@@ -835,7 +838,7 @@ static int os_adopt(void *context, int fd, unsigned mode, unsigned uid,
   return os_result(fchmod(fd, (mode_t)mode));
 }
 
-/* The umask counts; os_adopt() gives the mode that is meant. */
+/* The umask applies; os_adopt() sets the intended mode. */
 static int os_mkdir(void *context, const char *path, unsigned mode) {
   (void)context;
   return os_result(mkdir(path, (mode_t)mode));
@@ -847,18 +850,18 @@ static int os_mkfifo(void *context, const char *path, unsigned mode) {
   return os_result(mkfifo(path, (mode_t)mode));
 }
 
-/* An empty file as the umask has it, if there is none.  It is not opened:
- * closing it again would drop SQLite's locks on it, should another thread have
- * opened it meanwhile. */
+/* Make an empty file if there is none, with a mode according to the umask.  It
+ * is not opened: closing it again would drop SQLite's locks on it if another
+ * thread had opened it meanwhile. */
 static int os_mkfile(void *context, const char *path, unsigned mode) {
   (void)context;
   return os_result(mknod(path, S_IFREG | (mode_t)mode, 0));
 }
 
-/* Give a file that exists this mode and this group, without opening it; never
- * what a symbolic link points to.  The mode may be meant for the group alone,
- * so it is not given where the group cannot be.  glibc before 2.32, and later
- * ones without /proc, give no mode in this way; the group alone does no
+/* Give an existing file this mode and this group, without opening it; never the
+ * target of a symbolic link.  The mode may be meant for the group alone, so it
+ * is not set if the group cannot be.  glibc before 2.32, and later versions
+ * without /proc, cannot set a mode in this way; setting only the group does no
  * harm. */
 static int os_share(void *context, const char *path, unsigned mode,
                     unsigned gid) {
@@ -867,13 +870,13 @@ static int os_share(void *context, const char *path, unsigned mode,
   return os_result(fchmodat(AT_FDCWD, path, (mode_t)mode, AT_SYMLINK_NOFOLLOW));
 }
 
-/* Remove a name. Processes that have the file open keep it. */
+/* Remove a name.  Processes that have the file open keep it. */
 static int os_unlink(void *context, const char *path) {
   (void)context;
   return os_result(unlink(path));
 }
 
-/* Tell each name in a directory, "." and ".." among them. */
+/* Call entry() for each name in a directory, including "." and "..". */
 static int os_list(void *context, const char *path,
                    void (*entry)(void *arg, const char *name), void *arg) {
   (void)context;
@@ -884,8 +887,8 @@ static int os_list(void *context, const char *path,
   return 0;
 }
 
-/* File systems that span kernels, by statfs() magic: a shared -shm and a FIFO
- * do not work there. */
+/* Is this a file system that several kernels share, by its statfs() magic?  A
+ * shared -shm and a FIFO do not work there. */
 static int os_network(void *context, const char *path) {
   (void)context;
   static const uint32_t network[] = {
@@ -907,8 +910,8 @@ static int os_network(void *context, const char *path) {
   return 0;
 }
 
-/* A lock on a range of bytes as fcntl() takes it.  The pid has to be 0 for
- * locks of an open file description, hence the memset. */
+/* A lock on a range of bytes as fcntl() takes it.  For locks of an open file
+ * description the pid must be 0, hence the memset. */
 static struct flock os_flock(int64_t from, int64_t count, short type) {
   struct flock l;
   memset(&l, 0, sizeof l);
@@ -922,7 +925,7 @@ static struct flock os_flock(int64_t from, int64_t count, short type) {
 /* Take (or drop) the lock on a range of bytes, without waiting.  It belongs to
  * the open file description and not to the process: two stores of a process
  * exclude each other, and closing another descriptor of the file does not drop
- * it, as it would with the POSIX locks that SQLite has to live with. */
+ * it, unlike the POSIX locks that SQLite uses. */
 static int os_lock_range(void *context, int fd, int64_t from, int64_t count,
                          int how) {
   (void)context;
@@ -934,13 +937,13 @@ static int os_lock_range(void *context, int fd, int64_t from, int64_t count,
   return errno == EACCES ? -EAGAIN : -errno; /* POSIX allows either */
 }
 
-/* The lock of one byte, as the life of a session is. */
+/* Lock one byte, such as a session's life. */
 static int os_lock(void *context, int fd, int64_t offset, int how) {
   return os_lock_range(context, fd, offset, 1, how);
 }
 
-/* A lock in the range that another open file description holds: where it
- * begins and how long it is, or -ENOENT.  Of several, any of them. */
+/* Find a lock in the range that another open file description holds: where it
+ * begins and how long it is, or -ENOENT.  If there are several, any of them. */
 static int64_t os_find_lock(void *context, int fd, int64_t from, int64_t count,
                             int64_t *count_out) {
   (void)context;
@@ -958,22 +961,22 @@ static int os_probe(void *context, int fd, int64_t offset) {
   return 1;
 }
 
-/* Not called again after EINTR, unlike the others: a signal is a reason for the
- * caller to look at the clock and at what it waits for. */
+/* Not called again after EINTR, unlike the others: after a signal the caller
+ * looks at the clock and at what it waits for. */
 static int os_poll(void *context, struct pollfd *fds, unsigned count,
                    int timeout_ms) {
   (void)context;
   return os_result(poll(fds, count, timeout_ms)); /* EINTR: the caller looks */
 }
 
-/* Neither end blocks: a byte that finds no room is not needed, as there is one
- * already. */
+/* Neither end blocks: if the pipe has no room for a byte, there is already one
+ * in it, and no other is needed. */
 static int os_pipe(void *context, int fds[2]) {
   (void)context;
   return os_result(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
 }
 
-/* What a host polls to wait for everything of a session at once. */
+/* What a host polls to wait for everything of a session. */
 static int os_poller(void *context) {
   (void)context;
   return os_result(epoll_create1(EPOLL_CLOEXEC));
@@ -997,7 +1000,7 @@ static int os_poller_remove(void *context, int poller, int fd) {
   return os_result(epoll_ctl(poller, EPOLL_CTL_DEL, fd, &e));
 }
 
-/* CLOCK_MONOTONIC, since deadlines are of zke_now(). */
+/* CLOCK_MONOTONIC, since deadlines are in the time of zke_now(). */
 static int os_timer(void *context) {
   (void)context;
   return os_result(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -1014,7 +1017,7 @@ static int os_timer_set(void *context, int fd, int64_t when_ns) {
 }
 
 /* The time in ns.  Deadlines are CLOCK_MONOTONIC; leases are CLOCK_BOOTTIME,
- * which goes on while the host is suspended; ctime and mtime are
+ * which keeps running while the host is suspended; ctime and mtime are
  * CLOCK_REALTIME. */
 static int64_t os_clock(void *context, int which) {
   struct timespec t = {0, 0};
@@ -1026,14 +1029,14 @@ static int64_t os_clock(void *context, int which) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Sleep for all of the time, also when a signal comes. */
+/* Sleep for the whole time, even if a signal comes. */
 static void os_sleep(void *context, int64_t ns) {
   (void)context;
   struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
   while (nanosleep(&t, &t) < 0 && errno == EINTR) continue;
 }
 
-/* Read a small file of /proc into a string without its newline. One read gets
+/* Read a small file of /proc into a string without its newline.  One read gets
  * all of such a file; a longer one is cut. */
 static int os_slurp(const char *path, char *buffer, size_t size) {
   int fd = os_open(NULL, path, O_RDONLY, 0);
@@ -1056,23 +1059,23 @@ static int os_random(void *context, void *buffer, size_t size) {
   return n == (int64_t)size ? 0 : -EIO;
 }
 
-/* A new text at each boot of the host: sessions of another one are dead. */
+/* A new text at each boot of the host: sessions of another boot are dead. */
 static int os_boot_id(void *context, char *buffer, size_t size) {
   (void)context;
   return os_slurp("/proc/sys/kernel/random/boot_id", buffer, size);
 }
 
-/* The inode of the time namespace that the host has begun with (Linux's
- * PROC_TIME_INIT_INO). */
+/* The inode of the host's initial time namespace (Linux's PROC_TIME_INIT_INO).
+ */
 #define OS_FIRST_TIME UINT64_C(0xeffffffa)
 
 /* By how many ns this process's CLOCK_BOOTTIME is ahead of the host's: in a
- * time namespace it can be anything.  An error where that cannot be told.  The
- * namespace is asked for by the thread: /proc/self is the main thread, which
- * may have ended.  If it has, timens_offsets cannot be read either: an error,
- * except in the initial namespace, whose inode is fixed and whose offset is
- * 0.  A kernel without time namespaces has no such file: then only /proc itself
- * is looked for. */
+ * time namespace it can be anything.  An error if it cannot be told.  The
+ * thread's namespace is read, because /proc/self is the main thread, which may
+ * have ended.  If it has, timens_offsets cannot be read either.  That is an
+ * error, except in the initial namespace, whose inode is fixed and whose offset
+ * is 0.  A kernel without time namespaces has no such file: then only the
+ * presence of /proc is checked. */
 static int os_boot_offset(void *context, int64_t *out) {
   *out = 0;
   char text[256];
@@ -1095,13 +1098,13 @@ static int os_boot_offset(void *context, int64_t *out) {
   return 0;
 }
 
-/* By a call each time: a forked child has another one. */
+/* Asks the kernel each time: a forked child has another pid. */
 static int64_t os_pid(void *context) {
   (void)context;
   return (int64_t)getpid();
 }
 
-/* What a session is called by default; the kernel cuts it to 15 bytes. */
+/* The default name of a session; the kernel cuts it to 15 bytes. */
 static int os_process_name(void *context, char *buffer, size_t size) {
   (void)context;
   return os_slurp("/proc/self/comm", buffer, size);
@@ -1120,8 +1123,8 @@ static const zke_os os_own = {
     os_mkfile,        os_share,
 };
 
-/* After size and context a table is function pointers and nothing else, so it
- * is filled up as an array of them. */
+/* After size and context a table has only function pointers, so it is filled as
+ * an array of them. */
 static void os_fill(zke_os *os, size_t size) {
   typedef void (*function)(void);
   unsigned char *to = (unsigned char *)os;
@@ -1134,8 +1137,8 @@ static void os_fill(zke_os *os, size_t size) {
   }
 }
 
-/* Wait on a condition variable of CLOCK_MONOTONIC for at most ns nanoseconds;
- * part of the threads' own business, hence not in the table. */
+/* Wait on a condition variable of CLOCK_MONOTONIC for at most ns nanoseconds.
+ * Not in the table, since no host replaces it. */
 static void os_condition_wait(pthread_cond_t *c, pthread_mutex_t *m,
                               int64_t ns) {
   if (ns == INT64_MAX) {
@@ -1148,8 +1151,8 @@ static void os_condition_wait(pthread_cond_t *c, pthread_mutex_t *m,
   pthread_cond_timedwait(c, m, &t);
 }
 
-/* Make a condition variable whose timed waits are by CLOCK_MONOTONIC: a clock
- * that is set must not shorten or lengthen a deadline. */
+/* Make a condition variable whose timed waits use CLOCK_MONOTONIC: setting the
+ * clock must not shorten or lengthen a deadline. */
 static void os_condition_init(pthread_cond_t *c) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -1158,24 +1161,24 @@ static void os_condition_init(pthread_cond_t *c) {
   pthread_condattr_destroy(&attributes);
 }
 
-/* Cancellation of threads is held off while a call is inside the library: a
- * thread that ended there would keep locks, and the gate of all processes.
- * depth counts the calls that this thread is in, more than one where callbacks
- * make calls; state and type are what the outermost has found. */
+/* Thread cancellation is held off while a call is inside the library: a thread
+ * that ended there would keep locks, and the gate of all processes.  depth
+ * counts the calls that this thread is in: more than one if callbacks make
+ * calls.  state and type are what the outermost call found. */
 static _Thread_local struct { int depth, state, type; } os_cancel;
 
-/* Hold cancellation off, until os_cancel_back().  The state alone does not do
- * it: the signal of an asynchronous cancellation may have been decided on
- * before the state was set, and come afterwards.  Some versions of the C
- * library then look at the type only (glibc 2.36 is one). */
+/* Hold cancellation off until os_cancel_back().  Setting the state is not
+ * enough: an asynchronous cancellation may have been decided on before the
+ * state was set, and its signal may come afterwards.  Some versions of the C
+ * library then look only at the type (glibc 2.36 does). */
 static void os_cancel_off(void) {
   if (os_cancel.depth++ > 0) return;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &os_cancel.state);
   pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &os_cancel.type);
 }
 
-/* The end of a call: what the caller had is set again.  A cancellation that
- * came meanwhile takes effect here (asynchronous ones) or at the caller's next
+/* The end of a call: restore the caller's settings.  A cancellation that came
+ * meanwhile takes effect here if it is asynchronous, else at the caller's next
  * cancellation point. */
 static void os_cancel_back(void) {
   if (--os_cancel.depth > 0) return;
@@ -1185,8 +1188,8 @@ static void os_cancel_back(void) {
 
 /* Let this thread be cancelled in the sleep that follows, until
  * os_cancel_forbid(); for a caller with a cleanup handler, which ends with
- * os_cancel_back().  Not inside a callback: the host's code would be left.
- * The type stays deferred: a condition variable cannot be left at any
+ * os_cancel_back().  Not inside a callback: that would abandon the host's code.
+ * The type stays deferred: a condition variable cannot be left at an arbitrary
  * instruction. */
 static void os_cancel_allow(void) {
   if (os_cancel.depth == 1) pthread_setcancelstate(os_cancel.state, NULL);
@@ -1201,15 +1204,15 @@ static void os_cancel_forbid(void) {
 /* ======================================================================
  * path_: path rules and keys (private)
  *
- * Knows what a path may look like (semantics.md 1) and nothing of whether a
- * node is there. zkembed applies what ZooKeeper's C client checks before it
- * sends (path_check), then what the server checks for paths that are made or
- * changed (path_check_new); a path that only the server would refuse is simply
- * not found.
+ * Knows what a path may look like (semantics.md 1), but not whether a node
+ * exists.  zkembed applies what ZooKeeper's C client checks before it sends
+ * (path_check), then what the server checks for paths that are made or changed
+ * (path_check_new).  In other calls a path that only the server would refuse is
+ * simply not found.
  *
- * Nodes are found by a key, the parent's path and the name, so that a parent's
- * children lie side by side in the table and a listing is one range.  A key
- * points into the path that it was made of.
+ * Nodes are found by a key, the parent's path and the name, so a parent's
+ * children are next to each other in the table and a listing is one range.  A
+ * key points into the path from which it was made.
  * ==================================================================== */
 
 /* A node's key: its parent's path and its name.  The root is ("", ""). */
@@ -1228,8 +1231,8 @@ static bool path_is_dots(const char *s, size_t len) {
   return (len == 1 || len == 2) && s[0] == '.' && s[len - 1] == '.';
 }
 
-/* The C client's check (1.3), and the length.  A sequential create may end in
- * '/', "/." or "/..": digits follow. */
+/* The C client's check (1.3), and the length.  The path of a sequential create
+ * may end in '/', "/." or "/..", since digits follow. */
 static bool path_check(const char *path, bool sequential) {
   if (!path || path[0] != '/') return false;
   if (path[1] == '\0') return true;
@@ -1280,8 +1283,8 @@ static bool path_check_new(const char *path) {
   return true;
 }
 
-/* Does a UTF-8 character begin here that is outside of the Basic Multilingual
- * Plane?  It has four bytes. */
+/* Does a UTF-8 character outside the Basic Multilingual Plane begin here?  It
+ * has four bytes. */
 static bool path_is_outside(const unsigned char *s) {
   unsigned least = s[0] == 0xf0 ? 0x90 : 0x80;
   unsigned most = s[0] == 0xf4 ? 0x8f : 0xbf;
@@ -1289,10 +1292,10 @@ static bool path_is_outside(const unsigned char *s) {
          (s[2] & 0xc0) == 0x80 && (s[3] & 0xc0) == 0x80;
 }
 
-/* Why a path is refused that path_check() or path_check_new() has refused.
- * They only say that it is: all calls ask them, and few need the reason.  "/"
- * is never refused.  If the names are right a character is wrong: the last loop
- * refuses all that path_check_new() refuses. */
+/* Why path_check() or path_check_new() has refused a path.  Those two only say
+ * yes or no: all calls use them, and few need the reason.  "/" is never
+ * refused.  If the names are right, a character is wrong: the last loop refuses
+ * all that path_check_new() refuses. */
 static const char *path_fault(const char *path, bool sequential) {
   if (!path) return "it is NULL";
   if (!*path) return "it is empty";
@@ -1322,8 +1325,8 @@ static const char *path_fault(const char *path, bool sequential) {
   return "it is not allowed";
 }
 
-/* How many bytes of a path are shown where something stands behind it: all, or
- * at most so many, and then no part of a character. */
+/* How many bytes of a path to show if text follows it: all of them, or at most
+ * `most`, and then no part of a character. */
 static int path_shown(const char *path, size_t most) {
   size_t len = strlen(path);
   if (len <= most) return (int)len;
@@ -1332,8 +1335,8 @@ static int path_shown(const char *path, size_t most) {
   return (int)len;
 }
 
-/* The same as a failure.  NULL is printed by some printf()s only.  The reason
- * is at the end, so a long path is cut.
+/* Fail with that reason.  Only some printf()s print NULL.  The reason comes
+ * last, so a long path is cut.
  *
  *   what  "path" or "chroot" */
 static int path_refuse(const char *what, const char *path, bool sequential) {
@@ -1346,8 +1349,8 @@ static int path_refuse(const char *what, const char *path, bool sequential) {
 }
 
 /* The key of a path of len bytes, pointing into it.  The root has no parent:
- * its key is two empty texts.  The parent of a node below the root is "/", of
- * others it is without a '/' at its end. */
+ * its key is two empty texts.  The parent of a node below the root is "/";
+ * other parents have no '/' at the end. */
 static path_key path_split(const char *path, size_t len) {
   path_key k = {path, path + len, 0, 0};
   if (len <= 1) return (path_key){"", "", 0, 0};
@@ -1358,7 +1361,7 @@ static path_key path_split(const char *path, size_t len) {
   return k;
 }
 
-/* FNV-1a: goes on with a hash over some more bytes.  PATH_HASH begins one. */
+/* FNV-1a: continue a hash with more bytes.  PATH_HASH is the hash of none. */
 #define PATH_HASH UINT64_C(14695981039346656037)
 static uint64_t path_hash(uint64_t hash, const char *text, size_t len) {
   for (size_t i = 0; i < len; i++)
@@ -1366,8 +1369,8 @@ static uint64_t path_hash(uint64_t hash, const char *text, size_t len) {
   return hash;
 }
 
-/* The hash of a node's key.  The NUL between its texts tells "a","bc" from
- * "ab","c". */
+/* The hash of a node's key.  The NUL between its texts distinguishes "a","bc"
+ * from "ab","c". */
 static uint64_t path_hash_key(path_key k) {
   uint64_t hash = path_hash(PATH_HASH, k.parent, (size_t)k.parent_len);
   hash = path_hash(hash, "", 1);
