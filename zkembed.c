@@ -1410,8 +1410,7 @@ static bool path_is_reserved(const char *path) {
  * anything (doc/security.md).  SHA-1 is what ZooKeeper uses.
  * ==================================================================== */
 
-/* Rotate to the left by n bits, 0 < n < 32: a shift by 32 would not be defined.
- */
+/* Rotate to the left by n bits, 0 < n < 32: a shift by 32 is undefined. */
 static uint32_t auth_rotate(uint32_t x, int n) {
   return x << n | x >> (32 - n);
 }
@@ -1448,9 +1447,9 @@ static void auth_sha1_block(uint32_t h[5], const unsigned char *p) {
   for (int i = 0; i < 5; i++) h[i] += v[i];
 }
 
-/* The SHA-1 of a whole text. It names identities as ZooKeeper does; nothing
- * here relies on its strength. The text is followed by a bit, zeros, and its
- * length in bits, which fills one block or two. */
+/* The SHA-1 of a whole text.  It names identities as ZooKeeper does; nothing
+ * here relies on its strength.  The text is followed by a one bit, zeros, and
+ * its length in bits, to fill one block or two. */
 static void auth_sha1(const unsigned char *data, size_t len,
                       unsigned char out[20]) {
   uint32_t h[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
@@ -1468,8 +1467,8 @@ static void auth_sha1(const unsigned char *data, size_t len,
     out[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-/* The hash of "user:password" in base64: 27 digits and a '=', as the last group
- * of its 20 bytes lacks one. */
+/* The hash of "user:password" in base64: 27 digits and a '=', since the last
+ * group has only two of the 20 bytes. */
 static void auth_digest(const char *cert, size_t len,
                         char out[ZKE_DIGEST_SIZE]) {
   static const char digits[] =
@@ -1485,7 +1484,8 @@ static void auth_digest(const char *cert, size_t len,
   out[28] = '\0';
 }
 
-/* The identity of "user:password"; without a colon all of it is the user. */
+/* The identity of "user:password"; without a colon the whole text is the user.
+ */
 static char *auth_identity(const zke_allocator *a, const char *cert,
                            size_t len) {
   char text[ZKE_DIGEST_SIZE];
@@ -1503,25 +1503,25 @@ static char *auth_identity(const zke_allocator *a, const char *cert,
 /* ======================================================================
  * acl_: access control lists as text (private)
  *
- * Knows access control lists and the identities of a session; nothing of
- * nodes.  In the file an ACL is one line an entry, "perms:scheme:id", with
- * '\' and newline escaped in the id; NULL is the open ACL (world:anyone,
- * all), so that the usual case costs nothing. semantics.md 8.
+ * Knows access control lists and the identities of a session, but not nodes.
+ * In the file an ACL is one line per entry, "perms:scheme:id", with '\' and
+ * newline escaped in the id.  NULL is the open ACL (world:anyone, all), so the
+ * usual case costs nothing.  semantics.md 8.
  *
- * acl_encode() is the only way in: it checks a caller's list as the server
- * does and replaces entries of scheme auth by the session's identities.  So the
- * file holds world, digest, and the schemes that some host has vouched for.
- * What those mean is that host's affair: here an entry matches the identity
- * that has the same scheme and the same text, and so nobody in a process that
- * knows nothing of the scheme.  Only ip is compared as addresses.
- * acl_allows() decides, acl_decode() gives a list out again.  A damaged text
- * allows nothing from the place of the damage on.
+ * acl_encode() is the only way in: it checks a caller's list as the server does
+ * and replaces entries of scheme auth by the session's identities.  So the file
+ * holds world, digest, and the schemes that some host has vouched for.  What
+ * those mean is up to that host: here an entry matches an identity with the
+ * same scheme and the same text.  In a process that does not know the scheme it
+ * therefore matches nobody.  Only ip is compared as addresses.  acl_allows()
+ * decides, acl_decode() returns a list.  A damaged text allows nothing from the
+ * damage on.
  * ==================================================================== */
 
 /* Bytes of an encoded ACL.  A request to a ZooKeeper with the usual
- * jute.maxbuffer has no room for more.  Without a bound one short list could
- * fill the memory and the file, as each entry of scheme auth becomes all
- * identities of the session; and so could many short lists in one multi. */
+ * jute.maxbuffer has no room for more.  Each entry of scheme auth becomes all
+ * identities of the session: without a limit one short list could fill the
+ * memory and the file, and so could many short lists in one multi. */
 enum {
   ACL_MOST = 1024 * 1024,
   ACL_MULTI_MOST = 16 * ACL_MOST /* of the creates of a multi together */
@@ -1534,27 +1534,28 @@ const zke_acls zke_open_acl = {1, acl_open_data};
 const zke_acls zke_read_acl = {1, acl_read_data};
 const zke_acls zke_creator_all_acl = {1, acl_creator_data};
 
-/* A session's identities: of each the scheme and the id, both NUL-terminated,
- * in a row. */
+/* A session's identities: the scheme and the id of each, NUL-terminated, one
+ * after the other. */
 typedef struct acl_identities {
   buf texts;
   int count;
 } acl_identities;
 
-/* The schemes that a store's host has vouched for: NUL-terminated, in a row. */
+/* The schemes that a store's host has vouched for, NUL-terminated, one after
+ * the other. */
 typedef struct acl_schemes {
   buf names;
   int count;
 } acl_schemes;
 
-/* The text that follows one in such a row. Rows have no pointers, so they can
- * grow without care for who points into them. */
+/* The next text in such a row.  A row contains no pointers, so it can grow and
+ * move. */
 static const char *acl_after(const char *text) {
   return text + strlen(text) + 1;
 }
 
-/* Append one text or two to a row, both or none, and count them as one. Half of
- * an identity would be read as a whole one. */
+/* Append one text or two to a row, both or none, and count them as one: half an
+ * identity would be read as a whole one. */
 static int acl_add_texts(buf *row, int *count, const char *first,
                          const char *second) {
   size_t len = row->len;
@@ -1569,7 +1570,7 @@ static int acl_add_texts(buf *row, int *count, const char *first,
   return base_nomem();
 }
 
-/* Give a session an identity; given twice it counts once. */
+/* Give a session an identity; an identity given twice counts once. */
 static int acl_add_identity(acl_identities *who, const char *scheme,
                             const char *id) {
   const char *at = who->texts.data;
@@ -1601,7 +1602,7 @@ static int acl_add_scheme(acl_schemes *known, const char *scheme) {
   return acl_add_texts(&known->names, &known->count, scheme, NULL);
 }
 
-/* Read a decimal number up to `most`; -1 where there is none. */
+/* Read a decimal number up to `most`; -1 if there is none. */
 static int acl_number(const char **at, const char *end, int most) {
   int n = -1;
   for (; *at < end && **at >= '0' && **at <= '9'; ++*at) {
@@ -1617,8 +1618,8 @@ typedef struct acl_net {
   int bits;
 } acl_net;
 
-/* Read "a.b.c.d", with "/bits" behind it where that is allowed.  As ZooKeeper's
- * provider, it knows IPv4 only. */
+/* Read "a.b.c.d", followed by "/bits" if may_mask is set.  Like ZooKeeper's
+ * provider, it knows only IPv4. */
 static bool acl_read_net(const char *at, size_t len, bool may_mask,
                          acl_net *out) {
   const char *end = at + len;
@@ -1635,7 +1636,7 @@ static bool acl_read_net(const char *at, size_t len, bool may_mask,
   return out->bits >= 0 && at == end;
 }
 
-/* Is an address in the net of an entry's id? An id that cannot be read matches
+/* Is an address in the net of an entry's id?  An id that cannot be read matches
  * nothing. */
 static bool acl_in_net(const char *net_text, size_t len, const char *id) {
   acl_net net, from;
@@ -1647,8 +1648,8 @@ static bool acl_in_net(const char *net_text, size_t len, const char *id) {
   return ((net.address ^ from.address) & mask) == 0;
 }
 
-/* Is this a digest id as the server accepts it: two parts at one colon, where
- * colons at the end do not count? */
+/* Is this a digest id as the server accepts it: two parts separated by one
+ * colon?  Colons at the end do not count. */
 static bool acl_digest_valid(const char *id) {
   size_t len = strlen(id), colons = 0;
   while (len && id[len - 1] == ':') len--;
@@ -1661,7 +1662,7 @@ static int acl_add_entry(buf *out, int32_t perms, const char *scheme,
                          const char *id) {
   char head[64];
   int n = snprintf(head, sizeof head, "%d:%s:", (int)perms, scheme);
-  size_t size = (size_t)n + 1; /* counted until no list has room for it */
+  size_t size = (size_t)n + 1; /* stop counting when no list has room for it */
   for (const char *at = id; *at && size <= ACL_MOST; at++)
     size += *at == '\\' || *at == '\n' ? 2 : 1;
   if (out->len + size > ACL_MOST) {
@@ -1680,7 +1681,7 @@ static int acl_add_entry(buf *out, int32_t perms, const char *scheme,
   return ZKE_OK;
 }
 
-/* For qsort() of pointers to entries: by all that entries are equal in. */
+/* For qsort() of pointers to entries: compare all that makes entries equal. */
 static int acl_compare(const void *a, const void *b) {
   const zke_acl *e = *(const zke_acl *const *)a;
   const zke_acl *f = *(const zke_acl *const *)b;
@@ -1690,23 +1691,23 @@ static int acl_compare(const void *a, const void *b) {
   return strcmp(e->id ? e->id : "", f->id ? f->id : "");
 }
 
-/* The same by their places in the list. */
+/* The same by their positions in the list. */
 static int acl_compare_place(const void *a, const void *b) {
   const zke_acl *e = *(const zke_acl *const *)a;
   const zke_acl *f = *(const zke_acl *const *)b;
   return e < f ? -1 : e > f;
 }
 
-/* The same by all that entries are equal in, then by their places. */
+/* The same by all that makes entries equal, then by their positions. */
 static int acl_compare_all(const void *a, const void *b) {
   int by = acl_compare(a, b);
   return by ? by : acl_compare_place(a, b);
 }
 
-/* Collect pointers to a list's entries in their order, of equal ones to the
- * first.  The server removes duplicates, so that reading a list back gives the
- * same here and there.  A list may be long, so they are sorted for that, and
- * then sorted back. */
+/* Collect pointers to a list's entries in their order, to the first of equal
+ * ones.  The server removes duplicates, so a list that is read back is the same
+ * here and there.  A list may be long, so the entries are sorted to find the
+ * duplicates and then sorted back. */
 static void acl_collect(const zke_acls *acls, buf *out) {
   for (int i = 0; i < acls->count; i++) {
     const zke_acl *e = &acls->data[i];
@@ -1722,9 +1723,9 @@ static void acl_collect(const zke_acls *acls, buf *out) {
   out->len = unique * sizeof(zke_acl *);
 }
 
-/* Append the entries that one of scheme auth stands for: the session's
- * identities, but for the address that it comes from, and for super, which
- * needs no entry. */
+/* Append the entries that an entry of scheme auth stands for: the session's
+ * identities, except the address that it comes from, and super, which needs no
+ * entry. */
 static int acl_encode_auth(const acl_identities *who, int32_t perms, buf *out) {
   const char *at = who->texts.data;
   size_t len = out->len;
@@ -1739,7 +1740,7 @@ static int acl_encode_auth(const acl_identities *who, int32_t perms, buf *out) {
                    "ACL of scheme auth, but the session has no identity");
 }
 
-/* Why a list may not have this entry, which is not of scheme auth; NULL: it
+/* Why a list may not have this entry, which is not of scheme auth; NULL if it
  * may. */
 static const char *acl_fault(const acl_schemes *known, const zke_acl *e) {
   acl_net net;
@@ -1758,7 +1759,7 @@ static const char *acl_fault(const acl_schemes *known, const zke_acl *e) {
   return "an id of ip is an IPv4 address, with /BITS behind it or without";
 }
 
-/* Append one entry of a caller's list, expanded where its scheme is auth. */
+/* Append one entry of a caller's list, expanded if its scheme is auth. */
 static int acl_encode_entry(const acl_identities *who, const acl_schemes *known,
                             const zke_acl *e, buf *out) {
   if (strcmp(e->scheme, "auth") == 0)
@@ -1773,8 +1774,8 @@ static int acl_encode_entry(const acl_identities *who, const acl_schemes *known,
   return acl_add_entry(out, e->perms, e->scheme, e->id);
 }
 
-/* Encode a caller's list.  *open_out tells that it is the open ACL, stored as
- * NULL: most lists are, and then no text is made. */
+/* Encode a caller's list.  *open_out is set if it is the open ACL, which most
+ * lists are; it is stored as NULL, so no text is made. */
 static int acl_encode(const acl_identities *who, const acl_schemes *known,
                       const zke_acls *acls, buf *out, bool *open_out) {
   if (!acls || acls->count <= 0 || !acls->data)
@@ -1810,8 +1811,8 @@ typedef struct acl_entry {
   size_t id_len;
 } acl_entry;
 
-/* Read the entry at *at, and move it behind; false at the end or where the text
- * is damaged. The two are told apart by **at. */
+/* Read the entry at *at and move past it; false at the end or at damaged text.
+ * **at tells the two apart: it is NUL at the end. */
 static bool acl_next(const char **at, acl_entry *e) {
   char *end;
   if (!**at) return false;
@@ -1842,7 +1843,7 @@ static bool acl_id_equals(const acl_entry *e, const char *id) {
   return at == end && !*id;
 }
 
-/* Does an entry speak to one of the session's identities? */
+/* Does an entry match one of the session's identities? */
 static bool acl_has_entry(const acl_identities *who, const acl_entry *e) {
   const char *at = who->texts.data;
   bool net = strcmp(e->scheme, "ip") == 0;
@@ -1855,8 +1856,8 @@ static bool acl_has_entry(const acl_identities *who, const acl_entry *e) {
   return false;
 }
 
-/* May these identities do what needs one of the permissions?  text is an
- * encoded ACL, NULL for the open one.  The identity super passes each. */
+/* Do these identities have at least one of the permissions `needed`?  text is
+ * an encoded ACL, NULL for the open one.  The identity super always passes. */
 static bool acl_allows(const acl_identities *who, const char *text,
                        int32_t needed) {
   acl_entry e;
@@ -1888,7 +1889,7 @@ static void acl_add_id(buf *out, const acl_entry *e, bool masked) {
   buf_add(out, "", 1);
 }
 
-/* Decode into one block; masked hides digests behind "user:x". */
+/* Decode into one block; if masked, digests are shown as "user:x". */
 static zke_acls *acl_decode(const zke_allocator *a, const char *text,
                             bool masked) {
   buf entries = {.a = a}, texts = {.a = a};
@@ -1919,17 +1920,17 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
 /* ======================================================================
  * types: the store, the session, the transaction (private)
  *
- * The structs that several sections share.  A section that owns a struct alone
- * defines it itself.
+ * The structs that several sections share.  A struct that only one section uses
+ * is defined there.
  *
  * A handle (struct zke) is one session; a store is what the sessions of one
- * zke_open() share.  Each member is grouped by what guards it: fixed at open,
- * atomic, or guarded by the store's lock. doc/design.md 11 tells about
+ * zke_open() share.  Members are grouped by what guards them: fixed at open,
+ * atomic, or guarded by the store's lock.  doc/design.md 11 explains the
  * threads.
  * ==================================================================== */
 
-/* Every statement of the library by its name.  Its text stands before the
- * function that binds it: see SQL_STATEMENT(). */
+/* Every statement of the library by its name.  Its text is before the function
+ * that binds it: see SQL_STATEMENT(). */
 /* clang-format off */
 #define SQL_NAMES(X)                                                          \
   X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK) X(JOIN) X(JOIN_END)      \
@@ -1955,14 +1956,14 @@ enum { SQL_NAMES(SQL_NAME_ID) SQL_COUNT };
 /* node.kind */
 enum { NODE_PLAIN = 0, NODE_CONTAINER = 1, NODE_TTL = 2 };
 
-/* watch.kind: 2 * mode + table.  A persistent watch has a row a table, as in
- * the server, since each can be removed by itself. */
+/* watch.kind: 2 * mode + table.  A persistent watch has a row in each table, as
+ * in the server, since each row can be removed separately. */
 enum { WATCH_TABLE_DATA = 0, WATCH_TABLE_CHILD = 1 };
 enum { WATCH_ONE_SHOT = 0, WATCH_PERSISTENT = 1, WATCH_RECURSIVE = 2 };
 
-/* Where a session is known to stand.  EXPIRED is what it was told by the
- * database, or concluded because its files are gone; CLOSED is set while
- * zke_close() runs.  The edges are in doc/design.md 5. */
+/* The known state of a session.  EXPIRED: the database said so, or the session
+ * concluded it because its files are gone.  CLOSED is set while zke_close()
+ * runs.  The edges are in doc/design.md 5. */
 enum sess_state {
   SESS_ALIVE,
   SESS_EXPIRED,
@@ -1973,7 +1974,7 @@ enum sess_state {
 
 enum { SESS_PASSWORD = 16 }; /* bytes */
 
-/* A hash table of items that lie first in their structs. */
+/* An item of a hash table; it is the first member of a larger struct. */
 typedef struct watcher_item {
   struct watcher_item *next; /* in the chain */
   uint64_t hash;
@@ -1985,9 +1986,9 @@ typedef struct watcher_table {
   size_t cap, count; /* cap: 0 or a power of two */
 } watcher_table;
 
-/* An event that was read from the file and is not delivered yet.  Whether the
- * session may see it is decided when it is delivered; one that it may not see
- * is spent without a call. */
+/* An event that was read from the file and is not delivered yet.  Delivery
+ * decides whether the session may see it; if not, the event is spent without a
+ * call. */
 typedef struct event {
   struct event *next;
   int type;
@@ -1996,23 +1997,23 @@ typedef struct event {
   char path[];
 } event;
 
-/* The notice of a dead owner: a writing end of the owner's FIFO, which reports
- * an error when the last reader is gone, that is when the owner's process has
- * ended.  One for each carrier of owners that watchers wait for. */
+/* The notice of a dead owner: a writing end of the owner's FIFO.  It reports an
+ * error when the last reader is gone, that is, when the owner's process has
+ * ended.  There is one for each carrier with owners that watchers wait for. */
 typedef struct notice {
   int64_t owner;           /* the carrier's id */
   int fd;                  /* -1: the notice came, probe from time to time */
   int refs;                /* watchers that wait for the owner's node */
   int64_t probe_at, pause; /* ns */
-  bool busy;               /* it was the gate that the last probe failed at */
+  bool busy;               /* the gate made the last probe fail */
 } notice;
 
-/* What a session needs of the system: a lock that is its life, a FIFO to be
- * woken by, a poller and a timer.  Each session that is not light has one of
- * its own; a light one shares that of the session that carries it.  Its lock
- * byte and its FIFO have the number of that session, and stay after its handle
- * was closed, until the last light session has gone.  The sessions of a carrier
- * are dispatched together, by one thread at a time. */
+/* What a session needs of the system: a lock that is its life, a FIFO by which
+ * it is woken, a poller and a timer.  Each session that is not light has its
+ * own; a light one shares those of the session that carries it.  The lock byte
+ * and the FIFO have the number of that session.  They stay after its handle was
+ * closed, until the last light session is gone.  The sessions of a carrier are
+ * dispatched together, by one thread at a time. */
 struct carrier {
   /* fixed at open */
   struct store *s;
@@ -2028,38 +2029,37 @@ struct carrier {
   size_t users;         /* handles, `own` among them */
   size_t kept_count;    /* of these, sessions with a timeout */
   size_t watcher_count; /* of all its sessions */
-  int64_t looked;       /* zxid of the state that light sessions with events
-                           were looked for in */
-  int64_t fetched;      /* the store's read in which that was */
-  int64_t lost;         /* meta.lost then */
+  int64_t looked;       /* zxid of the state in which light sessions with
+                           events were looked for */
+  int64_t fetched;      /* the store's read that did so */
+  int64_t lost;         /* meta.lost at that time */
   notice *notices;
   size_t notice_count, notice_cap;
   int64_t tick_at;     /* monotonic ns */
   int64_t timer_at;    /* what the timer is set to, 0: off */
   bool dispatching;    /* a thread has the role */
   pthread_cond_t done; /* a watcher has run, or the role is free */
-  /* The host's time, by which it judges kept sessions: ns in which it was seen
-   * to dispatch, as of clock_at (monotonic ns). */
+  /* The host's time, for the timeouts of kept sessions: ns during which it was
+   * seen to dispatch, as of clock_at (monotonic ns). */
   atomic_int_fast64_t clock, clock_at;
-  /* changed with the lock's mutex held: light sessions to be looked at now, in
-   * order, and all of them in a heap by when each is to be looked at */
+  /* changed with the lock's mutex held: light sessions to look at now, in
+   * order, and all of them in a heap by the time of their next look */
   zke *ready, **ready_end;
   zke **due;
   size_t due_count, due_cap;
 };
 
-/* A handle, which is one session.  The members are grouped by what guards
- * them: a member that is fixed at open may be read by any thread at any time,
- * an atomic one likewise; all others belong to the thread that holds the
- * store's lock. */
+/* A handle, which is one session.  Members are grouped by what guards them.
+ * Any thread may read a member that is fixed at open, or an atomic one, at any
+ * time.  All others belong to the thread that holds the store's lock. */
 struct zke {
   const zke_engine *engine; /* NULL: this file's own; see zke_handle */
   /* fixed at open */
   struct store *s;
   struct carrier *c;
-  uint64_t serial;    /* of this handle among all of the process: lock_limit */
+  uint64_t serial;    /* of this handle, unique in the process: lock_limit */
   int64_t id;         /* 0: read-only */
-  int64_t carrier_id; /* of its row: 0, or of a light one the carrier's id */
+  int64_t carrier_id; /* of its row: a light one's carrier, else 0 */
   char *chroot;       /* "" or "/a/b" */
   size_t chroot_len;
   int64_t lease, slot; /* ns or 0; slot in the liveness file */
@@ -2074,27 +2074,27 @@ struct zke {
   /* guarded by the store's lock */
   bool listed; /* among the store's sessions */
   enum sess_state state;
-  bool end_untold; /* the watchers are to be told of the session's end */
-  bool row_gone;   /* the session's row is gone, or another handle's */
+  bool end_untold; /* the watchers have yet to be told of the session's end */
+  bool row_gone;   /* the session's row is gone, or now another handle's */
   zke_watch_fn watcher;
   void *watcher_context;
   acl_identities who;
   buf path; /* chroot + path of the running call */
   int fail_when, fail_skip;
-  enum txn_class last; /* what the last change of an old node was */
+  enum txn_class last; /* the class of the last change of an old node */
   int64_t lease_at;    /* boottime ns of the last stamp */
   int64_t lease_late;  /* … a later one, perhaps not in its own slot; or 0 */
-  int64_t lease_retry; /* … nobody is woken for the next one before */
+  int64_t lease_retry; /* … do not wake anybody for the next one before */
   int64_t row_era;     /* an era of the index in which its row was found */
-  int64_t joined;      /* number of the last batch that it was part of */
-  int64_t sync_next;   /* monotonic ns: zke_sync() is to look for it again */
+  int64_t joined;      /* number of the last batch that it joined */
+  int64_t sync_next;   /* monotonic ns: when zke_sync() looks for it again */
   int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
-  /* changed with the lock's mutex held: what is to be discarded, newest first,
-   * and whether there is anything */
+  /* changed with the lock's mutex held: what must still be discarded, newest
+   * first, and whether there is anything */
   struct discard *discards;
   atomic_bool owes;
-  atomic_bool doomed; /* no memory to note it: the session is to end */
-  /* the same for calls at a time: all, those that are set, the first's time
+  atomic_bool doomed; /* no memory to note it: the session must end */
+  /* the same for timed calls: all, those that are set, the time of the first
    * (monotonic ns; INT64_MAX: none is set) */
   watcher_table alarms;
   struct alarm_call *alarm_first;
@@ -2106,10 +2106,10 @@ struct zke {
   uint64_t listing; /* how often calls have been collected */
   /* events */
   int64_t cursor, trimmed; /* last number read; last one trimmed */
-  int64_t fetched;         /* the store's read that has found no more */
+  int64_t fetched;         /* the store's read that found no more */
   bool unread; /* before the next event, look for more in the file */
   event *queue, **queue_end;
-  int32_t silent; /* events that it might not see: spent in silence */
+  int32_t silent; /* events that it may not see: spent without a call */
   /* waiting */
   struct deliver_calls *calling; /* calls being made, innermost first */
   atomic_uint_fast64_t turn;     /* watchers called and zke_wake()s, ever */
@@ -2121,48 +2121,49 @@ struct zke {
   int64_t due_at; /* monotonic ns */
 };
 
-/* A file of SQLite's of which some methods are ours.  It is the first member
- * of what belongs to the file; SQLite's pMethods point to `own`, and so to the
- * whole. */
+/* A SQLite file in which some methods are ours.  It is the first member of the
+ * struct that belongs to the file; SQLite's pMethods point to `own`, and so to
+ * that struct. */
 typedef struct file_wrapped {
   sqlite3_io_methods own;
   const sqlite3_io_methods *real;
   sqlite3_file *f; /* NULL: not open */
-  int unread;      /* SQLite's code of the last read that failed, see there */
+  int unread;      /* SQLite's code of the last failed read, see there */
 } file_wrapped;
 
-/* The write-ahead log (SQLite's file format, section 4): a head, then frames of
- * a head and a page each. */
+/* The write-ahead log (SQLite's file format, section 4): a header, then frames,
+ * each a header and a page. */
 enum { WAL_HEAD = 32, WAL_FRAME = 24 };
 
-/* What wal_ knows of the log's file and of the running transaction.  What is
- * gathered are `len` bytes that belong at `at`; the transaction has written up
- * to `end`, in this buffer or in the file.  Guarded by the store's lock, and
- * by SQLite's writers' lock against other processes. */
+/* What wal_ knows of the log's file and of the running transaction.  `len`
+ * gathered bytes belong at offset `at`.  The transaction has written up to
+ * `end`, in this buffer or in the file.  Guarded by the store's lock, and
+ * against other processes by SQLite's writers' lock. */
 typedef struct wal_log {
   file_wrapped file;
   struct store *s;
-  char *bytes;    /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
-  bool gather;    /* SQLite is known to write the log as is relied on */
-  bool strange;   /* … but has written otherwise since: gather no more */
-  bool lazy;      /* the COMMIT that is being made need not be synced */
-  bool head;      /* what was written last is the log's head */
-  bool written;   /* a commit's frame, since COMMIT began */
-  bool named;     /* a power cut leaves the file its name */
-  bool trusted;   /* with the writers' lock: no word says that it is in doubt */
-  int len;        /* bytes gathered */
-  int64_t at;     /* where they belong */
-  int64_t end;    /* of what the transaction has written; 0: nothing yet */
-  int64_t commit; /* of its frame that commits, before `end` where a savepoint
-                     was undone behind pages that were spilled; or 0 */
-  int64_t page;   /* bytes of a page; 0: not known */
-  int64_t salt;   /* of the head that was last written or asked for; 0: none */
-  int64_t named_salt; /* the one that others know the name of; or 0 */
-  unsigned char last[WAL_FRAME]; /* head of the transaction's last frame */
+  char *bytes;        /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
+  bool gather;        /* SQLite is known to write the log as required */
+  bool strange;       /* … but has since written otherwise: gather no more */
+  bool lazy;          /* the COMMIT that is running need not be synced */
+  bool head;          /* the last write was the log's header */
+  bool written;       /* a commit's frame was written since COMMIT began */
+  bool named;         /* the file's name survives a power cut */
+  bool trusted;       /* with the writers' lock: no word puts it in doubt */
+  int len;            /* bytes gathered */
+  int64_t at;         /* where they belong */
+  int64_t end;        /* of what the transaction has written; 0: nothing yet */
+  int64_t commit;     /* end of its commit frame, below `end` if a savepoint
+                     was undone after pages were spilled; or 0 */
+  int64_t page;       /* bytes of a page; 0: not known */
+  int64_t salt;       /* of the header last written or asked for; 0: none */
+  int64_t named_salt; /* the salt in the note for other stores; or 0 */
+  unsigned char last[WAL_FRAME]; /* header of the transaction's last frame */
 } wal_log;
 
-/* The header of the WAL-index (SQLite's "WAL-mode file format", 2.1), of which
- * the -shm begins with two copies: numbers in this machine's order. */
+/* The header of the WAL-index (SQLite's "WAL-mode file format", 2.1).  The -shm
+ * begins with two copies of it.  Its numbers are in this machine's byte order.
+ */
 enum { SHM_WORDS = 12, SHM_SUMMED = 10, SHM_VERSION = 3007000 };
 
 typedef struct shm_head {
@@ -2180,59 +2181,59 @@ typedef struct shm_head {
 _Static_assert(sizeof(shm_head) == SHM_WORDS * sizeof(uint32_t),
                "the WAL-index's header has no gaps");
 
-/* Whether this SQLite's WAL-index is the one that is relied on: not known
- * before the connection's first commit, then KNOWN or STRANGE until the next
- * connection. */
+/* Does this SQLite's WAL-index work as required?  Unknown before the
+ * connection's first commit, then KNOWN or STRANGE until the next connection.
+ */
 enum shm_trust { SHM_UNTRIED, SHM_KNOWN, SHM_STRANGE };
 
-/* What shm_ knows of the WAL-index, of the read that is open and of the locks
- * that SQLite has, or believes to have.  Guarded by the store's lock; the
- * header itself is shared with other processes, and read as the head of shm_
- * says. */
+/* What shm_ knows of the WAL-index, of the open read, and of the locks that
+ * SQLite has or believes to have.  Guarded by the store's lock.  The header
+ * itself is shared with other processes, and read as described at the head of
+ * shm_. */
 typedef struct shm_index {
   file_wrapped file; /* the database's */
   struct store *s;
   wal_log *log;
   const volatile uint32_t *head; /* of the -shm; NULL: not mapped */
   enum shm_trust trust;
-  uint32_t changes; /* what the header counted before the transaction */
-  int frames;       /* what it tells after it; 0: not what was written */
+  uint32_t changes; /* the header's count before the transaction */
+  int frames;       /* its count after it; 0: not what was written */
   unsigned held;    /* read locks that SQLite has */
   bool alone;       /* it has the writers' lock */
   bool copying;     /* and that of a checkpoint, */
-  unsigned missed;  /* and waited in vain for these read locks, a bit each */
-  uint32_t began[SHM_WORDS];  /* what the open read began with */
+  unsigned missed;  /* and waited in vain for these read locks (bits) */
+  uint32_t began[SHM_WORDS];  /* the header when the open read began */
   bool lockless;              /* SQLite's read locks are not taken */
   bool fence;                 /* a barrier is a fence: shm_barrier() */
-  bool open;                  /* a read that the next one may go on with */
+  bool open;                  /* a read that the next one may continue */
   int64_t number;             /* of that read; 0: there was none yet */
-  uint32_t latest[SHM_WORDS]; /* of the latest state that is known */
-  int64_t era;                /* goes up where a session may have ended */
+  uint32_t latest[SHM_WORDS]; /* of the latest known state */
+  int64_t era;                /* rises when a session may have ended */
   int64_t latest_zxid;        /* of that state; 0: not known */
   bool latest_meta;           /* … and store.meta is of that state */
-  bool kin;         /* the COMMIT that is being made ends no session */
-  unsigned granted; /* locks that SQLite only believes to have */
-  bool serving;     /* the store shows what it reads */
-  int refused;      /* marks it was kept from setting */
-  int distrust;     /* reads to be made under locks */
+  bool kin;                   /* the COMMIT that is running ends no session */
+  unsigned granted;           /* locks that SQLite only believes to have */
+  bool serving;               /* the store is open: see shm_recover() */
+  int refused;                /* how many marks it was kept from setting */
+  int distrust;               /* how many reads must be made under locks */
 } shm_index;
 
 /* How far a store can be relied on, from best to worst; see health_. */
 enum store_health {
   HEALTH_GOOD,
-  HEALTH_IN_DOUBT, /* connected; the log may hold what is not on the disk */
-  HEALTH_BROKEN,   /* not connected: nobody knows what a COMMIT has done */
+  HEALTH_IN_DOUBT, /* connected; the log may not all be on the disk */
+  HEALTH_BROKEN,   /* not connected: the outcome of a COMMIT is unknown */
   HEALTH_REPLACED  /* a file of the store is gone, or is another one now */
 };
 
-/* Is a function of the program's running, and what may its SQL do? */
+/* Is a function of the program running, and what may its SQL do? */
 enum app_mode { APP_NONE, APP_READS, APP_WRITES };
 
 /* What the sessions of one zke_open() share: the connection, the files, the
- * lock.  The members are grouped by what guards them, as those of struct zke.
- * A struct in it that bears the name of a section is for that section alone,
- * and for store_, which makes and ends it.  `make check-layers` sees to that,
- * and knows the exceptions. */
+ * lock.  Members are grouped by what guards them, like those of struct zke.  A
+ * struct in it that is named after a section is for that section only, and for
+ * store_, which makes and ends it.  `make check-layers` checks that, and knows
+ * the exceptions. */
 typedef struct store {
   /* fixed at open */
   zke_os os;
@@ -2246,11 +2247,11 @@ typedef struct store {
   int durability, data_limit, cache_kib, notice_limit;
   int64_t busy, container;        /* ns, ms */
   int64_t boot_offset;            /* ns; see host_boottime() */
-  bool strange_clock;             /* it is not known */
+  bool strange_clock;             /* that offset is not known */
   char *name, *vfs;               /* as given; vfs may be NULL */
   char *file, *dir;               /* database, side directory */
   char *gate, *line, *live;       /* gate file, line file, liveness file */
-  char *wal, *shm;                /* SQLite's files beside it */
+  char *wal, *shm;                /* SQLite's files next to it */
   sqlite3_vfs vfs_own, *vfs_base; /* see vfs_connect() */
   char vfs_name[40];
   wal_log wal_log; /* the write-ahead log's file, see there */
@@ -2264,17 +2265,18 @@ typedef struct store {
   struct {
     struct lock_waiter *first, **end; /* the waiting threads, in order */
     bool taken;
-    bool passed; /* the first was woken in vain: it is next */
+    bool passed; /* the first was woken in vain: its turn is next */
   } lock;
   /* guarded by the lock */
   int64_t deadline; /* of the running call, monotonic ns */
-  zke *caller;      /* whose call it is; NULL: that goes on without a lease */
-  int64_t since;    /* boottime ns: what it has kept the store's sessions from
-                       calling in before is made up for; INT64_MAX: nothing */
+  zke *caller;      /* whose call it is; NULL: it has no lease to keep */
+  int64_t since;    /* boottime ns: from then on the call has kept the store's
+                       sessions from calling in, and their leases are not
+                       extended for it yet; INT64_MAX: they need not be */
   sqlite3 *db;
   sqlite3_stmt *statement[SQL_COUNT];
-  enum app_mode app; /* what a function of the program's may do now */
-  bool gated;        /* it has the gate, or is in memory and wants none */
+  enum app_mode app; /* what a function of the program may do now */
+  bool gated;        /* it has the gate, or is in memory and needs none */
   bool writing;      /* a transaction is open that only its COMMIT may commit */
   struct {
     sqlite3 *db; /* the program's connection that has the gate, or NULL */
@@ -2285,45 +2287,45 @@ typedef struct store {
   enum store_health health; /* changed by health_ alone */
   int wal_pages;            /* after the last commit */
   int wal_limit;            /* checkpoint when it is reached */
-  int64_t line_from;        /* the line's first place, as far as it is known */
-  int64_t sweep_began; /* boottime ns, of the one that runs; 0: none does */
+  int64_t line_from;        /* the line's first place, as far as known */
+  int64_t sweep_began; /* boottime ns, of the running sweep; 0: none runs */
   struct {
     bool duty;             /* we hold the duty byte */
     int64_t next;          /* monotonic ns of the next look by a caller */
-    int64_t at;            /* no session of ours looks after the sweep before */
+    int64_t at;            /* none of our sessions looks for a sweep before */
     int64_t by;            /* the session that did last */
-    int64_t ended;         /* the last sweep that came to its end, or 0 */
+    int64_t ended;         /* the last sweep that was completed, or 0 */
     int64_t charged_until; /* boottime ns: detached sessions are charged the
                               time until then; see the head of sweep_ */
     int64_t phase;         /* of its ticks among those of other stores, ns */
-    unsigned count;        /* sweeps that came to their end */
+    unsigned count;        /* completed sweeps */
   } sweep;
   int64_t recover_at;  /* not before: see dispatch_recover() */
   acl_schemes schemes; /* that this process vouches for */
   struct {
-    buf put_off; /* dead sessions, and when to try again: end_put_off() */
+    buf put_off; /* dead sessions, and when to retry: end_put_off() */
     bool owes;   /* the end of a light one could not be written: sweep */
-    buf owed;    /* those of them that are kept, and their carriers */
+    buf owed;    /* the kept ones among them, and their carriers */
   } sess;
-  int64_t lease; /* the shortest one that a session has had, ns, or 0 */
-  struct {       /* what the meta row says, see index.latest_meta */
+  int64_t lease; /* the shortest that a session has had, ns, or 0 */
+  struct {       /* the contents of the meta row, see index.latest_meta */
     int64_t recursive, lost;
     bool history, watched;
   } meta;
   struct node_cached
       *cached;             /* nodes that were read: see node_place(); or NULL */
-  struct txn_batch *batch; /* that is running, or NULL */
+  struct txn_batch *batch; /* the running one, or NULL */
   int64_t batches;         /* how many there have been */
   zke **sessions;          /* of this store, by id */
   size_t session_count, session_cap;
-  size_t handles;           /* these, and those whose sessions have moved */
+  size_t handles;           /* these, and handles whose sessions have moved */
   struct carrier *carriers; /* those whose own handle is closed */
   int notices;              /* descriptors that tell of the deaths of others */
   struct {
-    int fd;         /* of the file whose lives were probed last; or -1 */
-    unsigned shard; /* which one that is */
+    int fd;         /* of the file in which lives were last probed; or -1 */
+    unsigned shard; /* its shard */
     int64_t inode;  /* … */
-    int blind;      /* the last error that was no answer: life_look() */
+    int blind;      /* the last error that gave no answer: life_look() */
   } life;
   struct {
     struct {
@@ -2338,55 +2340,56 @@ typedef struct store {
     int count, cap;
   } fd;
   struct {
-    atomic_bool child; /* this is a copy, in a child that was forked */
+    atomic_bool child; /* this is a copy, in a forked child */
     struct store *next;
   } fork;
 } store;
 
 /* One transaction that changes the file, from txn_begin() to txn_commit() or
  * txn_abort().  It lies on the stack of the thread that runs it, which holds
- * the store's lock and the gate.  What has to be told when it is committed is
- * collected here, so that nobody hears of a change that is rolled back. */
+ * the store's lock and the gate.  It collects what to tell after the COMMIT, so
+ * nobody hears of a change that is rolled back. */
 typedef struct txn {
   store *s;
   zke *z;            /* the acting session; NULL for the sweep */
-  bool durable;      /* COMMIT has to sync; see txn_syncs() */
+  bool durable;      /* COMMIT must sync; see txn_syncs() */
   bool numbered;     /* a zxid has been used */
   int64_t zxid, now; /* ms since 1970 */
-  int64_t zxid_was;  /* of the state that it began in */
+  int64_t zxid_was;  /* of the state in which it began */
   int64_t recursive, recursive_was;
   int64_t lost, lost_was; /* meta.lost */
-  bool history;           /* changes are to be noted */
-  bool watched;           /* there may be a watch, of whatever session */
-  bool kin;               /* no session ends, nor is one another carrier's */
+  bool history;           /* changes must be noted */
+  bool watched;           /* there may be a watch, of any session */
+  bool kin;               /* no session ends or moves to another carrier */
   bool saved;             /* a batch's operation has a savepoint */
   bool unheard;           /* nobody watches what it is about to change */
-  int64_t joins;     /* operations of the batch so far, this one included */
-  int64_t parent_by; /* which of them has filled … */
-  buf parent;        /* … this, for the next: see node_cache_parent() */
-  int64_t ending;    /* the session that ends, whose nodes go; or 0 */
-  size_t acl_bytes;  /* encoded by creates; a multi begins at 0 */
-  buf wake;          /* sessions to wake after COMMIT */
-  buf overflowed; /* parents whose counter stands at its end: key hash, used */
-  buf ended;      /* sessions whose FIFO goes after COMMIT */
+  int64_t joins;          /* operations of the batch so far, with this one */
+  int64_t parent_by;      /* which of them has filled … */
+  buf parent;             /* … this, for the next: see node_cache_parent() */
+  int64_t ending;         /* the session being ended, with its nodes; or 0 */
+  size_t acl_bytes;       /* encoded by creates; a multi begins at 0 */
+  buf wake;               /* sessions to wake after COMMIT */
+  buf overflowed; /* parents whose counter is at its end: key hash, used */
+  buf ended;      /* sessions whose FIFO is removed after COMMIT */
 } txn;
 
-/* A batch: one transaction which the calls join that a function of the host's
- * makes; see txn_.  It lies on the stack of the thread that runs the function,
- * which holds the store's lock and the gate throughout.  What is to happen
- * once it is known whether all of it was committed is collected here. */
+/* A batch: one transaction that is joined by the calls that a function of the
+ * host makes; see txn_.  It lies on the stack of the thread that runs the
+ * function, which holds the store's lock and the gate throughout.  It collects
+ * what to do once it is known whether all of it was committed. */
 typedef struct txn_batch {
-  txn t;  /* its z is the session of the operation that runs */
-  zke *z; /* whose zke_batch() it is */
+  txn t;  /* its z is the session of the running operation */
+  zke *z; /* the handle of the zke_batch() call */
   int rc; /* what has broken the transaction, or ZKE_OK */
   char why[BASE_SENTENCE];
   buf members; /* each zke * that has joined, once */
   buf watches; /* registrations, for the api_ section */
 } txn_batch;
 
-/* What REQUIRE() asks for, and who makes it true: lock_take_m() and
- * lock_drop_m(), gate_enter() and gate_leave(), db_begin_write() and COMMIT or
- * db_end().  MUTEX_HELD is for the functions whose names end in _m. */
+/* The conditions for REQUIRE(), and the functions that make them true:
+ * lock_take_m() and lock_drop_m(), gate_enter() and gate_leave(),
+ * db_begin_write() and COMMIT or db_end().  MUTEX_HELD is for functions with
+ * names that end in _m. */
 #define LOCK_HELD(s) ((s)->lock.taken)
 #define GATE_HELD(s) ((s)->gated)
 #define WRITING(s) ((s)->writing)
@@ -2401,7 +2404,7 @@ typedef struct txn_batch {
  *            (txn_outcome, app_end_guest, compact_vacuum, shm_recover)
  *     GOOD ------------------------------------------------> BROKEN
  *      ^ |                                                   |    ^
- *      | | checkpoint is synced     log is written anew      |    | the same
+ *      | | checkpoint is synced     log is rewritten         |    | the same
  *      | | (recover_log)         (recover_store)            v    | failures
  *      +-|------------------------------------------------ IN_DOUBT
  *        |                                                   ^
@@ -2412,69 +2415,68 @@ typedef struct txn_batch {
  *     any of these three -- a file was removed or replaced (guard_give_up) -->
  *     REPLACED
  *
- * The first three are steps of one recovery.  A commit that failed by an I/O
- * error may have reached the log or not, and after a failed sync nobody knows
- * what of the log is on the disk.  The connection is opened anew, which shows
- * whether the commit happened; the log is written over itself and synced, and
- * if the commit did not happen what the log has of it is made void (BROKEN to
- * IN_DOUBT).  Then the log is copied into the database file, and that is
- * synced, so that nothing depends on a log that could not be synced once
- * (IN_DOUBT to GOOD).  A read may go on in between, a change may not: what it
- * acknowledges would depend on that log (P2).
+ * The first three are steps of one recovery.  A commit that failed with an I/O
+ * error may have reached the log or not, and after a failed sync it is unknown
+ * what part of the log is on the disk.  The connection is reopened, which shows
+ * whether the commit happened.  The log is overwritten with its own contents
+ * and synced; if the commit did not happen, its frames in the log are made void
+ * (BROKEN to IN_DOUBT).  Then the log is copied into the database file, which
+ * is synced.  From then on nothing depends on a log that once could not be
+ * synced (IN_DOUBT to GOOD).  A read may run in between, but not a change: what
+ * it acknowledges would depend on that log (P2).
  *
  * A checkpoint syncs the log first, and commits that were not synced may be in
- * it.  Where that sync fails, the system takes the log's pages for written, and
+ * it.  If that sync fails, the system takes the log's pages for written, and
  * the next sync succeeds although a part of the log never reached the disk.  So
- * it counts as much as that of a COMMIT; but what the connection knows is
- * right, and it need not be opened anew (GOOD to IN_DOUBT).  A checkpoint that
- * fails in the database's file is no reason for doubt: the log still has it
- * all, and the next checkpoint writes the pages again.
+ * it is as serious as a failed sync in a COMMIT.  But what the connection knows
+ * is right, and it need not be reopened (GOOD to IN_DOUBT).  A checkpoint that
+ * fails in the database's file is no reason for doubt: the log still has
+ * everything, and the next checkpoint writes the pages again.
  *
- * REPLACED is never left.  All sessions of the store have expired by it, so
- * whether the log was in doubt before has no meaning any more, and is
- * forgotten.
+ * REPLACED is final.  It ends all sessions of the store, so it no longer
+ * matters whether the log was in doubt before, and that is forgotten.
  *
- * What a call answers:
+ * What a call does:
  *
  *                    GOOD   IN_DOUBT        BROKEN          REPLACED
- *   a read           goes   goes            recovers first  ZKE_REPLACED
- *   a change         goes   recovers first  recovers first  ZKE_REPLACED
- *   zke_wait()       goes   recovers aside  recovers first  tells the end
- *   zke_dispatch()   goes   recovers aside  recovers aside  tells the end
- *   zke_close()      goes   recovers first  recovers first  writes nothing
- *   a sweep          goes   left to others  left to others  none
+ *   a read           works  works           recovers first  ZKE_REPLACED
+ *   a change         works  recovers first  recovers first  ZKE_REPLACED
+ *   zke_wait()       works  tries recovery  recovers first  tells the end
+ *   zke_dispatch()   works  tries recovery  tries recovery  tells the end
+ *   zke_close()      works  recovers first  recovers first  writes nothing
+ *   a sweep          works  left to others  left to others  none
  *
- * "Recovers first": where that fails the call fails, by ZKE_CONNECTIONLOSS or
- * because others keep the gate; zke_close() goes on.  "Recovers aside": it is
- * tried without waiting, once a duty tick (dispatch_recover()).  "Tells the
- * end": watchers are called with the session's end.  Calls that look at the
- * handle alone (API_LIGHT) go on in the first three states.  Those that work in
- * any state (API_ANY_STATE) go on in all four.
+ * "Recovers first": if recovery fails, the call fails, with ZKE_CONNECTIONLOSS
+ * or because others keep the gate; zke_close() continues.  "Tries recovery":
+ * without waiting, once a duty tick (dispatch_recover()).  "Tells the end":
+ * watchers are called with the session's end.  Calls that look only at the
+ * handle (API_LIGHT) work in the first three states.  Those that work in any
+ * state (API_ANY_STATE) work in all four.
  * ==================================================================== */
 
-/* The store has got worse.  Nothing makes it better but health_mend(). */
+/* Make the store's health worse.  Only health_mend() makes it better. */
 static void health_worsen(store *s, enum store_health to) {
   if (s->health < to) s->health = to;
 }
 
-/* One step of a recovery has succeeded, unless something else has happened to
- * the store since the step began. */
+/* One step of a recovery has succeeded: note it, unless the store's health has
+ * changed since the step began. */
 static void health_mend(store *s, enum store_health from,
                         enum store_health to) {
   if (s->health == from) s->health = to;
 }
 
-/* Is there no connection to read by, but hope for one? */
+/* Is the store not connected, though recovery may reconnect it? */
 static bool health_is_broken(const store *s) {
   return s->health == HEALTH_BROKEN;
 }
 
-/* Has a change to recover the store first? */
+/* Must a change recover the store first? */
 static bool health_needs_recovery(const store *s) {
   return s->health == HEALTH_IN_DOUBT || s->health == HEALTH_BROKEN;
 }
 
-/* Is what the store has open worth nothing any more? */
+/* Is nothing that the store has open of use any more? */
 static bool health_is_replaced(const store *s) {
   return s->health == HEALTH_REPLACED;
 }
