@@ -2491,47 +2491,46 @@ static int health_say_replaced(const store *s) {
  * host_: the host as a store sees it (private)
  *
  * Clocks, the kind of a file, the meaning of a failed call and the host's
- * logger, all by the store's own table of system calls.  Knows nothing but
- * that table and promises that nothing here fails for a reason of its own.
+ * logger, all through the store's own table of system calls.  Knows only that
+ * table, and never fails for a reason that is not in it.
  *
  * Deadlines and ticks are host_now(), monotonic.  Stamps that other processes
  * compare are host_boottime().
  * ==================================================================== */
 
-/* Monotonic ns: what all deadlines and ticks of this process are in. */
+/* Monotonic ns, the unit of all deadlines and ticks of this process. */
 static int64_t host_now(const store *s) {
   return s->os.clock(s->os.context, ZKE_CLOCK_MONOTONIC);
 }
 
-/* The host's CLOCK_BOOTTIME, also in a time namespace.  Where the namespace's
- * offset is not known (`strange_clock`) it can only be compared with what this
+/* The host's CLOCK_BOOTTIME, even in a time namespace.  If the namespace's
+ * offset is not known (`strange_clock`), it can be compared only with what this
  * store has read from it. */
 static int64_t host_boottime(const store *s) {
   return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME) - s->boot_offset;
 }
 
-/* What a path or a descriptor is.  A host's table may leave out what it does
- * not know, and one of an older header does not have all members: those are
- * 0. */
+/* What a path is.  A host's table may leave out members that it does not know,
+ * and the table of an older header lacks some: they are 0. */
 static int host_stat(const store *s, const char *path, zke_file *out) {
   *out = (zke_file){.inode = 0};
   return s->os.stat(s->os.context, path, out);
 }
 
-/* What an open descriptor of the store is.  Inode 0 in *out, which no file has,
- * after a failure. */
+/* What an open descriptor of the store is.  After a failure the inode in *out
+ * is 0, which no file has. */
 static int host_fstat(const store *s, int fd, zke_file *out) {
   *out = (zke_file){.inode = 0};
   return s->os.fstat(s->os.context, fd, out);
 }
 
-/* Are these two the same file?  Names do not tell: they can be moved. */
+/* Are these two the same file?  Names cannot tell, since files can be moved. */
 static bool host_same_file(const zke_file *a, const zke_file *b) {
   return a->device == b->device && a->inode == b->inode;
 }
 
 /* Fail because of a system call: "cannot lock PATH: why".  `what` begins the
- * sentence.  Only what a caller can act on has a code of its own: no
+ * sentence.  Only errors on which a caller can act have a code of their own: no
  * permission, no room, no memory. */
 static int host_fail(store *s, int error, const char *what, const char *path) {
   int rc = ZKE_SYSTEMERROR;
@@ -2556,7 +2555,7 @@ static int host_fail(store *s, int error, const char *what, const char *path) {
 }
 
 /* Tell the host's logger, if it has one.  Only what no call's result can say
- * goes here: what was noticed on the way, or by nobody's call. */
+ * goes here: what was noticed on the way, or outside any call. */
 ZKE_PRINTF(3, 4)
 static void host_log(store *s, int level, const char *format, ...) {
   char text[512];
@@ -2571,38 +2570,36 @@ static void host_log(store *s, int level, const char *format, ...) {
 /* ======================================================================
  * lock_: the store's lock (private)
  *
- * One thread at a time works on a store, whichever of its sessions it acts
- * for: lock_take() with the call's deadline, then lock_drop().  All that
- * struct store names "guarded by the lock" is read and written in between
- * only.
+ * One thread at a time works on a store, for whichever session: it calls
+ * lock_take() with the call's deadline, then lock_drop().  What is "guarded by
+ * the lock" in struct store is read and written only in between.
  *
- * The lock is a flag under a mutex, so that a thread can give up at its own
- * deadline while another waits for the disk.  The mutex itself is held for a
- * few instructions, never while a file is read or written; a function whose
- * name ends in _m is called with it held.  Two members of the host's run under
- * it: its clock, where a wait in the queue or the next time of a light session
- * is worked out; and its allocator, for the alarms of pairs: where one is set
- * for the first time or forgotten, and where the session's end collects them.
+ * The lock is a flag under a mutex, so a thread can give up at its own deadline
+ * while another waits for the disk.  The mutex itself is held for a few
+ * instructions, never while a file is read or written.  A function with a name
+ * that ends in _m must be called with it held.  Two of the host's functions run
+ * under it: the clock, to compute a wait in the queue or the next time of a
+ * light session; and the allocator, for the alarms of pairs, when one is set
+ * for the first time or forgotten, and when the session's end collects them.
  *
  * Order: a thread that comes while the lock is free takes it, although others
- * may be waking up for it.  That saves most switches of threads.  Once the
- * first of the queue has been woken in vain (`passed`), nobody passes it any
- * more.  So the first of the queue is woken in vain once at most.
+ * may be waking up for it.  That saves most thread switches.  Once the first of
+ * the queue has been woken in vain (`passed`), no thread passes it any more.
+ * So the first of the queue is woken in vain at most once.
  *
  * Callbacks run without the lock.
  * ==================================================================== */
 
-/* A thread in the queue; it lies on that thread's stack for as long as it
- * waits. */
+/* A thread in the queue; it lies on that thread's stack while it waits. */
 typedef struct lock_waiter {
   struct lock_waiter *next;
   pthread_cond_t come;
 } lock_waiter;
 
 /* Until when this thread's calls on a handle wait for others, ms: zke_limit().
- * z is NULL where there is no limit but the busy timeout.  Another thread may
- * close the handle, and the next one may get its address: so its serial number
- * has to be the same, too. */
+ * z is NULL if there is no limit but the busy timeout.  Another thread may
+ * close the handle, and the next one may get its address: so the serial number
+ * must be the same, too. */
 typedef struct lock_bound {
   const zke *z;
   uint64_t serial;
@@ -2623,14 +2620,15 @@ static int64_t lock_deadline(const zke *z, int64_t now) {
   return base_min(at, base_max(lock_limit.until, 0) * ZKE_MS);
 }
 
-/* Stand in the queue, with the mutex held, until this thread is the first and
- * the lock is free, or until the deadline.  True: both are so, and since the
- * mutex is held nobody can come between.
+/* Wait in the queue, with the mutex held, until this thread is the first and
+ * the lock is free, or until the deadline.  True: both hold, and since the
+ * mutex is held, no thread can come between.
  *
  * No wake-up is lost by a thread that gives up: the first gives up only while
- * the lock is taken, and whoever drops that wakes the first of then.  It takes
- * back `passed`, which was about itself.  The entry leaves the queue before
- * this returns, as it is on the stack. */
+ * the lock is taken, and the thread that drops it wakes whichever is first by
+ * then.  A thread that leaves as the first clears `passed`, which was about
+ * itself.  The entry leaves the queue before this returns, as it is on the
+ * stack. */
 static bool lock_queue(store *s, int64_t deadline) {
   lock_waiter own = {.next = NULL};
   os_condition_init(&own.come);
@@ -2660,8 +2658,8 @@ static bool lock_take_m(store *s, int64_t deadline) {
   return got;
 }
 
-/* Drop the lock with the mutex held, and wake the first of the queue.  What
- * belonged to the running call ends with it. */
+/* Drop the lock with the mutex held, and wake the first of the queue.  `caller`
+ * and `since` are reset. */
 static void lock_drop_m(store *s) {
   REQUIRE(MUTEX_HELD(s));
   REQUIRE(LOCK_HELD(s));
@@ -2686,8 +2684,8 @@ static void lock_drop(store *s) {
   pthread_mutex_unlock(&s->m);
 }
 
-/* Leave the API: drop the lock and the call's count in one step, since a
- * closing thread may release everything right after. */
+/* Leave the API: drop the lock and lower the count of calls in one step, since
+ * a closing thread may then free everything. */
 static void lock_drop_call(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
@@ -2705,8 +2703,8 @@ static void lock_uncount_call(store *s, zke *z) {
 }
 
 /* With the mutex held: drop the lock, wait for a session's condition, take the
- * lock again.  Whoever has looked under the same hold of the mutex whether to
- * wait at all loses no signal. */
+ * lock again.  No signal is lost if the caller decides to wait while it holds
+ * the mutex. */
 static void lock_wait_m(store *s, pthread_cond_t *c) {
   REQUIRE(MUTEX_HELD(s));
   lock_drop_m(s);
@@ -2715,8 +2713,8 @@ static void lock_wait_m(store *s, pthread_cond_t *c) {
 }
 
 /* Drop the lock until no call is left inside the handle, then take it again.
- * The count is looked at under the mutex that it is lowered under, so the last
- * call to leave cannot be missed. */
+ * The count is read under the mutex under which it is lowered, so the last call
+ * to leave cannot be missed. */
 static void lock_await_calls(store *s, zke *z) {
   REQUIRE(LOCK_HELD(s));
   pthread_mutex_lock(&s->m);
@@ -2726,7 +2724,7 @@ static void lock_await_calls(store *s, zke *z) {
   pthread_mutex_unlock(&s->m);
 }
 
-/* Wake all that wait for the condition; the lock is held. */
+/* Wake all threads that wait for the condition; the lock is held. */
 static void lock_signal(store *s, pthread_cond_t *c) {
   REQUIRE(LOCK_HELD(s));
   pthread_mutex_lock(&s->m);
@@ -2741,23 +2739,23 @@ static void lock_signal(store *s, pthread_cond_t *c) {
  * the parent's sessions alive (P9): locks and FIFOs belong to open file
  * descriptions, which the child shares.
  *
- * The list of stores leads the child's atfork handler to each of them.  It
- * belongs to the process.  It and every store's list of descriptors are guarded
- * by the fork mutex, which the handlers hold across fork(), so a child always
- * finds both complete.
+ * The child's atfork handler finds the stores through this list, which belongs
+ * to the process.  It and every store's list of descriptors are guarded by the
+ * fork mutex, which the handlers hold across fork(), so a child always finds
+ * both complete.
  *
- * A store leaves the list when it is ended.  In a child the parent's stores
- * move to a list of orphans, where store_ finds their SQLite connections.
+ * A store leaves the list when it ends.  In a child the parent's stores move to
+ * a list of orphans, where store_ finds their SQLite connections.
  * doc/design.md 12.
  * ==================================================================== */
 
 /* Is this a child's copy, which refuses every call?  True also for a thread
- * that was inside a call when it forked, in a callback: it must touch nothing
- * any more, the locks least of all. */
+ * that forked inside a call, in a callback: it must no longer touch anything,
+ * least of all the locks. */
 static bool fork_is_copy(const store *s) { return atomic_load(&s->fork.child); }
 
-/* Held across fork() by the handlers, and while a descriptor is made and
- * noted, or closed and forgotten: see fd_. */
+/* Held by the handlers across fork(), and while a descriptor is made and noted,
+ * or closed and forgotten: see fd_. */
 static pthread_mutex_t fork_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static store *fork_stores;
@@ -2767,8 +2765,8 @@ static int fork_error;
 static void fork_prepare(void) { pthread_mutex_lock(&fork_mutex); }
 static void fork_parent(void) { pthread_mutex_unlock(&fork_mutex); }
 
-/* In the child: refuse every call, and let go of what keeps the parent's
- * sessions alive.  Closing does not unlock; the parent's copies stay. */
+/* In the child: refuse every call, and close what keeps the parent's sessions
+ * alive.  Closing does not unlock; the parent's copies stay open. */
 static void fork_child(void) {
   for (store *s = fork_stores, *next; s; s = next) {
     next = s->fork.next;
@@ -2783,14 +2781,14 @@ static void fork_child(void) {
   pthread_mutex_unlock(&fork_mutex);
 }
 
-/* Once in a process, whatever handles come and go, unless it has failed; see
- * fork_child(). */
+/* Called once in a process, however many handles there are, and again only if
+ * it failed; see fork_child(). */
 static void fork_register(void) {
   fork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 /* Note a new store.  The handlers are registered with the first one and stay:
- * there is no way to take them back, and they do nothing for an empty list. */
+ * they cannot be removed, and they do nothing for an empty list. */
 static int fork_add(store *s) {
   pthread_once(&fork_once, fork_register);
   pthread_mutex_lock(&fork_mutex);
@@ -2805,8 +2803,8 @@ static int fork_add(store *s) {
   return ZKE_OK;
 }
 
-/* Forget a store that ends.  In a child it is in no list any more, or among
- * the orphans, which are never ended. */
+/* Forget a store that ends.  A child's copy is no longer in this list; it is
+ * among the orphans, if anywhere, which never end. */
 static void fork_remove(store *s) {
   pthread_mutex_lock(&fork_mutex);
   for (store **at = &fork_stores; *at; at = &(*at)->fork.next) {
@@ -2822,16 +2820,15 @@ static void fork_remove(store *s) {
  * fd_: descriptors (private)
  *
  * Every descriptor of a store is made, noted and closed here, under the fork
- * mutex.  So a fork in another thread never sees one that is open but not
- * noted, which the child would keep open, and with it the parent's session
- * alive.  Only SQLite opens descriptors beside these; its locks a child does
- * not inherit.
+ * mutex.  So a fork in another thread never sees a descriptor that is open but
+ * not noted: the child would keep it open, and the parent's session alive.
+ * Only SQLite opens other descriptors; a child does not inherit its locks.
  * ==================================================================== */
 
-/* Take the fork mutex with room for n more descriptors noted; false: there is
- * no memory, and it is not taken.  The host's allocator is called without it: a
- * fork() in there would wait for it for ever, and so could an allocator that
- * has a fork handler and a lock of its own. */
+/* Take the fork mutex with room to note n more descriptors; false if memory ran
+ * out, and then it is not taken.  The host's allocator is called without it: a
+ * fork() in the allocator would wait for the mutex for ever, and an allocator
+ * with a fork handler and a lock of its own could deadlock, too. */
 static bool fd_lock_room(store *s, int n) {
   pthread_mutex_lock(&fork_mutex);
   while (s->fd.cap - s->fd.count < n) {
@@ -2840,7 +2837,7 @@ static bool fd_lock_room(store *s, int n) {
     int *fds = mem_resize(&s->a, NULL, (size_t)cap * sizeof *fds);
     if (!fds) return false;
     pthread_mutex_lock(&fork_mutex);
-    int *old = fds; /* not needed where another thread was first */
+    int *old = fds; /* not needed if another thread was first */
     if (cap > s->fd.cap) {
       old = s->fd.list;
       if (old) memcpy(fds, old, (size_t)s->fd.count * sizeof *fds);
@@ -2876,9 +2873,8 @@ static int fd_ask(store *s, enum fd_kind kind, const char *path, int flags,
 }
 
 /* Make one descriptor (two for a pipe) and note it; 0 or -errno.  Room for the
- * note is got before the descriptor is made, so a descriptor is never without
- * a note: a fork() cannot come between the two, and nothing has to be undone.
- */
+ * note is made first, so a descriptor is never without its note: no fork()
+ * comes between the two, and nothing has to be undone. */
 static int fd_make(store *s, enum fd_kind kind, const char *path, int flags,
                    unsigned mode, int fds[2]) {
   int n = kind == FD_PIPE ? 2 : 1;
@@ -2900,7 +2896,7 @@ static int fd_open(store *s, const char *path, int flags, unsigned mode) {
 static void fd_close(store *s, int *fd) {
   if (*fd < 0) return;
   pthread_mutex_lock(&fork_mutex);
-  /* fd_make() has noted it, most likely a moment ago */
+  /* fd_make() has noted it, probably a moment ago */
   for (int i = s->fd.count - 1; ALWAYS(i >= 0); i--) {
     if (s->fd.list[i] == *fd) {
       s->fd.list[i] = s->fd.list[--s->fd.count];
@@ -2915,27 +2911,27 @@ static void fd_close(store *s, int *fd) {
 /* ======================================================================
  * sql_: statements (private)
  *
- * SQLite's errors as results of the API, prepared statements, parameters in
- * and rows out.  Knows nothing of what the tables mean.
+ * SQLite's errors as results of the API, prepared statements, parameters in and
+ * rows out.  Knows nothing of what the tables mean.
  *
  * A statement is defined by SQL_STATEMENT() before the function that uses it,
- * and prepared at its first use on a connection.  A statement that has given a
- * row holds a read of the database; so whoever got a row from sql_step()
- * resets the statement before the call returns.  After an error, or without a
- * row, it is reset already.
+ * and prepared at its first use on a connection.  A statement that has returned
+ * a row holds a read of the database.  So a function that got a row from
+ * sql_step() resets the statement before the call returns.  After an error, or
+ * without a row, it is already reset.
  *
  * Start reading at SQL_STATEMENT() and sql_step().
  * ==================================================================== */
 
-/* The result that a failed SQLite call gives.  What a caller can act on has a
- * code of its own. */
+/* The result for a failed SQLite call.  Errors on which a caller can act have a
+ * code of their own. */
 static int sql_code(int sqlite_rc) {
-  /* app_on_commit(): SQLite has undone the transaction for lack of memory */
+  /* app_on_commit(): SQLite undid the transaction because memory ran out */
   if (sqlite_rc == SQLITE_CONSTRAINT_COMMITHOOK) return ZKE_NOMEM;
   switch (sqlite_rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-    case SQLITE_PROTOCOL: /* a writer was stopped while it told of a commit */
+    case SQLITE_PROTOCOL: /* a writer was stopped while it published a commit */
       return ZKE_OPERATIONTIMEOUT;
     case SQLITE_NOMEM:
       return ZKE_NOMEM;
@@ -2964,21 +2960,21 @@ static int sql_error(store *s, int sqlite_rc, const char *doing) {
                    error ? ": " : "", error ? strerror(error) : "", sqlite_rc);
 }
 
-/* A statement: its place in the store's list, and its text. */
+/* A statement: its index in the store's list, and its text. */
 typedef struct sql_text {
   int id;
   const char *text;
 } sql_text;
 
-/* Define the statement SQL_name.  It stands before the function that binds its
- * parameters, in the order of the text: each is given by its number and, for
- * the reader, by its name.  A debug build compares the two, so a test that runs
- * the statement finds a parameter that was mistaken for another.  Where all
- * parameters are integers in an array they are ?1, ?2 and so on. */
+/* Define the statement SQL_name, before the function that binds its parameters
+ * in the order of the text.  Each parameter is given by its number and, for the
+ * reader, by its name.  A debug build compares the two, so a test that runs the
+ * statement finds parameters that were mixed up.  If all parameters are
+ * integers in an array, they are ?1, ?2 and so on. */
 #define SQL_STATEMENT(name, text) \
   static const sql_text SQL_##name[] = {{SQL_ID_##name, text}}
 
-/* How many rows are read, or removed, at a time. */
+/* How many rows are read, or removed, in one batch. */
 #define SQL_BATCH "64"
 #define SQL_REMOVAL "128"
 
@@ -2994,7 +2990,7 @@ static sqlite3_stmt *sql_statement(store *s, const sql_text *sql, int *rc) {
   return st;
 }
 
-/* In a debug build: has the parameter this name (NULL: it is not asked)? */
+/* In a debug build: does the parameter have this name (NULL: not checked)? */
 static void sql_check_name(sqlite3_stmt *st, int at, const char *name) {
 #if defined(ZKE_DEBUG) && !defined(ZKE_COVERAGE)
   const char *is = sqlite3_bind_parameter_name(st, at);
@@ -3004,9 +3000,9 @@ static void sql_check_name(sqlite3_stmt *st, int at, const char *name) {
 #endif
 }
 
-/* What SQLite has said to a parameter that it did not take, or SQLITE_OK.  It
- * binds NULL then, and a node without a list of permissions would be open to
- * all: so the statement is not run (sql_step). */
+/* SQLite's error for a parameter that it refused, or SQLITE_OK.  SQLite then
+ * binds NULL, and a node without an ACL would be open to all; so the statement
+ * is not run (sql_step). */
 static _Thread_local int sql_unbound;
 
 /* Bind a number. */
@@ -3016,8 +3012,8 @@ static void sql_bind_int(sqlite3_stmt *st, int at, const char *name,
   sqlite3_bind_int64(st, at, n);
 }
 
-/* Bind a text, by its place; debug builds compare the name.  SQLITE_STATIC: the
- * caller's bytes are read while the statement runs, and not copied, so they
+/* Bind a text to parameter `at`; debug builds compare the name.  SQLITE_STATIC:
+ * the caller's bytes are not copied but read while the statement runs, so they
  * must stay until sql_run() or the last sql_step().  NULL binds NULL. */
 static void sql_bind_text(sqlite3_stmt *st, int at, const char *name,
                           const char *text, int len) {
@@ -3026,7 +3022,7 @@ static void sql_bind_text(sqlite3_stmt *st, int at, const char *name,
   if (rc != SQLITE_OK) sql_unbound = rc;
 }
 
-/* The same for bytes that are no text. */
+/* The same for bytes that are not a text. */
 static void sql_bind_blob(sqlite3_stmt *st, int at, const char *name,
                           const void *data, int len) {
   sql_check_name(st, at, name);
@@ -3034,13 +3030,13 @@ static void sql_bind_blob(sqlite3_stmt *st, int at, const char *name,
   if (rc != SQLITE_OK) sql_unbound = rc;
 }
 
-/* Bind a node's key to two parameters, the first of which is `at`. */
+/* Bind a node's key to parameters `at` and at + 1. */
 static void sql_bind_key(sqlite3_stmt *st, int at, path_key k) {
   sql_bind_text(st, at, ":parent", k.parent, k.parent_len);
   sql_bind_text(st, at + 1, ":name", k.name, k.name_len);
 }
 
-/* A parameter of the statement was not taken: it is not run. */
+/* Do not run a statement with a parameter that was refused. */
 static int sql_refuse(const store *s, sqlite3_stmt *st) {
   int rc = sql_unbound;
   sql_unbound = SQLITE_OK;
@@ -3050,8 +3046,8 @@ static int sql_refuse(const store *s, sqlite3_stmt *st) {
                    s->name);
 }
 
-/* Step to a row: ZKE_OK with *row telling whether there is one.  Without a
- * row, or on error, the statement is reset; with one, the caller resets it. */
+/* Step to a row: ZKE_OK, and *row tells whether there is one.  Without a row,
+ * or on error, the statement is reset; with one, the caller resets it. */
 static int sql_step(store *s, sqlite3_stmt *st, bool *row) {
   *row = false;
   if (sql_unbound != SQLITE_OK) return sql_refuse(s, st);
@@ -3068,10 +3064,9 @@ static int sql_run(store *s, sqlite3_stmt *st) {
   return sql_step(s, st, &row);
 }
 
-/* A text of the row that the statement is at.  NULL: the column is NULL, or
- * SQLite had no memory for the text, and then *whole is cleared.  The column's
- * type does not tell these two apart: without memory SQLite makes the value
- * NULL. */
+/* A text of the statement's current row.  NULL: the column is NULL, or SQLite
+ * had no memory for the text, and then *whole is cleared.  The column's type
+ * does not distinguish the two: without memory SQLite makes the value NULL. */
 static const char *sql_read_text(sqlite3_stmt *st, int column, bool *whole) {
   const char *text = (const char *)sqlite3_column_text(st, column);
   if (!text && sqlite3_errcode(sqlite3_db_handle(st)) == SQLITE_NOMEM)
@@ -3086,8 +3081,7 @@ static int sql_do(store *s, const sql_text *sql) {
   return st ? sql_run(s, st) : rc;
 }
 
-/* Run a statement whose parameters are ?1, ?2 and so on, all of them integers.
- */
+/* Run a statement with only integer parameters: ?1, ?2 and so on. */
 static int sql_do_ints(store *s, const sql_text *sql, int count,
                        const int64_t *values) {
   int rc;
@@ -3097,14 +3091,14 @@ static int sql_do_ints(store *s, const sql_text *sql, int count,
   return sql_run(s, st);
 }
 
-/* Run a statement that has one parameter, a number. */
+/* Run a statement with one parameter, a number. */
 static int sql_do_int(store *s, const sql_text *sql, int64_t value) {
   return sql_do_ints(s, sql, 1, &value);
 }
 
 /* Fetch one row's columns as integers (NULL: 0).  The parameter is ?1, if the
- * statement has one.  Only for statements that always have a row, or whose row
- * must be there: ZKE_CORRUPT without one. */
+ * statement has one.  Only for statements that always return a row, or if the
+ * row must exist: ZKE_CORRUPT without one. */
 static int sql_fetch_ints(store *s, const sql_text *sql, int64_t parameter,
                           int count, int64_t *out) {
   int rc;
@@ -3121,7 +3115,7 @@ static int sql_fetch_ints(store *s, const sql_text *sql, int64_t parameter,
 }
 
 /* Collect the rows of a query for parent and name as paths, each with its NUL;
- * sets how many. */
+ * *count is set to how many. */
 static int sql_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
   for (*count = 0;; ++*count) {
     bool row;
@@ -3155,17 +3149,18 @@ static int sql_exec(store *s, const char *sql, const char *doing) {
   return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, doing);
 }
 
-/* When the connection is closed, shall the log stay as it is?  Else SQLite
- * copies it into the database and deletes it, if nobody else has it open. */
+/* Choose whether closing the connection leaves the log as it is.  Otherwise
+ * SQLite copies it into the database and deletes it, if nobody else has it
+ * open. */
 static void sql_keep_log(sqlite3 *db, bool keep) {
   int persist = keep;
   sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, persist, (int *)NULL);
   sqlite3_file_control(db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
 }
 
-/* SQLite asks what to do about somebody else's lock.  Sleep for a moment and
- * say that it is to try again, until the running call's deadline; a deadline
- * of 0 never waits.  Short sleeps first: most locks are held for less than a
+/* SQLite asks what to do about a foreign lock.  Until the running call's
+ * deadline, sleep for a moment and tell SQLite to retry; a deadline of 0 never
+ * waits.  The first sleeps are short: most locks are held for less than a
  * transaction. */
 static int sql_busy(void *arg, int tries) {
   store *s = arg;
@@ -3179,21 +3174,21 @@ static int sql_busy(void *arg, int tries) {
 /* ======================================================================
  * file_: files of SQLite with methods of ours (private)
  *
- * SQLite calls an open file by a table of methods.  Here a file gets a table
- * of its own, a copy of the VFS's, in which wal_ and shm_ replace some
- * methods; the others go on as they were.  The struct that belongs to a file
- * begins with the table, so a method finds it by file_owner().
+ * SQLite calls an open file through a table of methods.  Here a file gets its
+ * own table, a copy of the VFS's, in which wal_ and shm_ replace some methods
+ * and leave the others.  The struct that belongs to a file begins with the
+ * table, so a method finds it by file_owner().
  *
- * The copy has no more methods than the VFS's table says it has (iVersion).
+ * The copy has only as many methods as the VFS's table says it has (iVersion).
  * ==================================================================== */
 
-/* What a file's replaced methods belong to. */
+/* The struct to which a file's replaced methods belong. */
 static void *file_owner(sqlite3_file *f) {
   return (void *)(uintptr_t)f->pMethods;
 }
 
-/* Read, and note a failure: SQLite's quick_check calls a page damaged that it
- * could not read.  The end of the file is none. */
+/* Read, and note a failure: SQLite's quick_check reports a page that it could
+ * not read as damaged.  The end of the file is not a failure. */
 static int file_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   file_wrapped *d = file_owner(f);
   int rc = d->real->xRead(f, to, len, at);
@@ -3201,8 +3196,8 @@ static int file_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   return rc;
 }
 
-/* Give an open file a table of its own, so far with the methods that it had.
- * `d` is the first member of what belongs to the file and lives until
+/* Give an open file its own table, for now with the methods that it had.  `d`
+ * is the first member of the struct that belongs to the file, and lives until
  * file_close(). */
 static void file_wrap(file_wrapped *d, sqlite3_file *f) {
   static const size_t sizes[] = {offsetof(sqlite3_io_methods, xShmMap),
@@ -3229,54 +3224,54 @@ static int file_close(file_wrapped *d) {
 /* ======================================================================
  * wal_: the write-ahead log's file (private)
  *
- * The write-ahead log has a head and then frames; a frame is a head of 24
- * bytes and a page.  SQLite writes the two by two calls.  Here writes that
- * follow each other are gathered, so that most transactions are one call of
- * write(): a seventh of the processor time of an ephemeral create.
+ * The write-ahead log has a header and then frames; a frame is a header of 24
+ * bytes and a page.  SQLite writes the two in two calls.  Here consecutive
+ * writes are gathered, so most transactions are one call of write().  That
+ * saves a seventh of the processor time of an ephemeral create.
  *
- * Why nobody can see the difference.  Another process is led to a frame by the
- * WAL-index only, and SQLite writes that after the last frame of a commit.  So
- * what is held back must be written before SQLite goes there:
+ * Why nobody can see the difference.  Only the WAL-index leads another process
+ * to a frame, and SQLite writes that after the last frame of a commit.  So
+ * gathered bytes must be written before SQLite does so:
  *
- * - The call that writes the end of a commit's last page writes all that is
- *   gathered.  It can still report an error, and then nothing was committed.
- * - A write that does not follow the one before is not gathered: first what is
- *   gathered is written, then this one.  SQLite goes back to correct checksums,
- *   to write over a page that it has spilled, and behind a savepoint that was
- *   undone.
- * - A read of what is gathered is answered from here; before the file is
- *   synced, cut or measured, all is written.
- * - When the writers' lock is dropped, what is left is forgotten.  It was
+ * - The call that writes the end of a commit's last page writes everything that
+ *   is gathered.  It can still report an error, and then nothing was committed.
+ * - A write that does not continue the last one is not gathered: first the
+ *   gathered bytes are written, then this write.  SQLite goes back to correct
+ *   checksums, to overwrite a page that it has spilled, and to continue after a
+ *   savepoint that was undone.
+ * - A read of gathered bytes is answered from the buffer.  Before the file is
+ *   synced, truncated or measured, everything is written.
+ * - When the writers' lock is dropped, gathered bytes are forgotten.  They were
  *   rolled back, and the next frames at that place may be another process's.
  *
- * So at any moment no other process knows of what is held back, and a process
- * that dies then has not committed.
+ * So no other process ever knows of gathered bytes, and a process that dies
+ * before they are written has not committed.
  *
  * What is relied on.  The format is SQLite's published one; the order of its
- * calls is not.  So nothing is gathered before one commit was seen to be
- * written in this way (shm_on_commit), and nothing any more after a write that
- * is not as expected (`strange`): one that crosses the border of a head or
- * page, leaves a gap, or belongs to a log of another version.  Nothing is
- * gathered over a VFS that is not SQLite's own: one that encrypts pages, or
- * adds checksums to them, knows a page by the length of the write.
+ * calls is not.  So gathering starts only after a commit was seen to be written
+ * in this way (shm_on_commit), and stops for good after an unexpected write
+ * (`strange`): one that crosses the border of a header or page, leaves a gap,
+ * or belongs to a log of another version.  Nothing is gathered over a VFS that
+ * is not SQLite's own: a VFS that encrypts pages, or adds checksums to them,
+ * recognises a page by the length of the write.
  *
  * Start reading at wal_write().
  * ==================================================================== */
 
 enum { WAL_MAGIC = 0x377f0682, WAL_VERSION = 3007000, WAL_SALT_AT = 16 };
 
-/* Where in its frame a byte of the log lies. */
+/* The offset within its frame of a byte of the log. */
 static int64_t wal_offset(const wal_log *l, int64_t at) {
   return (at - WAL_HEAD) % (WAL_FRAME + l->page);
 }
 
-/* Is all of a commit's frame there?  Its head tells the database's size. */
+/* Is a commit's frame complete?  Its header has the database's size. */
 static bool wal_is_commit(const wal_log *l) {
   return l->end > WAL_HEAD && wal_offset(l, l->end) == 0 &&
          base_big_endian(l->last + 4) != 0;
 }
 
-/* Do these bytes stand in the file?  Where that cannot be read they may. */
+/* Does the file have these bytes?  If it cannot be read, it may have them. */
 static bool wal_is_there(const wal_log *l, const unsigned char *data, int len,
                          int64_t at) {
   unsigned char there[512];
@@ -3291,11 +3286,12 @@ static bool wal_is_there(const wal_log *l, const unsigned char *data, int len,
   return true;
 }
 
-/* Write to the file.  A full disk is SQLITE_FULL, by which a transaction is
- * undone.  A user's quota that is used up is an I/O error to SQLite: it is made
- * the same here, or a COMMIT's outcome would seem open.  It is open if all of
- * the commit's frame is there although the write has failed, as it can be over
- * an older frame with the same end: a power cut may leave that one alone. */
+/* Write to the file.  A full disk is SQLITE_FULL, for which a transaction is
+ * undone.  A user quota that is used up is an I/O error to SQLite; it is made
+ * SQLITE_FULL here, or a COMMIT's outcome would seem unknown.  The outcome is
+ * unknown if the write failed but the commit's frame is completely there.  That
+ * can happen over an older frame with the same end: a power cut may leave only
+ * that one. */
 static int wal_put(wal_log *l, const void *data, int len, int64_t at) {
   const sqlite3_io_methods *real = l->file.real;
   int error = 0;
@@ -3309,28 +3305,29 @@ static int wal_put(wal_log *l, const void *data, int len, int64_t at) {
   return error == EDQUOT ? SQLITE_FULL : rc;
 }
 
-/* Write what is gathered.  Where that fails the bytes are dropped: the
- * transaction cannot commit any more, and SQLite writes them again from `at`
- * or rolls back. */
+/* Write what is gathered.  If that fails, the bytes are dropped: the
+ * transaction cannot commit any more, and SQLite writes them again from `at` or
+ * rolls back. */
 static int wal_flush(wal_log *l) {
   int len = l->len;
   l->len = 0;
   if (len == 0) return SQLITE_OK;
   int rc = wal_put(l, l->bytes, len, l->at);
-  if (rc != SQLITE_OK) l->end = l->at; /* it is written anew, or not at all */
+  if (rc != SQLITE_OK) l->end = l->at; /* it is written again, or not at all */
   return rc;
 }
 
-/* The writers' lock goes: what was not written will not be. */
+/* The writers' lock is being dropped: bytes that are not written never will be.
+ */
 static void wal_forget(wal_log *l) {
   l->len = 0;
   l->end = l->commit = 0;
   l->trusted = false;
 }
 
-/* Learn the log's version and page size from its head, which is being written
- * here or was by another process.  Without a head that is known nothing is
- * gathered. */
+/* Learn the log's version and page size from its header, which is being written
+ * now or was written by another process.  If the header is not known, nothing
+ * is gathered. */
 static void wal_learn(wal_log *l, const void *data, int64_t at) {
   unsigned char head[WAL_HEAD];
   int rc = SQLITE_OK;
@@ -3345,20 +3342,20 @@ static void wal_learn(wal_log *l, const void *data, int64_t at) {
     l->strange = true;
 }
 
-/* Is it a write as SQLite is known to make them?  The log's head, or all or a
- * piece of a frame's head or page: behind what the transaction has written,
- * within it, or the first, at a frame's beginning. */
+/* Is this a write that SQLite is known to make?  That is, the log's header, or
+ * all or a part of a frame's header or page: after what the transaction has
+ * written, within it, or as its first write, at the beginning of a frame. */
 static bool wal_expects(const wal_log *l, int len, int64_t at) {
   if (at < WAL_HEAD) return at == 0 && len == WAL_HEAD && l->end == 0;
-  int64_t in = wal_offset(l, at), end = WAL_FRAME; /* of the frame's head */
+  int64_t in = wal_offset(l, at), end = WAL_FRAME; /* of the frame's header */
   if (in >= WAL_FRAME) end += l->page;
   if (in + len > end) return false;
   if (l->end == 0) return in == 0;
   return at == l->end || at + len <= l->end;
 }
 
-/* Note how far the transaction has come, and keep the head of its last frame,
- * which may be written in pieces and over again: wal_is_commit() reads it. */
+/* Note how far the transaction has come, and keep the header of its last frame
+ * for wal_is_commit().  It may be written in pieces and more than once. */
 static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
   l->end = base_max(l->end, at + len);
   int64_t in = wal_offset(l, at);
@@ -3369,8 +3366,8 @@ static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
     l->commit = at + WAL_FRAME + l->page;
 }
 
-/* SQLite writes to the log.  Learns the log's page size where it is not known,
- * watches whether SQLite writes as expected, and gathers or writes through.
+/* SQLite writes to the log.  Learns the log's page size if it is not known,
+ * checks that SQLite writes as expected, and gathers the bytes or writes them.
  * The last write of a commit goes out with all that is gathered before it. */
 static int wal_write(sqlite3_file *f, const void *data, int len,
                      sqlite3_int64 at) {
@@ -3399,16 +3396,16 @@ static int wal_write(sqlite3_file *f, const void *data, int len,
 /* Close the log. */
 static int wal_close(sqlite3_file *f) {
   wal_log *l = file_owner(f);
-  mem_free(l->bytes); /* what is gathered was never committed */
+  mem_free(l->bytes); /* gathered bytes were never committed */
   l->bytes = NULL;
   l->gather = false;
   wal_forget(l);
   return file_close(&l->file);
 }
 
-/* SQLite reads the log.  A transaction reads what it wrote itself, when the
- * cache was too small; all of that may be here, none of it, or a part, and
- * then it is written first. */
+/* SQLite reads the log.  A transaction reads its own writes if the cache was
+ * too small.  If only a part of the bytes is in the buffer, the buffer is
+ * written first. */
 static int wal_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   wal_log *l = file_owner(f);
   bool apart = at + len <= l->at || at >= l->at + l->len;
@@ -3420,21 +3417,21 @@ static int wal_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   return rc ? rc : file_read(f, to, len, at);
 }
 
-/* SQLite cuts the log after a checkpoint.  A reader without locks in another
- * process must not see the shorter file and yet the old header of the
- * WAL-index, hence the fence: the header was written before. */
+/* SQLite truncates the log after a checkpoint.  A reader without locks in
+ * another process must not see the shorter file together with the old header of
+ * the WAL-index, hence the fence: the header was written before. */
 static int wal_truncate(sqlite3_file *f, sqlite3_int64 size) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
-  atomic_thread_fence(memory_order_seq_cst); /* the index's header was first */
+  atomic_thread_fence(memory_order_seq_cst); /* after the index's header */
   return rc ? rc : l->file.real->xTruncate(f, size);
 }
 
-/* Where the liveness file has the salts of the log whose name is durable. */
+/* Offset in the liveness file of the salts of the log whose name is durable. */
 enum { WAL_NAME_AT = 104 };
 
-/* Sync the database's directory.  It has to be readable for that.  A file
- * system that cannot sync directories says EINVAL. */
+/* Sync the database's directory, which must be readable for that.  A file
+ * system that cannot sync directories returns EINVAL. */
 static int wal_sync_directory(store *s) {
   const char *slash = strrchr(s->file, '/');
   char *dir = mem_copy(&s->a, s->file, slash ? (size_t)(slash - s->file) : 0);
@@ -3449,8 +3446,8 @@ static int wal_sync_directory(store *s) {
   return rc;
 }
 
-/* If the log's name is known to be durable, and its head has changed: leave
- * word for other stores. */
+/* If the log's name is known to be durable and its header has changed, leave a
+ * note for other stores. */
 static void wal_note_name(store *s) {
   int64_t salt = s->wal_log.salt;
   if (!s->wal_log.named || s->wal_log.named_salt == salt) return;
@@ -3458,19 +3455,19 @@ static void wal_note_name(store *s) {
   s->wal_log.named_salt = salt;
 }
 
-/* Make the log's name durable, once a connection, so that a power cut cannot
- * take it away with everything in it.
+/* Make the log's name durable, once per connection, or a power cut could remove
+ * the log with everything in it.
  *
- * Another store may have done it, and left word with the salts of that log.  A
- * file that is made anew has other salts, whoever makes it.  A log that begins
- * again in the same file has other ones, too: the store that begins it leaves
- * word again.  So a word that fits is of this file. */
+ * Another store may have done it, and left a note with the salts of that log.
+ * A new file has other salts, whoever creates it.  If a log restarts in the
+ * same file it gets other salts, too, and the store that restarts it leaves a
+ * new note.  So a note that matches is about this file. */
 static int wal_make_name(store *s) {
   wal_log *l = &s->wal_log;
   unsigned char head[WAL_HEAD];
   int64_t named = 0;
   if (l->named || s->memory) return ZKE_OK;
-  l->salt = 0; /* it stays so if the log has no head, or none that is known */
+  l->salt = 0; /* stays 0 if the log has no header, or an unknown one */
   if (l->file.f && wal_read(l->file.f, head, sizeof head, 0) == SQLITE_OK &&
       (base_big_endian(head) & ~1u) == WAL_MAGIC)
     memcpy(&l->salt, head + WAL_SALT_AT, sizeof l->salt);
@@ -3482,12 +3479,13 @@ static int wal_make_name(store *s) {
   return rc;
 }
 
-/* Where the liveness file says whether the log is in doubt: 0, or it is. */
+/* Offset in the liveness file of the word that the log is in doubt; 0: it is
+ * not. */
 enum { WAL_DOUBT_AT = 0 };
 
-/* Leave word whether a sync of the log has failed, or its process may die in
- * one, so that nobody relies on the log until it was written once more.  With
- * SQLite's lock of the one writer, or with the gate. */
+/* Leave word, or clear it, that a sync of the log has failed, or that its
+ * process may die during one.  Then nobody relies on the log until it is
+ * rewritten.  Needs SQLite's writers' lock or the gate. */
 static void wal_note_doubt(store *s, bool doubt) {
   REQUIRE(s->memory || s->readonly || GATE_HELD(s) || s->index.alone);
   int64_t word = doubt;
@@ -3505,15 +3503,15 @@ static bool wal_read_doubt(const store *s) {
   return n != (int64_t)sizeof word || word != 0;
 }
 
-/* Make durable what is in the log's file, and its name.  SQLite, too, goes on
- * where the directory cannot be synced; a durable COMMIT asks before.
+/* Make the log's file and its name durable.  If the directory cannot be synced
+ * this continues, as SQLite does; a durable COMMIT checks the name before.
  *
- * After a sync that failed no change may be acknowledged by this log (health_).
- * The system takes for written then what is not on the disk, and tells the
- * error to nobody who opens the file later.  So there is a word before the
- * sync, in case the process dies before it has seen to that, and it stays where
- * the sync fails.  A word that was there before is not settled by a sync, and
- * stays, too (db_trust_log()). */
+ * After a failed sync no change may be acknowledged by this log (health_).  The
+ * system then takes for written what is not on the disk, and does not report
+ * the error to anybody who opens the file later.  So the word is written before
+ * the sync, in case the process dies before it can react, and it stays if the
+ * sync fails.  A sync does not clear a word that was there before
+ * (db_trust_log()). */
 static int wal_make_durable(wal_log *l, int flags) {
   bool before = !l->trusted && wal_read_doubt(l->s);
   wal_make_name(l->s);
@@ -3525,10 +3523,10 @@ static int wal_make_durable(wal_log *l, int flags) {
   return rc;
 }
 
-/* A sync promises what was written before it, so what is gathered goes out
- * first.  SQLite asks for one at each COMMIT, and it is left out where what was
- * changed need not be durable (txn_syncs()).  But that of a new head is made,
- * which SQLite asks for at any level. */
+/* A sync covers what was written before it, so gathered bytes are written
+ * first.  SQLite asks for a sync at each COMMIT.  It is left out if the changes
+ * need not be durable (txn_syncs()).  The sync of a new header, for which
+ * SQLite asks at any level, is always made. */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
@@ -3536,7 +3534,7 @@ static int wal_sync(sqlite3_file *f, int flags) {
   return wal_make_durable(l, flags);
 }
 
-/* Write a piece of the log over itself. */
+/* Overwrite a piece of the log with its own bytes. */
 static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
                            int64_t at) {
   const sqlite3_io_methods *real = l->file.real;
@@ -3544,26 +3542,25 @@ static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
   return rc ? rc : real->xWrite(l->file.f, to, (int)len, at);
 }
 
-/* Write all of the log over itself, in pieces of the sizes that SQLite writes,
- * by which some VFSs know pages.  After a sync that has failed the system takes
- * for written what is not on the disk, and would never write it; after this it
+/* Overwrite the log with its own bytes, in the sizes that SQLite writes, by
+ * which some VFSs recognise pages.  After a failed sync the system takes for
+ * written what is not on the disk, and would never write it.  After this it
  * writes all of it at the next sync.  The bytes are the same, so readers see no
- * difference, nor does a power cut on the way.
+ * difference, and a power cut in between does no harm.
  *
- * Behind `end` the log may have a commit that has failed.  Nobody sees it, and
- * the next commit takes its place; but if all processes died before, SQLite
- * would find it and take it for made.  So its frames are made void.  One alone
- * is not enough: the next commit may begin with the same page.  Where a power
- * cut leaves that frame and none behind it, the rest would be valid again.
+ * After `end` the log may have a commit that failed.  Nobody sees it, and the
+ * next commit takes its place; but if all processes died before, SQLite would
+ * find it and take it as made.  So its frames are made void.  One frame is not
+ * enough: the next commit may begin with the same page, and if a power cut left
+ * only that new frame, the old ones after it would be valid again.
  *
- * What is before them is synced first.  A process that died while it began the
- * log anew may have left a head that is not on the disk.  There the older log
- * still stands, which was copied into the database, and whose frames are those
- * that are made void.  A power cut that left its head and the first of them
- * would have SQLite take these for newer than the database.
+ * What is before them is synced first.  A process that died while it restarted
+ * the log may have left a header that is not on the disk.  The disk then still
+ * has the older log, which was copied into the database; its frames are the
+ * ones that are made void.  If a power cut left its header and the first of
+ * those frames, SQLite would take them for newer than the database.
  *
- * Only with SQLite's lock of the one writer, and before the transaction has
- * written. */
+ * Requires SQLite's writers' lock, before the transaction has written. */
 static int wal_renew(const wal_log *l, int64_t end) {
   REQUIRE(l->s->index.alone);
   static const char none[WAL_FRAME];
@@ -3575,7 +3572,7 @@ static int wal_renew(const wal_log *l, int64_t end) {
   rc = wal_renew_piece(l, head, WAL_HEAD, 0);
   int64_t page = base_big_endian(head + 8);
   bool known = (base_big_endian(head) & ~1u) == WAL_MAGIC && page <= 65536;
-  if (rc != SQLITE_OK || !known) return rc; /* there is no frame in it */
+  if (rc != SQLITE_OK || !known) return rc; /* it has no frames */
   char *to = mem_resize(&l->s->a, NULL, (size_t)page);
   if (!to) return SQLITE_NOMEM;
   int64_t frame = WAL_FRAME + page, at = WAL_HEAD;
@@ -3591,7 +3588,7 @@ static int wal_renew(const wal_log *l, int64_t end) {
   return rc;
 }
 
-/* The file's size as SQLite knows it, so with what is gathered. */
+/* The file's size as SQLite expects it, including the gathered bytes. */
 static int wal_size(sqlite3_file *f, sqlite3_int64 *out) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
@@ -3599,14 +3596,15 @@ static int wal_size(sqlite3_file *f, sqlite3_int64 *out) {
 }
 
 /* The log was opened: give it the methods above.  Without memory for the
- * buffer, or where nothing is to be gathered, they pass everything on and
- * watch only. */
+ * buffer, or if nothing may be gathered, they pass everything on and only
+ * watch. */
 static void wal_wrap(store *s, sqlite3_file *f) {
   wal_log *l = &s->wal_log;
-  memset(l, 0, sizeof *l); /* its name, too, may be of another file by now */
+  memset(l, 0, sizeof *l); /* even its name may belong to another file by now */
   l->s = s;
   file_wrap(&l->file, f);
-  /* SQLite's own VFSs, on Unix all named so, write what they are given */
+  /* SQLite's own VFSs for Unix are all named so; they write what they are given
+   */
   bool own_vfs = strncmp(s->vfs_base->zName, "unix", 4) == 0;
   if (!s->readonly && !s->plain_log && own_vfs)
     l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
