@@ -3620,65 +3620,63 @@ static void wal_wrap(store *s, sqlite3_file *f) {
  * shm_: the WAL-index, reading without locks (private)
  *
  * The WAL-index, in the -shm file, tells readers where the pages of the log
- * lie.  Its header tells which state of the database is current.  This section
- * watches SQLite's use of it, and lets SQLite read without the locks that it
+ * are.  Its header tells which state of the database is current.  This section
+ * watches how SQLite uses it, and lets SQLite read without the locks that it
  * would take.
  *
- * What the locks cost and do.  SQLite brackets a read with two locks of the
- * kernel, a third of what a get costs, and sets a mark with two more when
- * somebody has written.  They keep off processes that would overwrite what is
- * being read: a checkpoint, and the writer that begins the log anew after one.
+ * What the locks cost and do.  SQLite brackets a read with two kernel locks, a
+ * third of the cost of a get, and sets a mark with two more if somebody has
+ * written.  They keep off processes that would overwrite what is being read: a
+ * checkpoint, and the writer that restarts the log after one.
  *
  * Why a read without them is right.  A process may die at any instant, and its
- * locks with it.  So at any instant the state that the header tells of must be
- * there for the process that reads next.  Hence
+ * locks with it.  So at any instant the state in the header must be there for
+ * the process that reads next.  Hence
  *
  *   1. a commit is in the log before the header tells of it;
  *   2. only pages of finished commits are copied into the database;
- *   3. before a frame of the log is written over, the header has changed;
+ *   3. before a frame of the log is overwritten, the header has changed;
  *   4. the header's checksums, salt and count of changes do not come back
  *      (doc/design.md 8 names the one exception).
  *
- * A reader that looks at the header, reads, and finds the header as it was,
- * has therefore read one committed state, the current one.  Where the header
- * has changed, whatever came of the read, rows or an error, is thrown away,
- * and the read is made again under SQLite's locks; so are the next
- * SHM_DISTRUST ones.  (A recovery by another process rebuilds the WAL-index
- * while there are readers, since SQLite 3.34.)
+ * So a reader that looks at the header, reads, and finds the header unchanged
+ * has read one committed state, the current one.  If the header has changed,
+ * the result of the read, rows or an error, is discarded, and the read is
+ * repeated under SQLite's locks; so are the next SHM_DISTRUST reads.  (Since
+ * SQLite 3.34, recovery by another process rebuilds the WAL-index while there
+ * are readers.)
  *
- * What else follows.  Nobody waits for a reader without locks, so its
- * transaction stays open, and the next read goes on in it if the header is
- * still the same, at half of the cost.  Before anything else is done with the
- * connection, db_end() ends it.  A transaction that writes needs no read lock,
- * either, once it has begun: SQLite compares the header when it has the lock
- * of the one writer, and that one lets nobody commit and nobody begin the log
- * anew.
+ * What else follows.  Nobody waits for a reader without locks.  So its
+ * transaction stays open, and the next read continues it if the header is still
+ * the same, at half the cost.  Before anything else is done with the
+ * connection, db_end() ends it.  A writing transaction needs no read lock
+ * either, once it has begun: SQLite compares the header when it has the
+ * writers' lock, and meanwhile nobody else can commit or restart the log.
  *
  * What is relied on.  The header's format and place are verified before they
- * are used: a connection makes its first commit under SQLite's locks, and its
- * reads go without locks only if that commit has changed the header as
- * expected (shm_on_commit).  A header of another version, at any time, means
- * SQLite's locks.
+ * are used: a connection makes its first commit under SQLite's locks, and reads
+ * without locks only if that commit has changed the header as expected
+ * (shm_on_commit).  A header of another version, at any time, means SQLite's
+ * locks.
  *
  * Start reading at shm_lock(), by which SQLite asks for its locks, then
  * shm_grant() and shm_is_current().
  * ==================================================================== */
 
-/* So many reads are made under locks after one that did not stand: a writer is
- * busy, and reading twice would cost more than the locks. */
+/* How many reads are made under locks after one that had to be repeated: a
+ * writer is busy, and reading twice would cost more than the locks. */
 enum { SHM_DISTRUST = 16 };
 
-/* The -shm's locks: that of the one writer; that of a checkpoint; that of a
- * recovery, which is taken with others; the read locks, the first for those
- * that need nothing of the log, then one for each mark. */
+/* The -shm's locks: the writers' lock; the lock of a checkpoint; that of a
+ * recovery, which is taken with others; the read locks, the first for readers
+ * that need nothing from the log, then one for each mark. */
 enum { SHM_WRITE, SHM_COPY, SHM_RECOVER, SHM_READ, SHM_MARKS = 4 };
 _Static_assert(SHM_READ + 1 + SHM_MARKS == SQLITE_SHM_NLOCK,
                "the -shm has as many locks as we know");
 
-/* What SQLite has between what it does in the WAL-index and what it does
- * before or after.  Its VFS "unix" makes a fence and then takes a mutex of the
- * whole process for a moment; the fence is what counts.  Another VFS may do
- * more. */
+/* The memory barrier that SQLite uses around the WAL-index.  Its VFS "unix"
+ * makes a fence and then briefly takes a mutex of the whole process; only the
+ * fence matters.  Another VFS may do more. */
 static void shm_barrier(const shm_index *x) {
   if (x->fence)
     atomic_thread_fence(memory_order_seq_cst);
@@ -3687,10 +3685,10 @@ static void shm_barrier(const shm_index *x) {
 }
 
 /* Copy the header, or its second copy (1).  The barriers keep the compiler and
- * the processor from moving what is read before or after into or out of the
- * comparison.  A copy that is torn, because a writer is just writing, differs
- * from the one that it is compared with, or has a wrong checksum.  The length
- * is fixed: this is a tenth of a get. */
+ * the processor from moving other reads into or out of the comparison.  A copy
+ * that is torn by a concurrent write differs from the one that it is compared
+ * with, or has a wrong checksum.  The length is fixed: this is a tenth of a
+ * get. */
 static void shm_look(const shm_index *x, int copy, uint32_t *words) {
   shm_barrier(x);
   const volatile uint32_t *head = x->head + copy * SHM_WORDS;
@@ -3698,8 +3696,8 @@ static void shm_look(const shm_index *x, int copy, uint32_t *words) {
   shm_barrier(x);
 }
 
-/* Is the state that the open read began with still the current one?  Then all
- * that was read so far is of that state: see the head of this section. */
+/* Is the state in which the open read began still the current one?  Then
+ * everything read so far is of that state: see the head of this section. */
 static bool shm_is_current(const store *s) {
   uint32_t now[SHM_WORDS];
   if (s->memory) return true;
@@ -3719,8 +3717,8 @@ static bool shm_is_ready(const shm_head *head) {
   return head->version == SHM_VERSION && head->ready == 1;
 }
 
-/* Is a header's checksum right?  It is that of SQLite's file format, 4.2.
- * Asked for the one commit that a connection is judged by; later reads compare
+/* Is a header's checksum right (SQLite's file format, 4.2)?  Needed for the
+ * commit by which a connection is judged, and for the log's end; reads compare
  * whole headers instead. */
 static bool shm_is_whole(const shm_head *head) {
   uint32_t words[SHM_WORDS], sum[2] = {0, 0};
@@ -3737,7 +3735,7 @@ static int64_t shm_page(const shm_head *head) {
   return (head->page & 0xfe00) | (head->page & 1) << 16;
 }
 
-/* Does a header tell of the log's last frame as wal_ saw it written: its
+/* Does a header describe the log's last frame as wal_ saw it written: its
  * place, the size of the database, salt and checksum? */
 static bool shm_ends_log(const shm_head *head, const wal_log *l) {
   return l->end == WAL_HEAD + head->frames * (WAL_FRAME + shm_page(head)) &&
@@ -3747,11 +3745,11 @@ static bool shm_ends_log(const shm_head *head, const wal_log *l) {
          head->frame_sum[1] == base_big_endian(l->last + 20);
 }
 
-/* Where the log ends for whoever reads it; INT64_MAX: that is not known, or it
- * is another log's end.  Nobody reads anything of a log without frames, and its
- * salt says nothing: a connection that has done no checkpoint begins the log
- * with another one than the header has.  Under SQLite's lock of the one writer.
- */
+/* Where the log ends for its readers; INT64_MAX if that is not known, or is the
+ * end of another log.  If the header counts no frames, nobody reads the log,
+ * and its salt says nothing: a connection that has done no checkpoint restarts
+ * the log with another salt than the header has.  Requires SQLite's writers'
+ * lock. */
 static int64_t shm_log_end(const store *s) {
   REQUIRE(s->index.alone);
   shm_head copy[2];
@@ -3767,7 +3765,7 @@ static int64_t shm_log_end(const store *s) {
   return WAL_HEAD + copy->frames * (WAL_FRAME + shm_page(copy));
 }
 
-/* What will be read is of a state that is not known. */
+/* Forget the latest state: the next read is of an unknown one. */
 static void shm_lose_track(shm_index *x) {
   memset(x->latest, 0, sizeof x->latest);
   x->latest_zxid = 0;
@@ -3775,31 +3773,31 @@ static void shm_lose_track(shm_index *x) {
   x->era++;
 }
 
-/* Is this header another one than the last that is known?  Then somebody else
- * has committed, and what was known of sessions counts no more.  Headers do
- * not come back (see the head of this section). */
+/* If this header is not the last known one, somebody else has committed, and
+ * what was known of sessions is forgotten.  Headers do not come back (see the
+ * head of this section). */
 static void shm_follow(shm_index *x, const uint32_t *header) {
   if (memcmp(x->latest, header, sizeof x->latest) == 0) return;
   shm_lose_track(x);
   memcpy(x->latest, header, sizeof x->latest);
 }
 
-/* In a transaction that writes: does what is known of the latest state hold in
- * it?  The header was looked at under the writers' lock. */
+/* In a writing transaction: does our knowledge of the latest state apply?  The
+ * header was read under the writers' lock. */
 static bool shm_knows_latest(const store *s) {
   REQUIRE(s->memory || s->index.alone);
   return !s->memory && s->index.trust == SHM_KNOWN;
 }
 
-/* The header as it is while nobody else can write. */
+/* Follow the header while nobody else can write. */
 static void shm_follow_now(shm_index *x) {
   uint32_t now[SHM_WORDS] = {0};
   if (x->head) shm_look(x, 0, now);
   shm_follow(x, now);
 }
 
-/* SQLite has got the writers' lock: note what the header counts, so that
- * shm_end_write() can tell whether it went up by one. */
+/* SQLite has got the writers' lock: note the header's count, for
+ * shm_end_write() to tell whether it rose by one. */
 static void shm_begin_write(shm_index *x) {
   shm_head copy[2];
   x->frames = 0;
@@ -3809,12 +3807,12 @@ static void shm_begin_write(shm_index *x) {
   x->changes = copy[0].changes;
 }
 
-/* The writers' lock is about to go.  Where this transaction is the one that
- * SQLite is judged by: has it written a commit into the log, does the header
- * tell of just that, in both copies, and did SQLite have one read lock?  Then
+/* The writers' lock is about to be dropped.  If this is the transaction by
+ * which SQLite is judged: has it written a commit into the log, do both copies
+ * of the header tell of exactly that, and did SQLite have one read lock?  Then
  * `frames` tells shm_on_commit() so.  Nobody else can have changed the header
- * meanwhile; so what this COMMIT has made of it is known, and where it ends no
- * session those that were found before are there still. */
+ * meanwhile, so its new contents are those of this COMMIT.  If it ends no
+ * session, those that were found before still exist. */
 static void shm_end_write(shm_index *x) {
   shm_head copy[2];
   int64_t era = x->era;
@@ -3832,13 +3830,13 @@ static void shm_end_write(shm_index *x) {
   wal_forget(x->log);
 }
 
-/* Grant a read lock without taking it; false: it is the kernel's business.
+/* Grant a read lock without taking it; false: ask the kernel.
  *
- * A shared lock is believed to be had until SQLite drops it; it is kept in
- * `granted`, so that the drop is not handed to the kernel, either.  To set a
- * mark, SQLite takes a read lock exclusively for a moment: refused, it does
- * with the mark of another.  But it needs one that serves; so after as many
- * refusals as there are marks the kernel is asked. */
+ * SQLite believes that it has a shared lock until it drops it; `granted` notes
+ * it, so the drop is not passed to the kernel either.  To set a mark, SQLite
+ * briefly takes a read lock exclusively; if refused, it uses another's mark.
+ * But it needs one that serves, so after as many refusals as there are marks
+ * the kernel is asked. */
 static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
   unsigned bit = 1u << lock;
   bool shared = flags & SQLITE_SHM_SHARED;
@@ -3857,17 +3855,17 @@ static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
   return lock > SHM_READ && x->refused++ < SHM_MARKS;
 }
 
-/* SQLite has the locks to make the WAL-index anew from the log: first make the
+/* SQLite has the locks to rebuild the WAL-index from the log: first make the
  * log durable.
  *
- * A process that was killed inside the sync of its COMMIT has left a whole
- * commit there, and another, killed while it wrote the header, the need to
- * recover.  Whoever reads after that takes the commit for made, so it has to
- * be durable before (P8).  While the store is being opened judge_sync_log()
- * sees to it; `serving` says that it has.  A log whose sync has failed is not
- * to be trusted again, so then the store is as after a COMMIT that failed.  The
- * gate is not had here: so the log is not written over itself, whatever its
- * word says (P12). */
+ * A process that was killed inside the sync of its COMMIT has left a complete
+ * commit in the log, and another, killed while it wrote the header, has left
+ * the need to recover.  A process that reads after that takes the commit as
+ * made, so it must be durable first (P8).  While the store is being opened,
+ * judge_sync_log() does this; then `serving` is set.  A log that could not be
+ * synced is not trusted again, so the store is then as after a failed COMMIT.
+ * The gate is not held here, so the log is not rewritten, whatever its word
+ * says (P12). */
 static int shm_recover(const shm_index *x) {
   store *s = x->s;
   if (!x->serving || !x->log->file.f) return SQLITE_OK;
@@ -3876,9 +3874,8 @@ static int shm_recover(const shm_index *x) {
   return rc;
 }
 
-/* The writers' lock: what the transaction did to header and log is looked at
- * from just after it was got until just before it goes, while nobody else can
- * change them. */
+/* The writers' lock: header and log are looked at just after it is taken and
+ * just before it is dropped, while nobody else can change them. */
 static int shm_lock_writers(shm_index *x, int flags) {
   bool lock = flags & SQLITE_SHM_LOCK;
   if (!lock) shm_end_write(x);
@@ -3889,23 +3886,24 @@ static int shm_lock_writers(shm_index *x, int flags) {
   return SQLITE_OK;
 }
 
-/* Would a checkpoint copy pages now that it must not copy?  Without the first
- * read lock it copies none, and notes none as copied.
+/* Must a checkpoint be kept from copying pages now?  Without the first read
+ * lock it copies none, and notes none as copied.
  *
- * Beside a foreign writer, since it has waited in vain for the writers' lock:
- * in SQLite up to 3.51.2 that can drop commits (P12).  Or a part of the log,
- * since it has waited in vain for a reader: SQLite notes a part as copied
- * without a sync, and the sync that the next checkpoint makes is the only one
- * that could tell that these pages were lost.  If it fails they are never
- * written again, and the log that has them is given up (P8). */
+ * It must not copy while there is a foreign writer, which is so if it has
+ * waited in vain for the writers' lock: in SQLite up to 3.51.2 that can drop
+ * commits (P12).  It must not copy only a part of the log, as it would after
+ * waiting in vain for a reader.  SQLite notes that part as copied without a
+ * sync, and only the sync of the next checkpoint could tell that these pages
+ * were lost.  If it fails, they are never written again, and the log that has
+ * them is given up (P8). */
 static bool shm_must_not_copy(const shm_index *x, int lock) {
   return x->copying && (!x->alone || (lock == SHM_READ && x->missed));
 }
 
 /* SQLite takes or drops locks of the -shm.  Read locks may be granted without
- * the kernel, the writers' lock is watched, a checkpoint copies all or nothing,
- * and a recovery that has got its locks first makes the log durable; where that
- * fails the locks are dropped again and SQLite is told of the error. */
+ * the kernel, the writers' lock is watched, a checkpoint copies all or nothing.
+ * A recovery that has got its locks first makes the log durable; if that fails,
+ * the locks are dropped again and SQLite gets the error. */
 static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   shm_index *x = file_owner(f);
   unsigned bit = 1u << first;
@@ -3917,7 +3915,7 @@ static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   if (wanted && shm_must_not_copy(x, first)) return SQLITE_BUSY;
   if (n == 1 && first == SHM_WRITE) return shm_lock_writers(x, flags);
   rc = x->file.real->xShmLock(f, first, n, flags);
-  if (wanted) { /* refused, SQLite tries again, and then goes on without it */
+  if (wanted) { /* if refused, SQLite retries, then continues without */
     x->missed &= ~bit;
     if (rc == SQLITE_BUSY && first > SHM_READ) x->missed |= bit;
   }
@@ -3930,7 +3928,7 @@ static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
     x->copying = lock;
     x->missed = 0;
   }
-  /* the locks for a recovery are exclusive, its own is among them */
+  /* the locks of a recovery are exclusive and include its own */
   bool recovers = lock && (flags & SQLITE_SHM_EXCLUSIVE) &&
                   first <= SHM_RECOVER && first + n > SHM_RECOVER;
   if (recovers) rc = shm_recover(x);
@@ -3949,7 +3947,7 @@ static int shm_map(sqlite3_file *f, int region, int size, int extend,
   return rc;
 }
 
-/* SQLite lets go of the WAL-index, and the header with it. */
+/* SQLite unmaps the WAL-index, and the header with it. */
 static int shm_unmap(sqlite3_file *f, int remove) {
   shm_index *x = file_owner(f);
   x->head = NULL;
@@ -3965,13 +3963,13 @@ static int shm_close(sqlite3_file *f) {
 }
 
 /* The database's file was opened: give it the methods above.  The number of
- * reads goes on, so that none comes twice, and so does `serving`; all else
- * begins anew, above all the trust in this SQLite.  A VFS without a WAL-index
+ * reads continues, so none is used twice, and `serving` stays.  Everything else
+ * starts over, above all the trust in this SQLite.  A VFS without a WAL-index
  * has no such methods. */
 static void shm_wrap(store *s, sqlite3_file *f) {
   shm_index *x = &s->index;
-  int64_t number = x->number; /* no number comes again, */
-  int64_t era = x->era + 1;   /* nor an era */
+  int64_t number = x->number; /* no number is used twice, */
+  int64_t era = x->era + 1;   /* nor is an era */
   bool serving = x->serving;
   *x = (shm_index){.number = number,
                    .era = era,
@@ -3987,22 +3985,23 @@ static void shm_wrap(store *s, sqlite3_file *f) {
   x->file.own.xShmUnmap = shm_unmap;
 }
 
-/* SQLite does not do what is relied on: say it once. */
+/* SQLite does not behave as required: say so once. */
 static void shm_tell_strange(store *s, const char *what) {
   host_log(s, ZKE_LOG_WARN, "%s: SQLite %s %s: its own way is used from now on",
            s->name, sqlite3_libversion(), what);
 }
 
-/* After a commit the log has so many pages.  Fewer than before: somebody has
- * begun it anew, so whatever kept our own checkpoint from it is over. */
+/* After a commit the log has `pages` pages.  If that is fewer than before,
+ * somebody has restarted it, so whatever was in the way of our own checkpoint
+ * is gone. */
 static void shm_note_pages(store *s, int pages) {
   if (pages < s->wal_pages) s->wal_limit = ZKE_CHECKPOINT_PAGES;
   s->wal_pages = pages;
 }
 
-/* SQLite has committed, and the log has so many pages.  A connection's first
+/* SQLite has committed, and the log has `pages` pages.  A connection's first
  * commit tells whether its reads may go without locks and its frames may be
- * gathered; where it was not as expected, they never are. */
+ * gathered.  If it was not as expected, they never are. */
 static int shm_on_commit(void *arg, sqlite3 *db, const char *name, int pages) {
   store *s = arg;
   shm_index *x = &s->index;
@@ -4022,9 +4021,9 @@ static int shm_on_commit(void *arg, sqlite3 *db, const char *name, int pages) {
   return SQLITE_OK;
 }
 
-/* Let the next transaction do without read locks, where that can be: SQLite's
- * first commit was as expected, and the header is of the version that is
- * known.  What it says now is what shm_is_current() compares with. */
+/* Let the next transaction do without read locks, if SQLite's first commit was
+ * as expected and the header is of the known version.  The header as it is now
+ * is what shm_is_current() compares with. */
 static void shm_go_lockless(store *s) {
   shm_index *x = &s->index;
   shm_head head;
@@ -4039,29 +4038,29 @@ static void shm_go_lockless(store *s) {
 /* ======================================================================
  * vfs_: the VFS of each store (private)
  *
- * SQLite reaches the system by a VFS.  Each store puts one of its own before
- * the one that the host chose.  It does two things and passes everything
- * else on:
+ * SQLite reaches the system through a VFS.  Each store puts its own VFS before
+ * the one that the host chose.  It does two things and passes everything else
+ * on:
  *
  * - The log gets the methods of wal_, the database's file those of shm_.
- * - SQLite sleeps in one place without asking the busy handler: a reader that
- *   finds a writer stopped in the instant of publishing its commit tries a
- *   hundred times, ten seconds in all.  Here the sleeps end at the running
- *   call's deadline (P10).
+ * - In one place SQLite sleeps without asking the busy handler.  A reader that
+ *   finds a writer stopped while it publishes its commit tries a hundred times,
+ *   ten seconds in all.  Here the sleeps end at the running call's deadline
+ *   (P10).
  *
  * SQLite finds a VFS by its name.  So ours is in its list while a connection is
  * opened or compacted, under a name that nobody else asks for.
  * ==================================================================== */
 
-/* The VFS that everything is passed on to. */
+/* The VFS to which everything is passed on. */
 static sqlite3_vfs *vfs_base_of(sqlite3_vfs *v) {
   return ((const store *)v->pAppData)->vfs_base;
 }
 
-/* Open a file by the VFS below, and give it methods of ours where it is the
- * log or the database.  What could not be opened has no methods.  SQLite syncs
- * the directory with the first sync of a log that it may make; a log that is
- * there need not be made, and wal_make_name() sees to its name. */
+/* Open a file by the VFS below, and give it our methods if it is the log or the
+ * database.  A file that could not be opened has no methods.  SQLite syncs the
+ * directory with the first sync of a log that it may create.  An existing log
+ * need not be created, and wal_make_name() makes its name durable. */
 static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
                     int flags, int *out_flags) {
   sqlite3_vfs *base = vfs_base_of(v);
@@ -4076,8 +4075,9 @@ static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
   return rc;
 }
 
-/* The functions that only hand on: SQLite calls them for names, extensions, the
- * time and random numbers, none of which this section changes. */
+/* The functions that only pass calls on: SQLite calls them for names,
+ * extensions, the time and random numbers, none of which this section changes.
+ */
 static int vfs_delete(sqlite3_vfs *v, const char *name, int sync) {
   return vfs_base_of(v)->xDelete(vfs_base_of(v), name, sync);
 }
@@ -4096,13 +4096,13 @@ static int vfs_random(sqlite3_vfs *v, int size, char *out) {
 }
 
 /* A program's function may load extensions, if its SQLite can.  A VFS may have
- * no loader, which SQLite does not ask before it calls one. */
+ * no loader, and SQLite does not check that before it calls one. */
 static void *vfs_dl_open(sqlite3_vfs *v, const char *name) {
   sqlite3_vfs *base = vfs_base_of(v);
   return base->xDlOpen ? base->xDlOpen(base, name) : NULL;
 }
 
-/* A VFS without a loader cannot say why it failed, so that is said here. */
+/* A VFS without a loader cannot say why it failed, so this does. */
 static void vfs_dl_error(sqlite3_vfs *v, int size, char *out) {
   sqlite3_vfs *base = vfs_base_of(v);
   if (base->xDlError)
@@ -4121,7 +4121,7 @@ static void vfs_dl_close(sqlite3_vfs *v, void *what) {
   vfs_base_of(v)->xDlClose(vfs_base_of(v), what);
 }
 
-/* Sleep, but not beyond the running call's deadline. */
+/* Sleep, but not past the running call's deadline. */
 static int vfs_sleep(sqlite3_vfs *v, int us) {
   store *s = v->pAppData;
   int64_t left = base_max(s->deadline - host_now(s), 0);
@@ -4137,10 +4137,9 @@ static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
   return vfs_base_of(v)->xGetLastError(vfs_base_of(v), size, out);
 }
 
-/* Open the connection through the store's VFS.  SQLite finds a VFS by name
- * only, so ours is in its list for just this moment.  It is of version 1, which
- * is enough: later ones add a finer clock and the replacement of system calls.
- */
+/* Open the connection through the store's VFS.  SQLite finds a VFS only by its
+ * name, so ours is in its list for just this moment.  Version 1 is enough:
+ * later versions add a finer clock and the replacement of system calls. */
 static int vfs_connect(store *s, int flags) {
   s->vfs_base = sqlite3_vfs_find(s->vfs);
   if (!s->vfs_base) {
@@ -4166,14 +4165,14 @@ static int vfs_connect(store *s, int flags) {
                              .xCurrentTime = vfs_time,
                              .xGetLastError = vfs_last_error};
   int rc = sqlite3_vfs_register(&s->vfs_own, 0);
-  /* it fails only before SQLite is initialized; something found a VFS */
+  /* it fails only before SQLite is initialized; but a VFS was found */
   if (ALWAYS(rc == SQLITE_OK))
     rc = sqlite3_open_v2(s->file ? s->file : s->name, &s->db, flags,
                          s->vfs_name);
   sqlite3_vfs_unregister(&s->vfs_own);
   if (rc == SQLITE_OK) return ZKE_OK;
-  /* SQLite has then tried to open for reading what it could not make, and what
-   * it says is why that failed. */
+  /* SQLite has then tried to open for reading the file that it could not
+   * create, and its message says why that failed. */
   if (flags & SQLITE_OPEN_CREATE && sqlite3_system_errno(s->db) == ENOENT)
     return base_fail(ZKE_CANTOPEN,
                      "%s does not exist, and cannot be made there", s->name);
@@ -4183,50 +4182,49 @@ static int vfs_connect(store *s, int flags) {
 /* ======================================================================
  * app_: the program's own SQL on this connection (private)
  *
- * A program may have tables of its own in the file.  A function of the
- * program's (zke_sql_fn) runs statements on them on the engine's connection,
- * inside the engine's transaction.  This section knows what such a function
- * must not do, and sees to it:
+ * A program may have tables of its own in the file.  A function of the program
+ * (zke_sql_fn) runs statements on them on the engine's connection, inside the
+ * engine's transaction.  This section enforces what such a function must not
+ * do:
  *
  * - The authorizer refuses statements that begin or end transactions, attach
  *   files, set pragmas, or write into our tables.  It is set once, with the
- *   connection: to set it later would make SQLite prepare each statement anew.
- *   While no function runs, it allows all.
- * - SQLite ends a transaction by itself where the disk is full or memory is
- *   short.  A statement after that would be a transaction of its own, and stay.
- *   So the commit hook refuses every commit but our own COMMIT, in every
- *   transaction that writes, also where no function runs: SQLite may undo
- *   everything at a statement's end and yet call the statement done.
+ *   connection: to set it later would make SQLite prepare each statement again.
+ *   While no function runs, it allows everything.
+ * - SQLite ends a transaction on its own if the disk is full or memory is
+ *   short.  A statement after that would be a transaction by itself, and
+ *   permanent.  So the commit hook refuses every commit but our own COMMIT, in
+ *   every transaction that writes, even if no function runs: SQLite may undo
+ *   everything at a statement's end and yet report the statement as done.
  * - A statement that is left open would hold its read of the database, and the
- *   log could not be emptied any more.  So it is ended, and the function has
- *   failed.
+ *   log could no longer be emptied.  So it is ended, and the function fails.
  *
- * A function runs with the store's lock held, and mostly with the gate.  A call
- * of the library in it would wait for what its own thread holds: app_here tells
- * the api_ section to refuse it.
+ * A function runs with the store's lock held, and in most cases with the gate.
+ * A library call in it would wait for what its own thread holds: app_here makes
+ * the api_ section refuse it.
  *
  * Start reading at app_run().
  * ==================================================================== */
 
-/* Is this thread in a function of the program's, or between zke_sql_begin() and
- * its end?  The store, or NULL.  A child that was forked there is in neither:
- * the transaction is its parent's (app_is_inside()). */
+/* The store, if this thread is in a function of the program, or between
+ * zke_sql_begin() and its end; else NULL.  A child that was forked there is in
+ * neither: the transaction is its parent's (app_is_inside()). */
 static _Thread_local store *app_here;
 
 static bool app_is_inside(void) { return app_here && !fork_is_copy(app_here); }
 
-/* Is it a name of ours, whatever its case?  Tables and indices begin with
- * "zkembed_", views with "zke_".  The outbox is written by everybody. */
+/* Is it a name of ours, in upper or lower case?  Tables and indices begin with
+ * "zkembed_", views with "zke_".  Everybody may write to the outbox. */
 static bool app_is_ours(const char *name) {
   if (!name || sqlite3_strnicmp(name, "zkembed_outbox", 14) == 0) return false;
   return sqlite3_strnicmp(name, "zkembed_", 8) == 0 ||
          sqlite3_strnicmp(name, "zke_", 4) == 0;
 }
 
-/* Does a statement that writes touch what is ours?  The arguments are those of
- * SQLite's authorizer.  A trigger counts by the table that it is on, and by
- * what it does when it runs, which SQLite asks for one by one.  A temporary
- * table that was given a name of ours would hide our table from the engine. */
+/* Does a writing statement touch anything of ours?  The arguments are those of
+ * SQLite's authorizer.  A trigger counts by the table that it is on; when it
+ * runs, SQLite asks for each of its actions.  A temporary table with a name of
+ * ours would hide our table from the engine. */
 static bool app_touches_ours(int action, const char *a, const char *b) {
   switch (action) {
     case SQLITE_CREATE_INDEX:
@@ -4246,8 +4244,8 @@ static bool app_touches_ours(int action, const char *a, const char *b) {
   }
 }
 
-/* What the authorizer has refused last in the function that runs on this
- * thread: SQLite's own sentence is "not authorized". */
+/* The authorizer's last refusal in the function that runs on this thread:
+ * SQLite's own sentence is only "not authorized". */
 static _Thread_local char app_denied[128];
 
 static int app_deny(const char *what, const char *name) {
@@ -4256,12 +4254,12 @@ static int app_deny(const char *what, const char *name) {
   return SQLITE_DENY;
 }
 
-/* A function may only read: SQLite's name for what it would change.  Of ALTER
- * TABLE it gives the database first.
+/* A function may only read, but would change something: deny it, with SQLite's
+ * name for that thing.  For ALTER TABLE, SQLite gives the database first.
  *
- * If a statement makes or drops something, SQLite first asks for its own table
- * of all of them, and then by name: only the second time it is refused.  With
- * writable_schema a statement may change that table itself. */
+ * If a statement makes or drops something, SQLite first asks for its schema
+ * table, and then for the thing by name: only the second is refused.  With
+ * writable_schema a statement may change the schema table itself. */
 static int app_deny_change(const store *s, int action, const char *a,
                            const char *b) {
   bool schema = a && (strcmp(a, "sqlite_master") == 0 ||
@@ -4274,7 +4272,7 @@ static int app_deny_change(const store *s, int action, const char *a,
                   action == SQLITE_ALTER_TABLE ? b : a);
 }
 
-/* SQLite asks, while it prepares a statement, for each thing that it does. */
+/* SQLite asks, while it prepares a statement, about each thing that it does. */
 static int app_authorize(void *arg, int action, const char *a, const char *b,
                          const char *database, const char *trigger) {
   const store *s = arg;
@@ -4303,16 +4301,16 @@ static int app_authorize(void *arg, int action, const char *a, const char *b,
   }
 }
 
-/* SQLite asks before each commit: not 0 makes a rollback of it. */
+/* SQLite asks before each commit; nonzero turns it into a rollback. */
 static int app_on_commit(void *arg) {
   const store *s = arg;
   return s->app != APP_NONE || s->writing;
 }
 
-/* The SQL function zke_claim(path, token): 1 where the token is in office at
- * the path, in the snapshot that the statement reads, else an error.  A reader
- * of a read/write lock may not write: its node is known by its name, which
- * other clients of ZooKeeper give it, too. */
+/* The SQL function zke_claim(path, token): 1 if the token is in office at the
+ * path, in the snapshot that the statement reads, else an error.  A reader of a
+ * read/write lock may not write: it is recognised by its node's name, which
+ * other clients of ZooKeeper use, too. */
 static void app_claim(sqlite3_context *c, int count, sqlite3_value **values) {
   sqlite3_stmt *st = NULL;
   (void)count;
@@ -4339,15 +4337,15 @@ static void app_claim(sqlite3_context *c, int count, sqlite3_value **values) {
   }
 }
 
-/* Give a connection the function zke_claim(), ours or one of the program's.  An
- * SQLite code. */
+/* Give a connection, ours or the program's, the function zke_claim().  Returns
+ * a SQLite code. */
 static int app_add_claim(sqlite3 *db) {
   return sqlite3_create_function_v2(db, "zke_claim", 2,
                                     SQLITE_UTF8 | SQLITE_INNOCUOUS, NULL,
                                     app_claim, NULL, NULL, NULL);
 }
 
-/* Pages in the log after the last commit on a connection of the program's. */
+/* Pages in the log after the last commit on a connection of the program. */
 static _Thread_local int app_pages;
 
 static int app_note_pages(void *arg, sqlite3 *db, const char *name, int pages) {
@@ -4356,7 +4354,7 @@ static int app_note_pages(void *arg, sqlite3 *db, const char *name, int pages) {
   return SQLITE_OK;
 }
 
-/* What failed on a connection of the program's. */
+/* The result of a failure on a connection of the program. */
 static int app_guest_error(store *s, sqlite3 *db, int sqlite_rc,
                            const char *doing) {
   int rc = sql_code(sqlite_rc);
@@ -4367,7 +4365,7 @@ static int app_guest_error(store *s, sqlite3 *db, int sqlite_rc,
                    sqlite_rc);
 }
 
-/* SQLite tells a setting of a connection, which is a number. */
+/* SQLite reports a setting of a connection, which is a number. */
 static int app_note_setting(void *arg, int columns, char **values,
                             char **names) {
   (void)columns, (void)names;
@@ -4375,16 +4373,16 @@ static int app_note_setting(void *arg, int columns, char **values,
   return 0;
 }
 
-/* Let a connection of the program's sync its commits, as the engine does with a
- * change of persistent state (P8).  SQLite can be built with less as the
- * default.  A connection that syncs more keeps that.
+/* Make a connection of the program sync its commits, as the engine does for a
+ * change of persistent state (P8): SQLite can be built with a lower default.  A
+ * connection that syncs more keeps its level.
  *
- * The level is set even where it is high enough.  A level that no PRAGMA has
- * set is a default, and SQLite can be built with a lower one for files with a
- * log: a connection that has read the schema before the file got its log takes
- * that one at its next transaction.  In a transaction SQLite sets no level.
- * The one that is told there stays, once the transaction has read.  An SQLite
- * code. */
+ * The level is set even if it is high enough.  A level that no PRAGMA has set
+ * is a default, and SQLite can be built with a lower one for files with a log.
+ * A connection that read the schema before the file got its log would take that
+ * lower one at its next transaction.  Inside a transaction SQLite sets no
+ * level; the level reported there stays, once the transaction has read.
+ * Returns a SQLite code. */
 static int app_sync_commits(const store *s, sqlite3 *db) {
   int level = 0, rc = SQLITE_OK;
   if (s->durability == ZKE_DURABLE_NONE) return SQLITE_OK;
@@ -4401,9 +4399,9 @@ static int app_sync_commits(const store *s, sqlite3 *db) {
       NULL, NULL, NULL);
 }
 
-/* Make a connection of the program's one whose commits are synced, and that
- * does no checkpoints: neither by itself after a commit nor when it is closed
- * (P12).  The log is left to the engine's writers, and to zke_sql_commit(). */
+/* Make a connection of the program sync its commits and do no checkpoints,
+ * neither after a commit nor when it is closed (P12).  The log is left to the
+ * engine's writers, and to zke_sql_commit(). */
 static int app_adopt(store *s, sqlite3 *db) {
   sqlite3_wal_autocheckpoint(db, 0);
   sql_keep_log(db, true);
@@ -4420,15 +4418,15 @@ static void app_forget_ends(store *s) {
   s->guest.commit = s->guest.rollback = NULL;
 }
 
-/* Begin to write on a connection of the program's.  The line may have taken
- * most of the call's time, so SQLite waits for what is left of it.  A busy
- * handler of the program's own, whose timeout is told as 0, could not be put
- * back and stays.  The WAL hook is set here since the program may have set
- * another, and PRAGMA wal_autocheckpoint sets one too.
+/* Begin to write on a connection of the program.  The line may have taken most
+ * of the call's time, so SQLite waits only for the rest.  If the program has
+ * its own busy handler, the timeout reads as 0; the handler could not be
+ * restored, so it stays.  The WAL hook is set here since the program may have
+ * set another, as PRAGMA wal_autocheckpoint also does.
  *
- * What ends the transaction is prepared before it begins.  If that failed later
- * for want of memory, the connection would keep SQLite's lock of the one writer
- * after the gate was left.  An SQLite code. */
+ * The statements that end the transaction are prepared before it begins.  If
+ * memory ran out later, the connection would keep SQLite's writers' lock after
+ * the gate was left.  Returns a SQLite code. */
 static int app_begin_guest(store *s, sqlite3 *db) {
   int usual = 0;
   sqlite3_exec(db, "PRAGMA busy_timeout", app_note_setting, &usual, NULL);
@@ -4445,14 +4443,14 @@ static int app_begin_guest(store *s, sqlite3 *db) {
   return rc;
 }
 
-/* Run a statement that was prepared, once.  An SQLite code. */
+/* Run a prepared statement once.  Returns a SQLite code. */
 static int app_run_end(sqlite3_stmt *st) {
   sqlite3_step(st);
   return sqlite3_reset(st);
 }
 
-/* COMMIT of the program's connection: an SQLite code.  A user's quota that is
- * used up is a full disk, as in wal_put(); only the log's file knows. */
+/* COMMIT of the program's connection; returns a SQLite code.  A user quota that
+ * is used up is a full disk, as in wal_put(); only the log's file knows. */
 static int app_run_commit(sqlite3 *db, sqlite3_stmt *st) {
   int rc = app_run_end(st), error = 0;
   sqlite3_file *log = NULL;
@@ -4464,8 +4462,8 @@ static int app_run_commit(sqlite3 *db, sqlite3_stmt *st) {
   return error == EDQUOT ? SQLITE_FULL : rc;
 }
 
-/* Does SQLite fill the sector behind a commit's last frame, since a write may
- * harm what lies beside it there?  It asks the file of the database. */
+/* Does SQLite fill the sector after a commit's last frame, since a write may
+ * damage the rest of its sector?  It asks the file of the database. */
 static bool app_fills_sectors(sqlite3 *db) {
   sqlite3_file *f = NULL;
   sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
@@ -4474,19 +4472,19 @@ static bool app_fills_sectors(sqlite3 *db) {
            SQLITE_IOCAP_POWERSAFE_OVERWRITE);
 }
 
-/* Does the result of the COMMIT of the program's connection leave its outcome
- * open?  A full disk does where the last frame may be in the log already. */
+/* Is the outcome of the COMMIT of the program's connection unknown?  After a
+ * full disk it is if the last frame may already be in the log. */
 static bool app_is_open(sqlite3 *db, int rc) {
   int primary = sqlite3_extended_errcode(db) & 0xff;
   if (rc == ZKE_FULL) return app_fills_sectors(db);
   return rc == ZKE_NOMEM || (rc == ZKE_SYSTEMERROR && primary == SQLITE_IOERR);
 }
 
-/* End the transaction of a connection of the program's.  ZKE_OK also where
- * there is none to be rolled back.  An I/O error at COMMIT leaves the log in
- * doubt for the engine, too: whichever connection could not sync it, a later
- * commit behind it could be lost with it (P2).  So does a lack of memory
- * (txn_is_open()): nobody here knows how far this connection's COMMIT came. */
+/* End the transaction of a connection of the program.  ZKE_OK also if there is
+ * nothing to roll back.  An I/O error at COMMIT leaves the log in doubt for the
+ * engine, too: whichever connection could not sync it, a later commit after it
+ * could be lost with it (P2).  So does a lack of memory (txn_is_open()): it is
+ * unknown here how far this connection's COMMIT came. */
 static int app_end_guest(store *s, sqlite3 *db, bool commit) {
   int rc = SQLITE_OK;
   bool undone = sqlite3_get_autocommit(db);
@@ -4507,7 +4505,7 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
   return rc;
 }
 
-/* Prepare the store's connection for functions of the program's. */
+/* Prepare the store's connection for functions of the program. */
 static int app_configure(store *s) {
   sqlite3_set_authorizer(s->db, app_authorize, s);
   sqlite3_commit_hook(s->db, app_on_commit, s);
@@ -4517,7 +4515,7 @@ static int app_configure(store *s) {
   return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, "connecting");
 }
 
-/* End the statements that a function has left open, which is ZKE_MISUSE.  Where
+/* End the statements that a function has left open, which is ZKE_MISUSE.  If
  * the function has refused (rc), that and its sentence stay the result. */
 static int app_end_statements(store *s, int rc) {
   sqlite3_stmt *st = NULL;
@@ -4534,11 +4532,10 @@ static int app_end_statements(store *s, int rc) {
   return rc;
 }
 
-/* The result of a function that has refused: the code that the call is to
- * return is in *code.  The codes of the library itself say what has become of
- * the database, which the function cannot: in their place it is ZKE_SQL.  What
- * the function has said by zke_fail() is its sentence; without that it is
- * SQLite's. */
+/* The result of a function that has refused.  *code has the code for the
+ * caller.  The library's own codes describe the database's state, which the
+ * function cannot know: they are replaced by ZKE_SQL.  The sentence is the one
+ * that the function has set by zke_fail(), or else SQLite's. */
 static int app_refused(store *s, int *code) {
   bool allowed = *code > 0 || (*code <= -100 && *code > -200) || *code <= -300;
   if (!allowed) *code = ZKE_SQL;
@@ -4555,13 +4552,14 @@ static int app_refused(store *s, int *code) {
 SQL_STATEMENT(APP_BEGIN, "SAVEPOINT zkembed_function");
 SQL_STATEMENT(APP_END, "RELEASE zkembed_function");
 
-/* Is the transaction still the one that the function was called in?  SQLite may
- * have undone it, which a function can overlook; and it can begin another one
- * then, by a savepoint.  So a savepoint of ours is around a function in a
- * transaction that writes (guarded): it is gone with its transaction, and it
- * takes along those that the function has left open, or a later function could
- * go back to them, and undo what was done since.  SQLite says that there is no
- * such savepoint by SQLITE_ERROR; another error is that of the RELEASE. */
+/* Is the transaction still the one in which the function was called?  SQLite
+ * may have undone it, which a function can overlook, and then the function can
+ * begin another by a savepoint.  So in a writing transaction (guarded) our
+ * savepoint surrounds a function.  It vanishes with its transaction.  Releasing
+ * it also ends the savepoints that the function has left open; otherwise a
+ * later function could go back to them and undo what was done since.  If there
+ * is no such savepoint, SQLite returns SQLITE_ERROR; any other error is that of
+ * the RELEASE. */
 static int app_end_savepoint(store *s, bool guarded) {
   if (!sqlite3_get_autocommit(s->db)) {
     int rc = guarded ? sql_do(s, SQL_APP_END) : ZKE_OK;
@@ -4573,16 +4571,17 @@ static int app_end_savepoint(store *s, bool guarded) {
 }
 
 /* Limits of a connection, by number.  SQLite 3.54 has 13, a later one may have
- * more; a number that it does not know is -1, and setting that changes
- * nothing.  They are put back after a function, which may have set some by
- * sqlite3_limit(): the engine's statements must not fail by them. */
+ * more; a number that it does not know is -1, and setting that changes nothing.
+ * They are restored after a function, which may have set some by
+ * sqlite3_limit(): the engine's statements must not fail because of them. */
 enum { APP_LIMITS = 32 };
 
-/* Call a function of the program's in the transaction that is open.  ZKE_OK, or
- * what the transaction has to be undone for; ZKE_SQL means that the function
- * refuses, and *code is its own code then, which may be any number: returned
- * here, it could be taken for one of ours.  One that reads in a batch may
- * refuse, and the batch goes on: its savepoints go all the same. */
+/* Call a function of the program in the open transaction.  Returns ZKE_OK, or
+ * an error for which the transaction must be undone.  ZKE_SQL means that the
+ * function refuses.  Then *code is the function's own code, which may be any
+ * number: returned here, it could be mistaken for one of ours.  A function that
+ * reads in a batch may refuse and the batch continues, so its savepoints are
+ * ended, too. */
 static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
                    int64_t zxid, int *code) {
   bool guarded = mode == APP_WRITES || s->writing;
