@@ -4610,19 +4610,19 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
 /* ======================================================================
  * schema_: the tables; recognising a file (private)
  *
- * What a database of zkembed consists of, how one is made, and what the header
- * of a file says about whose it is.  doc/format.md tells what the columns mean
- * and which invariants hold; zke_check() tests those.
+ * What a database of zkembed consists of, how it is made, and how the header of
+ * a file tells whose it is.  doc/format.md explains the columns and lists the
+ * invariants; zke_check() tests those.
  *
- * A file that is not ours is never written to.  So opening looks at the header
- * before SQLite reads anything (schema_recognise), decides (schema_accept),
- * and makes tables only in a file that is empty, in one transaction with the
- * header's fields.  So a creation that is cut short leaves an empty file
- * behind, or one with a journal that says that it was.
+ * A file that is not ours is never written to.  So opening reads the header
+ * before SQLite reads anything (schema_recognise), decides (schema_accept), and
+ * makes tables only in an empty file, in one transaction with the header's
+ * fields.  So an interrupted creation leaves an empty file, or one with a
+ * journal that says that it was empty.
  * ==================================================================== */
 
-/* The tables.  Their meaning, column by column, is in doc/format.md; the
- * invariants there are what zke_check() verifies. */
+/* The tables.  doc/format.md explains them column by column, and lists the
+ * invariants that zke_check() verifies. */
 static const char schema_tables[] =
     "CREATE TABLE zkembed_meta(one INTEGER PRIMARY KEY CHECK(one=1),"
     "zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,"
@@ -4669,8 +4669,8 @@ static const char schema_tables[] =
 #define SCHEMA_TEXT(number) SCHEMA_DIGITS(number)
 #define SCHEMA_FORMAT SCHEMA_TEXT(ZKE_FORMAT)
 
-/* The reserved nodes as a fresh server has them (semantics.md 7), and the
- * first epoch: session ids lie above every other lock byte. */
+/* The reserved nodes as a fresh server has them (semantics.md 7), and the first
+ * epoch: session ids are above every other lock byte. */
 static const char schema_rows[] =
     "INSERT INTO zkembed_meta "
     "VALUES(1,4294967296,0,0,'',0,0,0,0,0,0," SCHEMA_FORMAT
@@ -4683,14 +4683,14 @@ static const char schema_rows[] =
     "('/zookeeper','quota',0,0,0,0,0,0,0,0,0,0,0,0,0,NULL,0,NULL,NULL);";
 
 /* In SQL: w is a watch of node n.  The key of the watched path is made by
- * cutting it at its last '/'. */
+ * cutting the path at its last '/'. */
 #define SCHEMA_WATCHED                                             \
   "n.parent=CASE WHEN "                                            \
   "length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE "  \
   "rtrim(rtrim(w.path,replace(w.path,'/','')),'/')END AND n.name=" \
   "substr(w.path,length(rtrim(w.path,replace(w.path,'/','')))+1)"
 
-/* What the sqlite3 shell can read while processes work. */
+/* Views for the sqlite3 shell to read while processes work. */
 static const char schema_views[] =
     "CREATE VIEW zke_nodes AS SELECT CASE parent WHEN '' THEN '/' WHEN '/' "
     "THEN '/'||name ELSE parent||'/'||name END AS path,CASE WHEN len<0 THEN "
@@ -4725,8 +4725,8 @@ static const char schema_views[] =
     "CREATE VIEW zke_tokens AS SELECT parent AS path,mzxid AS token,owner AS "
     "session,name FROM zkembed_node WHERE owner<>0;";
 
-/* All that the above has made, for a program's database that is to be rid of
- * it.  What is in a table goes with it. */
+/* Drops all of the above, in a program's database that should be rid of it.
+ * What belongs to a table goes with it. */
 static const char schema_drop[] =
     "DROP VIEW zke_nodes;DROP VIEW zke_sessions;DROP VIEW zke_watches;"
     "DROP VIEW zke_events;DROP VIEW zke_waiters;DROP VIEW zke_tokens;"
@@ -4734,20 +4734,20 @@ static const char schema_drop[] =
     "DROP TABLE zkembed_session;DROP TABLE zkembed_blob;"
     "DROP TABLE zkembed_node;DROP TABLE zkembed_meta;";
 
-/* What history_begin() has made. */
+/* Drops what history_begin() has made. */
 static const char schema_drop_history[] =
     "DROP VIEW zke_history;DROP TABLE zkembed_history;";
 
-/* In a program's database the header's fields are the program's, and the meta
- * row alone says which format this is.  The row also claims another inode than
- * any file has, as a copy's does: so the first session begins an epoch by the
- * clock, above what the program's tables may know from tables of ours that were
- * there before. */
+/* In a program's database the header's fields are the program's, and only the
+ * meta row says which format this is.  The row also names an inode that no file
+ * has, like a copy's row.  So the first session begins an epoch by the clock,
+ * above any number that the program's tables may have from earlier tables of
+ * ours. */
 static const char schema_hosted[] = "UPDATE zkembed_meta SET db_inode=-1";
 
-/* Make the tables in one transaction; in a program's database where hosted.
- * Where SQLite has undone it on the way, the rest is not to be committed
- * statement by statement: app_on_commit() sees to that. */
+/* Make the tables in one transaction; if hosted, in a program's database.  If
+ * SQLite undoes the transaction on the way, the rest must not be committed
+ * statement by statement: app_on_commit() prevents that. */
 static int schema_create(store *s, bool hosted) {
   char head[96];
   snprintf(head, sizeof head,
@@ -4772,8 +4772,8 @@ static int schema_create(store *s, bool hosted) {
   return rc;
 }
 
-/* What a file is, by its first bytes and, where these are another program's,
- * by its tables. */
+/* What a file is, by its first bytes and, if these are another program's, by
+ * its tables. */
 enum schema_kind {
   SCHEMA_EMPTY,
   SCHEMA_UNFINISHED,
@@ -4785,9 +4785,9 @@ enum schema_kind {
   SCHEMA_NEWER
 };
 
-/* Was a creation cut short?  Then the rollback journal beside it, which was
- * synced before the first page was written, says that there was no page.  If
- * the journal is there and cannot be read, this fails: the file may be ours. */
+/* Was a creation interrupted?  Then the rollback journal next to the file says
+ * that there was no page; it was synced before the first page was written.  If
+ * the journal exists and cannot be read, this fails: the file may be ours. */
 static int schema_is_unfinished(store *s, bool *yes) {
   static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9,
                                          0x20, 0xa1, 0x63, 0xd7};
@@ -4806,10 +4806,9 @@ static int schema_is_unfinished(store *s, bool *yes) {
   return ZKE_OK;
 }
 
-/* Read our meta row in a database whose header is another program's, as any
- * program would that reads it.  The format, or 0 where there is no such row;
- * only an answer of SQLite's says so, and not an error that any read may meet.
- */
+/* Read our meta row in a database with another program's header, as any program
+ * that reads it would.  *format is the format, or 0 if there is no such row.
+ * Only an answer of SQLite says so, not an error that any read may meet. */
 static int schema_read_format(store *s, int *format) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(s->db, "SELECT format FROM zkembed_meta", -1, &st,
@@ -4828,9 +4827,9 @@ static int schema_read_format(store *s, int *format) {
   }
 }
 
-/* Look into a database whose header is another program's: has it our tables?
- * SQLite makes a log to read one that is in WAL mode, and is to delete it again
- * if the database is refused.  A log that a crash has left stays. */
+/* Look into a database with another program's header: does it have our tables?
+ * To read one in WAL mode SQLite makes a log, which it must delete again if the
+ * database is refused.  A log that a crash has left stays. */
 static int schema_look_inside(store *s, enum schema_kind *kind) {
   zke_file log;
   int format;
@@ -4850,8 +4849,8 @@ static int schema_look_inside(store *s, enum schema_kind *kind) {
 /* Look at the file's header once.  If the file is truncated between the reading
  * of its length and of its header, the answer is SCHEMA_NO_DATABASE.
  *
- * A power cut in a creation can leave anything there, zeros or what the disk
- * had before.  So if a header is not SQLite's, the journal decides. */
+ * A power cut during a creation can leave anything there, zeros or what the
+ * disk had before.  So if a header is not SQLite's, the journal decides. */
 static int schema_look_at_header(store *s, sqlite3_file *file,
                                  enum schema_kind *kind) {
   sqlite3_int64 size = 0;
@@ -4879,11 +4878,11 @@ static int schema_look_at_header(store *s, sqlite3_file *file,
   return ZKE_OK;
 }
 
-/* Look at the file's header through SQLite's own descriptor: reading the
- * database in any other way would make a -shm beside a stranger's file, or
- * drop SQLite's locks when the descriptor is closed.  The header of a file that
- * is ours alone never lies in the write-ahead log: the identifying fields are
- * written before WAL mode is switched on and not changed after.
+/* Look at the file's header through SQLite's own descriptor.  Reading the
+ * database in another way would make a -shm next to a foreign file, or drop
+ * SQLite's locks when the descriptor is closed.  If a file is only ours, its
+ * header is never in the write-ahead log: the identifying fields are written
+ * before WAL mode is switched on, and do not change.
  *
  * A file that seems to be no database gets a second look.  Another process may
  * have rolled back a creation during the first one: it truncates the file, and
@@ -4907,13 +4906,12 @@ static int schema_recognise(store *s, enum schema_kind *kind) {
   return schema_look_inside(s, kind);
 }
 
-/* The tables and triggers by which rows of a program's are moved to the tree
- * after their commit are made and written by others (format.md).  Here they are
- * only known by their names: they are in nobody's way, and go with the tables.
- */
+/* The outbox: tables and triggers that move a program's rows to the tree after
+ * their commit.  Others make and write them (format.md).  Here only their names
+ * are known: they are no obstacle, and are dropped with our tables. */
 #define SCHEMA_OUTBOX "name LIKE 'zkembed!_outbox%' ESCAPE '!'"
 
-/* How many triggers and views of the program's name what is ours? */
+/* How many triggers and views of the program refer to names of ours? */
 static int schema_count_triggers(store *s, int64_t *count) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(
@@ -4949,7 +4947,7 @@ static int schema_drop_outbox(store *s) {
   return rc;
 }
 
-/* Are the texts of the database UTF-8?  Paths are compared by their bytes. */
+/* Are the texts of the database UTF-8?  Paths are compared byte by byte. */
 static int schema_is_utf8(store *s, bool *yes) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(s->db, "PRAGMA encoding", -1, &st, NULL);
@@ -4961,8 +4959,8 @@ static int schema_is_utf8(store *s, bool *yes) {
   return rc == SQLITE_ROW ? ZKE_OK : sql_error(s, rc, "reading the encoding");
 }
 
-/* Refuse a database that has a table, an index or a view whose name begins as
- * ours do. */
+/* Refuse a database with a table, an index or a view that has a name like ours.
+ */
 static int schema_refuse_names(store *s) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(
@@ -4985,8 +4983,8 @@ static int schema_refuse_names(store *s) {
 }
 
 /* Refuse a program's database that cannot hold our tables.  Without the gate,
- * another process may have put them there since it was looked at: then the
- * names are ours, and *kind says so. */
+ * another process may have made them since the look at the file: then the names
+ * are ours, and *kind says so. */
 static int schema_accept_host(store *s, enum schema_kind *kind) {
   char cause[BASE_SENTENCE];
   bool utf8 = false;
@@ -5006,8 +5004,9 @@ static int schema_accept_host(store *s, enum schema_kind *kind) {
   return ZKE_NOTADB;
 }
 
-/* Refuse what is not ours, nor can be.  What is accepted others may use, too:
- * from here on SQLite must not copy its log without the gate when it closes. */
+/* Refuse a file that is not ours and cannot become ours.  Others may use an
+ * accepted file, too: from here on SQLite must not copy its log without the
+ * gate when it closes. */
 static int schema_accept(store *s, enum schema_kind kind) {
   if (kind == SCHEMA_NO_DATABASE)
     return base_fail(ZKE_NOTADB, "%s is not a zkembed database", s->name);
@@ -5039,8 +5038,8 @@ static int schema_accept(store *s, enum schema_kind kind) {
  * db_: the connection (private)
  *
  * The connection to the database: opening it, beginning to read and to write,
- * what a COMMIT relies on, checkpoints, compaction.  Nothing above the tables:
- * no rule of the tree is here.
+ * what a COMMIT relies on, checkpoints, compaction.  It knows no rule of the
+ * tree.
  *
  * At most one transaction is open on a store's connection.  Three states:
  *
@@ -5048,9 +5047,8 @@ static int schema_accept(store *s, enum schema_kind kind) {
  *   reading  after db_begin_read(); may stay open after the call (index.open)
  *   writing  after db_begin_write(), with the gate held; ended by txn_
  *
- * Whoever wants another state calls db_end() first, which is free where
- * nothing is open.  Checkpoints and compaction are made with the gate held
- * only (P12).
+ * To change the state, call db_end() first; it costs nothing if nothing is
+ * open.  Checkpoints and compaction are made only with the gate held (P12).
  *
  * Start reading at db_begin_read() and db_read_stands().
  * ==================================================================== */
@@ -5060,10 +5058,9 @@ SQL_STATEMENT(BEGIN_WRITE, "BEGIN IMMEDIATE");
 SQL_STATEMENT(COMMIT, "COMMIT");
 SQL_STATEMENT(ROLLBACK, "ROLLBACK");
 
-/* End the transaction that is open, be it one of ours that failed or a read
- * that was kept.  Its statement is prepared with the connection, so that it
- * wants no memory; where it fails all the same, the next call tries again
- * before anything else. */
+/* End the open transaction, either ours that failed or a read that was kept.
+ * The statement is prepared with the connection, so it needs no memory.  If it
+ * still fails, the next call tries again before anything else. */
 static int db_end(store *s) {
   s->index.lockless = s->index.open = s->writing = false;
   if (!s->db || sqlite3_get_autocommit(s->db)) return ZKE_OK;
@@ -5071,13 +5068,13 @@ static int db_end(store *s) {
   return sqlite3_get_autocommit(s->db) ? ZKE_OK : rc;
 }
 
-/* Begin to read one state of the database, the current one; then, when all is
- * read, ask db_read_stands(), and where it says no do both again.
+/* Begin to read one state of the database, the current one.  When everything is
+ * read, call db_read_stands(); if it returns false, do both again.
  *
- * Where a read is open already and nothing was committed since, this costs a
- * look at the header and no call of SQLite: that is the usual case of a
- * process that reads much.  Else the old one is ended, and the new one goes
- * without locks if it may. */
+ * If a read is already open and nothing was committed since, this costs a look
+ * at the header and no call of SQLite: the usual case of a process that reads
+ * much.  Otherwise the old read is ended, and the new one goes without locks if
+ * it may. */
 static int db_begin_read(store *s) {
   REQUIRE(LOCK_HELD(s));
   shm_index *x = &s->index;
@@ -5098,11 +5095,11 @@ static int db_begin_read(store *s) {
   return rc;
 }
 
-/* Make SQLite read the tables' definitions anew, where a read that did not
- * stand may have read them.  A foreign program may have changed them in
- * between: SQLite would then have the new number with the old text, and never
- * look again.  They can have been read only if a statement was prepared anew,
- * or failed. */
+/* Make SQLite read the tables' definitions again, if a read that did not stand
+ * may have read them.  A foreign program may have changed them in between:
+ * SQLite would then have the new schema number with the old text, and never
+ * look again.  They can have been read only if a statement was re-prepared, or
+ * failed. */
 static void db_forget_schema(store *s) {
   int rc = sqlite3_errcode(s->db) & 0xff;
   bool read = rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE;
@@ -5114,9 +5111,9 @@ static void db_forget_schema(store *s) {
     sqlite3_exec(s->db, "PRAGMA writable_schema=RESET", NULL, NULL, NULL);
 }
 
-/* Begin to write.  SQLite reads a page before it has the writers' lock; where a
- * foreign program changed it in that moment, whatever came of it, begin again
- * under SQLite's read lock. */
+/* Begin to write.  SQLite reads a page before it has the writers' lock.  If
+ * this fails and a foreign program has changed the database meanwhile, begin
+ * again under SQLite's read lock. */
 static int db_begin_write(store *s) {
   REQUIRE(LOCK_HELD(s));
   shm_go_lockless(s);
@@ -5130,17 +5127,17 @@ static int db_begin_write(store *s) {
   return rc;
 }
 
-/* Is the read of that number open still, and what it reads current?  Then
- * whatever was found out in it holds now, such as that the session's row was
- * there. */
+/* Is the read of that number still open, and what it reads current?  Then
+ * whatever was found out in it still holds, such as that the session's row
+ * existed. */
 static bool db_read_holds(const store *s, int64_t number) {
   return s->index.open && s->index.number == number && shm_is_current(s);
 }
 
-/* Is what was read one state?  Under locks it always is.  Without, the header
- * has to be the one that the read began with.  Then the read stays open for
- * the next one; where this is false it is ended, nothing of it may be used,
- * and the caller begins again, under locks. */
+/* Does everything that was read belong to one state?  Under locks it always is.
+ * Without, the header must be the one with which the read began.  Then the read
+ * stays open for the next one.  If this returns false, the read is ended,
+ * nothing of it may be used, and the caller begins again, under locks. */
 static bool db_read_stands(store *s) {
   bool lockless = s->index.open;
   if (lockless && shm_is_current(s)) return true;
@@ -5152,12 +5149,12 @@ static bool db_read_stands(store *s) {
   return !lockless;
 }
 
-/* What a row takes beside a value, at most: SQLite's limit is for both. */
+/* Bytes of a row besides a value, at most: SQLite's limit is for both. */
 enum { DB_ROW_MORE = 100 };
 
-/* Connect, without reading or writing anything yet.  What the file is, is not
- * known: so the log stays when the connection is closed, whoever's it is.  A
- * value that SQLite would not take is over the limit of the options, too. */
+/* Connect, without reading or writing anything yet.  It is not known yet what
+ * the file is, so the log stays when the connection is closed, whoever owns it.
+ * The limit of values is lowered to what SQLite accepts. */
 static int db_connect(store *s, bool create) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
               (s->readonly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
@@ -5179,17 +5176,17 @@ static int db_connect(store *s, bool create) {
   return app_configure(s);
 }
 
-/* What ends a transaction must not want memory at that moment: prepare it as
- * soon as the schema stands. */
+/* Ending a transaction must not need memory at that moment: prepare the
+ * statements as soon as the schema exists. */
 static int db_prepare_ends(store *s) {
   int rc;
   if (sql_statement(s, SQL_COMMIT, &rc)) sql_statement(s, SQL_ROLLBACK, &rc);
   return rc;
 }
 
-/* What every connection is set to (doc/design.md 8).  Checkpoints are ours
- * alone, since SQLite would make them without the gate.  It is FULL, and stays
- * so: wal_sync() leaves out what need not be synced. */
+/* Set up every connection (doc/design.md 8).  Only we make checkpoints, since
+ * SQLite would make them without the gate.  synchronous is FULL, and stays so:
+ * wal_sync() leaves out what need not be synced. */
 static int db_configure(store *s) {
   char sql[320];
   sqlite3_wal_autocheckpoint(s->db, 0);
@@ -5202,16 +5199,16 @@ static int db_configure(store *s) {
   return sql_exec(s, sql, "configuring");
 }
 
-/* SQLite tells the journal mode that it has set. */
+/* SQLite reports the journal mode that it has set. */
 static int db_note_mode(void *arg, int columns, char **values, char **names) {
   (void)columns, (void)names;
-  /* the pragma gives the mode, a text */
+  /* the pragma returns the mode, a text */
   *(bool *)arg = ALWAYS(values[0]) && strcmp(values[0], "wal") == 0;
   return 0;
 }
 
-/* Switch to write-ahead logging; SQLite may say busy without asking the
- * handler, so ask again until the deadline.  The log stays when the last
+/* Switch to write-ahead logging.  SQLite may return SQLITE_BUSY without asking
+ * the handler, so retry until the deadline.  The log stays when the last
  * connection closes, since SQLite would empty it without the gate. */
 static int db_enter_wal(store *s) {
   sql_keep_log(s->db, true);
@@ -5230,7 +5227,7 @@ static int db_enter_wal(store *s) {
   }
 }
 
-/* End all statements; each is prepared anew at its next use. */
+/* Finalize all statements; each is prepared again at its next use. */
 static void db_finalize(store *s) {
   for (int i = 0; i < SQL_COUNT; i++) {
     sqlite3_finalize(s->statement[i]);
@@ -5238,16 +5235,16 @@ static void db_finalize(store *s) {
   }
 }
 
-/* Close the connection.  What was not committed is gone.  The next
- * connection's statements are prepared anew. */
+/* Close the connection.  What was not committed is lost.  The next connection
+ * prepares its statements again. */
 static void db_disconnect(store *s) {
   db_finalize(s);
   sqlite3_close(s->db);
   s->db = NULL;
 }
 
-/* Sync the log as it is, through SQLite's own descriptor.  An empty one has
- * nothing to lose: what was in it is in the database. */
+/* Sync the log as it is, through SQLite's own descriptor.  An empty log has
+ * nothing to lose: its contents are in the database. */
 static int db_sync_log(store *s) {
   sqlite3_file *f = s->wal_log.file.f; /* open since the first read */
   sqlite3_int64 size = 0;
@@ -5260,9 +5257,9 @@ static int db_sync_log(store *s) {
 }
 
 /* The same for a log whose sync may have failed before, here or in a process
- * that has ended: all of it is written once more, and then all can rely on it
- * again.  In a transaction that has written nothing yet: nobody else syncs the
- * log or leaves word meanwhile. */
+ * that has ended: all of it is rewritten, and then everybody can rely on it
+ * again.  In a transaction that has written nothing yet: meanwhile nobody else
+ * syncs the log or changes the word. */
 static int db_renew_log(store *s) {
   REQUIRE(WRITING(s));
   int sqlite_rc = wal_renew(&s->wal_log, shm_log_end(s));
@@ -5275,7 +5272,7 @@ static int db_renew_log(store *s) {
   return rc;
 }
 
-/* A transaction for that alone, with the gate held. */
+/* A transaction only for that, with the gate held. */
 static int db_renew_log_apart(store *s) {
   REQUIRE(GATE_HELD(s));
   int rc = db_begin_write(s);
@@ -5284,9 +5281,9 @@ static int db_renew_log_apart(store *s) {
   return rc == ZKE_OK ? ended : rc;
 }
 
-/* Before a commit relies on the log: if a process has died in a sync of it,
- * which may have failed, or another store has a failed one to settle, it is
- * written once more.  In a transaction that has written nothing yet. */
+/* Before a commit relies on the log: rewrite it if a process has died in a sync
+ * of it, which may have failed, or if another store has yet to recover from a
+ * failed one.  In a transaction that has written nothing yet. */
 static int db_trust_log(store *s) {
   REQUIRE(WRITING(s));
   int rc = wal_read_doubt(s) ? db_renew_log(s) : ZKE_OK;
@@ -5294,21 +5291,21 @@ static int db_trust_log(store *s) {
   return rc;
 }
 
-/* The same before what is no transaction of this connection. */
+/* The same before an operation outside a transaction of this connection. */
 static int db_trust_log_apart(store *s) {
   return wal_read_doubt(s) ? db_renew_log_apart(s) : ZKE_OK;
 }
 
-/* Copy the log into the database, so that the next writer begins the log
- * anew.  Only with the gate held: in SQLite up to 3.51.2 a checkpoint that
- * races a writer can drop commits (P12).  Of writers that know no gate
- * shm_must_not_copy() keeps it apart.
+/* Copy the log into the database, so the next writer restarts the log.  Only
+ * with the gate held: in SQLite up to 3.51.2 a checkpoint that races a writer
+ * can drop commits (P12).  shm_must_not_copy() keeps it apart from writers that
+ * do not use the gate.
  *
- * The log keeps its length, since the sync of a file that grows costs a
- * journal commit of the file system more; it is cut where it has become too
- * long or where the caller wants that.  A reader or a foreign writer that is in
- * the way makes this wait for a moment, if the call may wait at all (a deadline
- * of 0 says no); then the log is left longer and the result is
+ * The log keeps its length, since the sync of a growing file costs another
+ * journal commit of the file system.  It is truncated if it has become too long
+ * or the caller asks for it.  If a reader or a foreign writer is in the way,
+ * this waits for a moment, if the call may wait at all (not with a deadline of
+ * 0).  If that does not help, the log is left to grow and the result is
  * ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
   REQUIRE(GATE_HELD(s));
@@ -5344,13 +5341,13 @@ static int db_checkpoint(store *s, bool truncate) {
                    s->name);
 }
 
-/* Write the database anew, without the pages that removed rows have left: a
+/* Rewrite the database, without the pages that removed rows have left: a
  * transaction of SQLite's own, which puts each page into the log.  It builds
  * the new content in a temporary file, not in memory.  It opens that file
  * through a VFS that it looks up by name, so ours is in its list meanwhile.
- * Afterwards temp_store has to be set back, and each statement is prepared
- * anew.  Only with the gate held.  An SQLite code; a quota that is used up is a
- * full disk to us, as for the log (wal_put()). */
+ * Afterwards temp_store must be set back, and each statement is prepared again.
+ * Only with the gate held.  Returns a SQLite code; a quota that is used up
+ * counts as a full disk, as for the log (wal_put()). */
 static int db_vacuum(store *s) {
   REQUIRE(GATE_HELD(s));
   db_finalize(s);
@@ -5366,37 +5363,37 @@ static int db_vacuum(store *s) {
 }
 
 /* ======================================================================
- * side_: the directory beside the database (private)
+ * side_: the directory next to the database (private)
  *
- * The directory beside the database, <name>-zke/, and the files in it.  None
- * of them survives the host's boot in meaning, and none holds what a database
- * needs: they tell who lives and wake who sleeps.
+ * The directory next to the database, <name>-zke/, and the files in it.  None
+ * of them means anything after the host's next boot, and none holds what a
+ * database needs: they tell which sessions live, and wake sleepers.
  *
  *   gate     lock bytes: the gate (from SIDE_GATE), the duty (SIDE_DUTY)
  *   line     lock bytes: places of processes that wait for the gate; see line_
- *   live     numbers: last sweep, last zxid, leases' stamps; lives as well,
- *            where no other file can carry them
+ *   live     numbers: last sweep, last zxid, leases' stamps; also lives, if no
+ *            other file can hold them
  *   live.XX  lock bytes: lives of sessions, at offset = session id; see life_
  *   (16 hex digits)  the FIFO of that session; see wake_
  *
- * A lock byte is the lock, not the byte: the files stay empty there.  There
- * are so many files because the kernel looks through all locks of a file at
- * each call, and places and lives are many.
+ * A lock byte is only locked, never written: the files stay empty there.  There
+ * are so many files because at each call the kernel looks through all locks of
+ * a file, and places and lives are many.
  *
- * The liveness file's numbers are hints and never synced: when the last sweep
- * was, how far the zxids had come (a database that is behind was restored from
- * a backup), when a session with a lease called in last.  A process that cannot
- * write one goes on without.  Two numbers are more than hints: whether the log
- * is in doubt (wal_note_doubt()), and where the last epoch begins, which is
- * synced (side_note_epoch()).
+ * The numbers in the liveness file are hints and never synced: the time of the
+ * last sweep, the highest zxid so far (a database that is behind was restored
+ * from a backup), when a session with a lease last called in.  A process that
+ * cannot write one continues without.  Two numbers are more than hints: whether
+ * the log is in doubt (wal_note_doubt()), and where the last epoch begins,
+ * which is synced (side_note_epoch()).
  *
- * Files are opened so that nobody is led elsewhere: links are not followed,
- * and an existing file is never made anew.  They have the database's mode and,
- * as far as this process may, its owner and group.
+ * Nobody can redirect the files: links are not followed, and an existing file
+ * is never recreated.  They have the database's mode and, as far as this
+ * process is allowed to set them, its owner and group.
  * ==================================================================== */
 
-/* The gate is the bytes before the duty's: its holder locks as many of them as
- * its number says, from the first on, so that the lock tells whose it is. */
+/* The gate is the bytes before the duty's.  Its holder locks as many of them,
+ * from the first on, as its number says, so the lock tells whose it is. */
 enum { SIDE_GATE = 0 };
 #define SIDE_DUTY (INT64_C(1) << 62)
 
@@ -5405,12 +5402,12 @@ enum { SIDE_GATE = 0 };
 enum {
   SIDE_SWEEP_AT = 8,   /* boottime of the last sweep, ns */
   SIDE_ZXID_AT = 16,   /* zxid of the last change */
-  SIDE_FILES_AT = 24,  /* which files that sweep has looked at */
+  SIDE_FILES_AT = 24,  /* which files that sweep has checked */
   SIDE_EPOCH_AT = 112, /* zxid at which the last epoch begins; 0: the first */
   SIDE_SLOTS_AT = 4096 /* leases' stamps: see lease_ */
 };
 
-/* Search permission where there is permission to read. */
+/* Add search permission for everybody with read permission. */
 static unsigned side_directory_mode(unsigned mode) {
   return mode | (mode & 0444u) >> 2;
 }
@@ -5420,10 +5417,10 @@ static int side_adopt(store *s, int fd, unsigned mode) {
   return s->os.adopt(s->os.context, fd, mode, s->file_id.uid, s->file_id.gid);
 }
 
-/* Open what is there, though it may lock out its owner: a umask has taken the
- * mode from it, or its maker died before it gave it one.  Then the owner's
- * permission is added; the rest is for side_adopt() and life_follow_mode().  A
- * descriptor or -errno. */
+/* Open an existing path, even if its mode locks out its owner: a umask has
+ * reduced the mode, or its maker died before setting it.  Then the owner's
+ * permission is added; the rest is left to side_adopt() and life_follow_mode().
+ * Returns a descriptor or -errno. */
 static int side_enter(store *s, const char *path, int flags) {
   zke_file is;
   int fd = fd_open(s, path, flags | O_NOFOLLOW, 0);
@@ -5434,11 +5431,11 @@ static int side_enter(store *s, const char *path, int flags) {
   return fd_open(s, path, flags | O_NOFOLLOW, 0);
 }
 
-/* Open a side file, making it if it is missing.  First it is opened without
- * O_CREAT, and made with O_EXCL only where nothing is there: so we know that we
- * have made it and must give it its mode.  A symbolic link is not followed.
- * Another process may make the file between the two calls, or remove it: then
- * both are tried again. */
+/* Open a side file, making it if it is missing.  It is opened first without
+ * O_CREAT, and made with O_EXCL only if there is none: so we know whether we
+ * have made it and must set its mode.  A symbolic link is not followed.  If
+ * another process makes or removes the file between the two calls, both are
+ * tried again. */
 static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
   int flags = O_RDWR | O_NOFOLLOW | O_CREAT | O_EXCL;
   for (int tries = 0; tries < 3; tries++) {
@@ -5455,8 +5452,9 @@ static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
 }
 
 /* Open the side directory, making it if it is missing, and the files in it.  A
- * link to a directory is refused: its owner could lead the files elsewhere.  Of
- * those that come at once, only the process that made it gives it a mode. */
+ * link to a directory is refused: its owner could redirect the files.  If
+ * several processes come at the same time, only the one that made it sets its
+ * mode. */
 static int side_open(store *s) {
   unsigned mode = side_directory_mode(s->file_id.mode);
   int made = s->os.mkdir(s->os.context, s->dir, mode);
@@ -5475,7 +5473,7 @@ static int side_open(store *s) {
   return rc;
 }
 
-/* Take or drop a lock byte of the gate file without waiting: 0, -EAGAIN where
+/* Take or drop a lock byte of the gate file without waiting: 0, -EAGAIN if
  * another process has it, or another -errno. */
 static int side_lock_byte(store *s, int64_t byte, bool on) {
   return s->os.lock_range(s->os.context, s->gate_fd, byte, 1,
@@ -5488,8 +5486,9 @@ static bool side_live_is_ours(const store *s) {
   return host_stat(s, s->live, &now) == 0 && host_same_file(&now, &s->live_id);
 }
 
-/* Has a file beside the database another mode or group than it should?  Then it
- * gets them, as far as this process may: true where it has. */
+/* If a file next to the database does not have the mode or group that it should
+ * have, set them, as far as this process is allowed to.  True if that was done.
+ */
 static bool side_follow_mode(store *s, const char *path, unsigned mode) {
   void *c = s->os.context;
   zke_file is;
@@ -5505,23 +5504,23 @@ static int64_t side_read(store *s, void *out, size_t size, int64_t at) {
   return s->os.pread(s->os.context, s->live_fd, out, size, at);
 }
 
-/* Hints in the liveness file: a number at an offset; -1 when it cannot be
- * read. */
+/* A hint in the liveness file, a number at an offset; -1 if it cannot be read.
+ */
 static int64_t side_read_hint(store *s, int64_t at) {
   int64_t stamp = 0;
   int64_t n = side_read(s, &stamp, sizeof stamp, at);
   return n == (int64_t)sizeof stamp ? stamp : -1;
 }
 
-/* Write such a number.  False where that failed; the caller goes on without,
- * since all that stands there are hints. */
+/* Write such a number.  False if that failed; the caller continues without it,
+ * since these numbers are only hints. */
 static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
   return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
          (int64_t)sizeof stamp;
 }
 
-/* Read how far the zxids had come, and where the last epoch begins; 0: the file
- * is new and does not know. */
+/* Read the highest zxid so far, and where the last epoch begins; 0: the file is
+ * new and does not know. */
 static int side_read_known(store *s, int64_t *known, int64_t *epoch) {
   *known = *epoch = 0;
   int64_t n = side_read(s, known, sizeof *known, SIDE_ZXID_AT);
@@ -5529,9 +5528,9 @@ static int side_read_known(store *s, int64_t *known, int64_t *epoch) {
   return n < 0 ? host_fail(s, (int)n, "cannot read", s->live) : ZKE_OK;
 }
 
-/* Leave word of an epoch before it gives its first zxid.  A power cut can take
- * back how far the zxids had come, but not this; so a backup that is restored
- * after it begins a later epoch. */
+/* Note an epoch in the file before it gives its first zxid.  A power cut can
+ * undo the note of the highest zxid, but not this one; so a backup that is
+ * restored afterwards begins a later epoch. */
 static int side_note_epoch(store *s, int64_t zxid) {
   int64_t n = s->os.pwrite(s->os.context, s->live_fd, &zxid, sizeof zxid,
                            SIDE_EPOCH_AT);
@@ -5545,22 +5544,21 @@ static int side_note_epoch(store *s, int64_t zxid) {
  *
  * A carrier has the lock, the FIFO, the poller and the timer of one session or,
  * with light sessions, of many.  This section keeps three things: a list of the
- * light sessions that the next dispatch looks at (the ready list), a heap of
- * the times at which the others must be looked at, and the clock by which the
- * timeouts of kept sessions run.  So a dispatch spends no time on a session
- * that has nothing to do.
+ * light sessions at which the next dispatch looks (the ready list), a heap of
+ * the times of the others' next looks, and the clock for the timeouts of kept
+ * sessions.  So a dispatch spends no time on a session that has nothing to do.
  *
  * List and heap are guarded by the lock's mutex, because an alarm or a discard
- * enters them without the store's lock; a function whose name ends in _m is
- * called with the mutex held.  The session that a carrier was made for is in
- * neither: each dispatch looks at it.
+ * enters them without the store's lock.  A function with a name that ends in _m
+ * must be called with the mutex held.  The session for which a carrier was made
+ * is in neither: each dispatch looks at it.
  *
- * A time in the heap may be too early, never too late.  Where a session's time
- * is put off, its place stays: the look at the old time finds that it is not
- * due yet, and gives it its new place.
+ * A time in the heap may be too early, never too late.  If a session's time is
+ * put off, its place in the heap stays: the look at the old time finds that it
+ * is not due yet, and gives it its new place.
  * ==================================================================== */
 
-/* Does a session live by another one's lock, and share its descriptors? */
+/* Does a session live by the lock of another, and share its descriptors? */
 static bool carrier_is_light(const zke *z) { return z->carrier_id != 0; }
 
 /* Take a session out of the ready list, if it is in it. */
@@ -5575,7 +5573,7 @@ static void carrier_unready_m(zke *z) {
   z->ready_at = NULL;
 }
 
-/* A light session is to be looked at: put it at the list's end. */
+/* A light session must be looked at: put it at the list's end. */
 static void carrier_ready(zke *z) {
   if (!carrier_is_light(z)) return;
   pthread_mutex_lock(&z->s->m);
@@ -5588,7 +5586,7 @@ static void carrier_ready(zke *z) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* The first of the list, which leaves it; NULL: it is empty. */
+/* Take the first of the list; NULL: it is empty. */
 static zke *carrier_take_ready(struct carrier *c) {
   pthread_mutex_lock(&c->s->m);
   zke *z = c->ready;
@@ -5615,7 +5613,7 @@ static void carrier_place_m(struct carrier *c, size_t at, zke *z) {
   z->due_place = at;
 }
 
-/* Move a session, whose time was changed, to where it belongs. */
+/* Move a session to its place in the heap, after its time was changed. */
 static void carrier_sift_m(struct carrier *c, zke *z) {
   REQUIRE(MUTEX_HELD(c->s));
   size_t at = z->due_place;
@@ -5633,9 +5631,9 @@ static void carrier_sift_m(struct carrier *c, zke *z) {
   carrier_place_m(c, at, z);
 }
 
-/* Room in the heap for one more; false without memory.  Threads that have the
- * mutex alone, and not the store's lock, move sessions in the heap: so the new
- * block changes places with the old one under the mutex. */
+/* Make room in the heap for one more; false if memory ran out.  Threads that
+ * hold only the mutex, not the store's lock, move sessions in the heap, so the
+ * new block replaces the old one under the mutex. */
 static bool carrier_room(struct carrier *c) {
   if (c->due_count < c->due_cap) return true;
   size_t cap = c->due_cap ? c->due_cap * 2 : 16;
@@ -5653,27 +5651,27 @@ static bool carrier_room(struct carrier *c) {
 
 /* ---- the host's time ---- */
 
-/* The host's time, ns: it goes on while the host dispatches.  If there is more
- * than `longest` between two dispatches, the host stood still: the rest of that
- * time does not count for its kept sessions.  A host that waits looks once a
- * tick. */
+/* The host's time, ns: it advances while the host dispatches.  A gap of more
+ * than `longest` between two dispatches means that the host stood still; the
+ * rest of the gap does not count for its kept sessions.  A waiting host looks
+ * once a tick. */
 static int64_t carrier_clock(const struct carrier *c, int64_t now) {
   int64_t longest = TICK_PLAIN * 3 / 2;
   int64_t passed = now - atomic_load(&c->clock_at);
   return atomic_load(&c->clock) + base_max(base_min(passed, longest), 0);
 }
 
-/* The host dispatches: let its time go on.  In this order a zke_touch() of
- * another thread in between finds a time that is too late, never too early: it
- * must not shorten a timeout. */
+/* The host dispatches: let its time advance.  With this order of writes, a
+ * concurrent zke_touch() of another thread gets a time that is too late, never
+ * too early: it must not shorten a timeout. */
 static void carrier_advance(struct carrier *c, int64_t now) {
   int64_t clock = carrier_clock(c, now);
   atomic_store(&c->clock, clock);
   atomic_store(&c->clock_at, now);
 }
 
-/* A kept session has been heard from.  Of several threads the latest time
- * counts, whichever is the last to write. */
+/* A kept session has been heard from.  If several threads do this, the latest
+ * time counts, not the last write. */
 static void carrier_touch(zke *z) {
   if (!z->timeout) return;
   int64_t at = carrier_clock(z->c, host_now(z->s));
@@ -5682,13 +5680,13 @@ static void carrier_touch(zke *z) {
   }
 }
 
-/* How long until a kept session is over, unless it is heard from: ns; below 0:
- * it is over. */
+/* How long until a kept session expires unless it is heard from, ns; below 0:
+ * it has expired. */
 static int64_t carrier_time_left(const zke *z, int64_t now) {
   return atomic_load(&z->heard) + z->timeout - carrier_clock(z->c, now);
 }
 
-/* Is this the handle of a kept session that its timeout can end?  A failed
+/* Can this handle's kept session be ended by its timeout?  A failed
  * authentication ends what the handle can do, but not the session. */
 static bool carrier_is_timed(const zke *z) {
   if (!z->timeout || z->row_gone) return false;
@@ -5697,7 +5695,7 @@ static bool carrier_is_timed(const zke *z) {
 
 enum { CARRIER_RETRY_MS = 10 }; /* after a failure */
 
-/* When a session wants to be looked at for its own sake, monotonic ns. */
+/* When a session itself needs the next look, monotonic ns. */
 static int64_t carrier_due_at(const zke *z) {
   int64_t at = INT64_MAX, now = host_now(z->s);
   if (carrier_is_timed(z)) {
@@ -5718,7 +5716,7 @@ static int64_t carrier_due_at(const zke *z) {
 
 #define CARRIER_NO_PLACE SIZE_MAX /* zke.due_place: not in the heap */
 
-/* A light session is to be looked at at this time, or sooner. */
+/* Look at a light session at this time, or sooner. */
 static void carrier_sooner_m(zke *z, int64_t at) {
   REQUIRE(MUTEX_HELD(z->s));
   if (z->due_place == CARRIER_NO_PLACE || z->due_at <= at) return;
@@ -5726,7 +5724,7 @@ static void carrier_sooner_m(zke *z, int64_t at) {
   carrier_sift_m(z->c, z);
 }
 
-/* A light session has been looked at: find out when the next time is. */
+/* A light session has been looked at: compute the time of the next look. */
 static void carrier_schedule(zke *z) {
   pthread_mutex_lock(&z->s->m);
   if (z->due_place != CARRIER_NO_PLACE) {
@@ -5736,8 +5734,8 @@ static void carrier_schedule(zke *z) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* Serving a light session has failed: try again soon.  One that has left the
- * heap has only its end to be told, and no other place than the ready list. */
+/* Serving a light session has failed: try again soon.  A session that has left
+ * the heap only has to be told its end, and is put into the ready list. */
 static void carrier_retry(zke *z, int64_t now) {
   pthread_mutex_lock(&z->s->m);
   bool left = z->due_place == CARRIER_NO_PLACE;
@@ -5755,9 +5753,10 @@ static int64_t carrier_first_due(struct carrier *c) {
   return at;
 }
 
-/* Make all that are due ready.  Each is in the heap as due never until it was
- * looked at.  Nothing is lost by that: while it is in the ready list a dispatch
- * is due at once, and the look gives it its next time (carrier_schedule()). */
+/* Make all sessions that are due ready.  Each then stays in the heap as never
+ * due until it was looked at.  Nothing is lost by that: while it is in the
+ * ready list a dispatch is due immediately, and the look gives it its next time
+ * (carrier_schedule()). */
 static void carrier_ready_due(struct carrier *c, int64_t now) {
   for (;;) {
     pthread_mutex_lock(&c->s->m);
@@ -5773,7 +5772,7 @@ static void carrier_ready_due(struct carrier *c, int64_t now) {
   }
 }
 
-/* A light session comes to its carrier, with room in the heap. */
+/* A light session joins its carrier, with room in the heap. */
 static void carrier_enter(zke *z) {
   struct carrier *c = z->c;
   c->kept_count += z->timeout > 0;
@@ -5785,7 +5784,7 @@ static void carrier_enter(zke *z) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* … and leaves it.  It may be in the list still, to be told of its end. */
+/* … and leaves it.  It may still be in the list, to be told its end. */
 static void carrier_leave(zke *z) {
   struct carrier *c = z->c;
   c->kept_count -= z->timeout > 0;
@@ -5800,8 +5799,7 @@ static void carrier_leave(zke *z) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* Is there a session that lives, and so somebody to do a store's duties for?
- */
+/* Does any session live?  Then there is somebody to do a store's duties for. */
 static bool carrier_lives(const struct carrier *c) {
   return (c->own && c->own->state == SESS_ALIVE) || c->due_count > 0;
 }
