@@ -1752,11 +1752,11 @@ static const char *acl_fault(const acl_schemes *known, const zke_acl *e) {
   if (strcmp(e->scheme, "super") == 0)
     return "super needs no entry, and can have none";
   if (!acl_is_known(known, e->scheme))
-    return "that scheme is valid only where zke_vouch() has given it";
+    return "that scheme is valid only after zke_vouch()";
   if (strcmp(e->scheme, "ip") != 0 ||
       acl_read_net(e->id, strlen(e->id), true, &net))
     return NULL;
-  return "an id of ip is an IPv4 address, with /BITS behind it or without";
+  return "an id of ip is an IPv4 address, with or without /BITS";
 }
 
 /* Append one entry of a caller's list, expanded if its scheme is auth. */
@@ -3987,7 +3987,7 @@ static void shm_wrap(store *s, sqlite3_file *f) {
 
 /* SQLite does not behave as required: say so once. */
 static void shm_tell_strange(store *s, const char *what) {
-  host_log(s, ZKE_LOG_WARN, "%s: SQLite %s %s: its own way is used from now on",
+  host_log(s, ZKE_LOG_WARN, "%s: SQLite %s %s: a short cut is off from now on",
            s->name, sqlite3_libversion(), what);
 }
 
@@ -4012,11 +4012,11 @@ static int shm_on_commit(void *arg, sqlite3 *db, const char *name, int pages) {
     x->trust = x->frames == pages ? SHM_KNOWN : SHM_STRANGE;
     l->gather = x->trust == SHM_KNOWN && l->bytes;
     if (x->trust == SHM_STRANGE)
-      shm_tell_strange(s, "keeps another WAL-index than is known");
+      shm_tell_strange(s, "keeps an unknown kind of WAL-index");
   }
   if (l->gather && l->strange) {
     l->gather = false;
-    shm_tell_strange(s, "writes its log otherwise than is known");
+    shm_tell_strange(s, "writes its log in an unknown way");
   }
   return SQLITE_OK;
 }
@@ -4268,7 +4268,7 @@ static int app_deny_change(const store *s, int action, const char *a,
   if (schema)
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, -1, &writable);
   if (!writable) return SQLITE_OK;
-  return app_deny("a change where fn may only read, of",
+  return app_deny("fn may only read, but would change",
                   action == SQLITE_ALTER_TABLE ? b : a);
 }
 
@@ -4992,7 +4992,7 @@ static int schema_accept_host(store *s, enum schema_kind *kind) {
   if (rc != ZKE_OK) return rc;
   if (!utf8) {
     return base_fail(ZKE_NOTADB,
-                     "%s has its texts as UTF-16, and zkembed needs UTF-8",
+                     "%s stores its texts as UTF-16, but zkembed needs UTF-8",
                      s->name);
   }
   rc = schema_refuse_names(s);

@@ -430,7 +430,7 @@ TEST_LOOP(a_strange_write_ends_it, 0, ODD_WRITES) {
   ck_assert_int_eq(s.wal_pages, 6);
   ck_assert_int_eq(times_told, 1);
   ck_assert_ptr_nonnull(strstr(told, "a.db: SQLite 3."));
-  ck_assert_ptr_nonnull(strstr(told, "writes its log otherwise"));
+  ck_assert_ptr_nonnull(strstr(told, "writes its log in an unknown way"));
 }
 
 /* A log of another version, or none. */

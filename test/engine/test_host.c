@@ -796,17 +796,17 @@ TEST(sql_in_a_snapshot) {
 TEST(what_a_reader_would_change_is_named) {
   static const struct {
     const char *sql, *says;
-  } bad[] = {{"DELETE FROM orders", "of orders"},
-             {"CREATE TABLE mine(a)", "of mine"},
-             {"CREATE TABLE mine AS SELECT 1", "of mine"},
-             {"CREATE TEMP TABLE mine(a)", "of mine"},
-             {"CREATE VIEW mine AS SELECT 1", "of mine"},
-             {"CREATE INDEX mine ON orders(what)", "of mine"},
+  } bad[] = {{"DELETE FROM orders", "change orders"},
+             {"CREATE TABLE mine(a)", "change mine"},
+             {"CREATE TABLE mine AS SELECT 1", "change mine"},
+             {"CREATE TEMP TABLE mine(a)", "change mine"},
+             {"CREATE VIEW mine AS SELECT 1", "change mine"},
+             {"CREATE INDEX mine ON orders(what)", "change mine"},
              {"CREATE TRIGGER mine AFTER INSERT ON orders BEGIN SELECT 1;END",
-              "of mine"},
-             {"DROP TABLE orders", "of orders"},
-             {"ALTER TABLE orders RENAME TO mine", "of orders"},
-             {"ALTER TABLE orders ADD COLUMN x", "of orders"}};
+              "change mine"},
+             {"DROP TABLE orders", "change orders"},
+             {"ALTER TABLE orders RENAME TO mine", "change orders"},
+             {"ALTER TABLE orders ADD COLUMN x", "change orders"}};
   zke *z = open_shop(0);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     job j = {.sql = bad[i].sql};
@@ -815,7 +815,7 @@ TEST(what_a_reader_would_change_is_named) {
     zke_op_sql(&op, work, &j);
     ck_ok(zke_multi_read(z, &op, 1, &result));
     ck_assert_int_eq(result.rc, SQLITE_AUTH);
-    ck_says("a change where fn may only read, of ");
+    ck_says("fn may only read, but would change ");
     ck_says(bad[i].says);
     zke_results_clear(&result, 1);
   }
