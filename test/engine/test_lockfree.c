@@ -108,7 +108,7 @@ static int in_the_way, strange;
 
 static void warn(void *context, int level, const char *text) {
   (void)context;
-  if (strstr(text, "a reader keeps")) in_the_way++;
+  if (strstr(text, "keeps the write-ahead log")) in_the_way++;
   if (!strstr(text, "keeps an unknown kind of WAL-index")) return;
   ck_assert_int_eq(level, ZKE_LOG_WARN);
   strange++;
