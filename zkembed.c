@@ -5807,29 +5807,28 @@ static bool carrier_lives(const struct carrier *c) {
 /* ======================================================================
  * life_: which sessions live (private)
  *
- * Who lives?  A session's life is a lock on the byte at offset = session id of
- * one of LIFE_SHARDS files, held by an open file description of the session's
- * own; for a light session that of its carrier, at the carrier's byte.  The
- * kernel drops it when the process is gone, however it went, so nobody has to
- * judge by a timeout (P5).
+ * A session lives as long as it holds a lock: on the byte at offset = session
+ * id, in one of LIFE_SHARDS files, by an open file description that no other
+ * session uses.  A light session lives by its carrier's lock, at the carrier's
+ * byte.  The kernel drops the lock when the process ends, in whatever way, so
+ * no timeout is needed (P5).
  *
  * A session's row has the inode of the file.  While the session lives the file
- * is open, so no other file can have that inode; one that was put in its place
- * is never taken for it.
+ * is open, so no other file can have that inode, and a replacement of the file
+ * is always recognised.
  *
- * A look at a life has one of five results: see enum life_state.  Only a
- * positive answer of the kernel makes a session dead (P5).  An error says
- * neither that it is dead nor that it lives (LIFE_BLIND).  Then, and if a lock
- * was lost together with its file (LIFE_REMOVED), the caller does nothing now,
- * or fails.
+ * A look at a life has one of five results: see enum life_state.  A session is
+ * dead only if the kernel says that its lock is free (P5).  An error means
+ * neither dead nor alive (LIFE_BLIND).  Then, and if a lock was lost together
+ * with its file (LIFE_REMOVED), the caller does nothing now, or fails.
  *
- * Sessions of this store are not asked for: they are in its list, ordered by
- * id.
+ * For sessions of this store the kernel is not asked: the store has a list of
+ * them, ordered by id.
  * ==================================================================== */
 
 enum { LIFE_SHARDS = 64 };
 
-/* Where a session is among those of this store, or would be. */
+/* The index of a session in the store's list, or where it would be inserted. */
 static size_t life_place(const store *s, int64_t session) {
   size_t from = 0, to = s->session_count;
   while (from < to) {
@@ -5858,9 +5857,9 @@ static struct carrier *life_find_carrier(const store *s, int64_t id) {
   return c;
 }
 
-/* Which of the files is for a session.  The bits are mixed because ids differ
- * by what is written between two sessions, which may be a multiple of
- * anything. */
+/* Which of the files is for a session.  The bits are mixed because the distance
+ * between ids depends on what is written between two sessions, and may be a
+ * multiple of anything. */
 static unsigned life_shard(int64_t session) {
   _Static_assert(LIFE_SHARDS == 1 << (64 - 58), "the shift gives the number");
   return (unsigned)((uint64_t)session * UINT64_C(0x9e3779b97f4a7c15) >> 58);
@@ -5876,11 +5875,11 @@ static char *life_path(store *s, int64_t session) {
   return life_shard_path(s, life_shard(session));
 }
 
-/* Let the side files follow a chmod or chgrp of the database: the next open by
- * their owner does it.  It is also what gives SQLite's files the database's
- * group, which a user other than root gets for them only so.  The files that
- * carry lives are many; they are looked at where another one had to be
- * changed, and when a life is put into them. */
+/* Let the side files follow a chmod or chgrp of the database, at the next open
+ * by their owner.  This also gives SQLite's files the database's group, which a
+ * user other than root cannot get for them otherwise.  There are many liveness
+ * files.  They are checked only if another file had to be changed, and when a
+ * session takes its lock in one. */
 static void life_follow_mode(store *s) {
   const char *files[] = {s->gate, s->line, s->live, s->wal, s->shm};
   unsigned mode = s->file_id.mode;
@@ -5894,14 +5893,14 @@ static void life_follow_mode(store *s) {
   }
 }
 
-/* Open the file that is to carry the life of a new session, with the gate
- * held; the first session to need it makes it. *life is its inode, for the
+/* Open the file that will carry the life of a new session, with the gate held.
+ * The first session that needs the file makes it.  *life is its inode, for the
  * session's row.
  *
- * A file that did not get the database's group would hide this life from that
- * group, and one that another user made so cannot be opened here: then the
- * liveness file itself carries the life.  It is opened once more, for a lock of
- * its own description. */
+ * If the file could not be given the database's group, that group could not see
+ * this life; if another user made such a file, it cannot be opened here.  Then
+ * the liveness file itself carries the life.  It is opened once more, since the
+ * lock needs its own description. */
 static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   zke_file id = {.mode = 0};
   char *path = life_path(s, session);
@@ -5922,12 +5921,12 @@ static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
 }
 
-/* Close the file whose lives were looked at last. */
+/* Close the file in which lives were last probed. */
 static void life_forget(store *s) { fd_close(s, &s->life.fd); }
 
 /* A descriptor of the file that carries a session's life, or -errno; -ENOENT:
- * that file is not there any more, though another may be in its place.  It is
- * kept for the next session of the same file until life_forget(): a sweep
+ * the file was removed, and perhaps replaced by another.  The descriptor stays
+ * open for the next session of the same file until life_forget(), since a sweep
  * looks at the sessions file by file. */
 static int life_find(store *s, int64_t session, int64_t life) {
   zke_file id;
@@ -5952,17 +5951,17 @@ static int life_find(store *s, int64_t session, int64_t life) {
   return fd;
 }
 
-/* What can be told of a session's life. */
+/* What is known of a session's life. */
 enum life_state {
   LIFE_HELD,    /* it lives */
   LIFE_FREE,    /* it is dead */
-  LIFE_REMOVED, /* the file with its lock was removed: nobody can tell */
+  LIFE_REMOVED, /* the file with its lock was removed: unknown */
   LIFE_BLIND,   /* the kernel gave no answer: see life_say_blind() */
-  LIFE_NONE     /* it has none: it is detached */
+  LIFE_NONE     /* no lock: it is detached */
 };
 
-/* Is a session alive, or what carries it?  life is what the session's row says;
- * 0 where the row is not at hand, and then the answer is a hint. */
+/* Is a session alive, or its carrier? life is from the session's row; 0 if the
+ * caller does not have the row, and then the answer is a hint. */
 static enum life_state life_look(store *s, int64_t session, int64_t life) {
   void *c = s->os.context;
   if (life_find_carrier(s, session)) return LIFE_HELD;
@@ -5978,7 +5977,7 @@ static enum life_state life_look(store *s, int64_t session, int64_t life) {
   return held ? LIFE_HELD : LIFE_FREE;
 }
 
-/* What a call is told that needs the answer which life_look() did not get. */
+/* Fail a call that needs to know who lives, after LIFE_BLIND. */
 static int life_say_blind(store *s) {
   return host_fail(s, s->life.blind, "cannot see who lives, by", s->live);
 }
@@ -5986,27 +5985,27 @@ static int life_say_blind(store *s) {
 /* ======================================================================
  * wake_: waking a session (private)
  *
- * A session sleeps at its FIFO in the side directory, whose name is its id.  A
- * process that committed something for it writes a byte there; the byte says
- * only that there is something, the database says what.  The sleeper has both
- * ends open, so a write never fails for want of a reader while it lives, and
- * the reader never sees the end of the file.  When the process dies the last
- * reading end goes, and whoever has a writing end sees an error: that is the
- * notice of death (notice_).
+ * A session sleeps on its FIFO in the side directory, which is named by the
+ * session's id.  A process that has committed something for the session writes
+ * a byte there.  The byte says only that there is something; the database says
+ * what.  The sleeper has both ends open, so while it lives a write always finds
+ * a reader, and the reader never sees the end of the file.  When the process
+ * dies, the last reading end is closed, and every process with a writing end
+ * sees an error: that is the notice of death (notice_).
  *
- * A wake-up may be lost: a full FIFO, no descriptor left, a process that dies
- * between COMMIT and the byte.  The sleeper's tick makes good for it (P7).
- * One too many costs a look.
+ * A wake-up may be lost: the FIFO is full, no descriptor is left, or a process
+ * dies between COMMIT and the byte.  The sleeper's tick makes up for it (P7).
+ * A spurious wake-up costs one look.
  *
- * Sessions of the same store are woken by their own descriptor, without a
- * search.
+ * Sessions of the same store are woken through their carrier's descriptor,
+ * without opening the FIFO.
  * ==================================================================== */
 
 /* What a byte in a session's FIFO says. */
 #define WAKE_EVENT "e" /* there may be events */
 #define WAKE_GATE "t"  /* the gate is free: it is the first in the line */
 
-/* Write the byte; false: there is nobody who could read it. */
+/* Write the byte; false: the FIFO has no reader. */
 static bool wake_write(const store *s, int fd, const char *byte) {
   int64_t n = s->os.write(s->os.context, fd, byte, 1);
   return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
@@ -6019,8 +6018,8 @@ static void wake_self(zke *z) {
 }
 
 /* Wake the session's thread without the store's lock, which that thread may
- * hold itself: it sleeps at the gate.  So nothing is looked at but what is
- * fixed at open. */
+ * hold itself while it sleeps at the gate.  So only members that are fixed at
+ * open are read. */
 static void wake_sleeper(const zke *z) {
   if (!z->s->readonly) wake_write(z->s, z->c->wake_wfd, WAKE_EVENT);
 }
@@ -6030,9 +6029,9 @@ static char *wake_path(store *s, int64_t session) {
   return mem_format(&s->a, "%s/%016llx", s->dir, (unsigned long long)session);
 }
 
-/* A writing end of another session's FIFO: a descriptor or -errno (-ENXIO:
- * nobody reads; -ENOENT: it has ended).  Without
- * waiting: a FIFO whose reader is gone must not keep a committer. */
+/* A writing end of another session's FIFO: a descriptor or -errno (-ENXIO: no
+ * reader; -ENOENT: the session has ended).  The open does not block, since a
+ * FIFO without a reader must not delay a committer. */
 static int wake_open(store *s, int64_t session) {
   char *path = wake_path(s, session);
   if (!path) return -ENOMEM;
@@ -6046,10 +6045,10 @@ static int wake_open(store *s, int64_t session) {
   return fd;
 }
 
-/* Wake the sessions of one carrier by this byte.  Writing ends stay open, the
- * one used last first, up to ZKE_WAKE_CACHE; beyond that the one that was not
- * used for the longest time is closed.  A failure means that the session is
- * gone, or that its tick must do (P7). */
+/* Wake the sessions of one carrier by this byte.  Up to ZKE_WAKE_CACHE writing
+ * ends stay open, the most recently used first; then the least recently used is
+ * closed.  A failure means that the session is gone, or that its tick will
+ * notice (P7). */
 static void wake_session(store *s, int64_t session, const char *byte) {
   const struct carrier *own = life_find_carrier(s, session);
   if (own) wake_write(s, own->wake_wfd, WAKE_EVENT);
@@ -6078,7 +6077,7 @@ static void wake_session(store *s, int64_t session, const char *byte) {
           (size_t)s->wake.count * sizeof *s->wake.fifos);
 }
 
-/* Close all writing ends that are open. */
+/* Close all open writing ends. */
 static void wake_forget(store *s) {
   while (s->wake.count) fd_close(s, &s->wake.fifos[--s->wake.count].fd);
 }
@@ -6087,13 +6086,14 @@ static void wake_forget(store *s) {
  * equip_: making and closing carriers (private)
  *
  * A carrier has a lock, a FIFO, a poller and a timer.  The lock is the life of
- * its sessions, and is taken before the first one's row can be seen.  Handles
- * share a carrier, and the last one that lets go of it closes it.
+ * its sessions, and is taken before the first session's row is visible to
+ * others.  Handles share a carrier, and the last handle that releases it closes
+ * it.
  *
  * Start reading at equip_take_life() and equip_release().
  * ==================================================================== */
 
-/* A carrier for a session that is to begin; NULL without memory. */
+/* A carrier for a new session; NULL without memory. */
 static struct carrier *equip_new(store *s) {
   struct carrier *c = mem_zero(&s->a, sizeof *c);
   if (!c) return NULL;
@@ -6106,9 +6106,9 @@ static struct carrier *equip_new(store *s) {
   return c;
 }
 
-/* Take the lock byte that is the session's life, through its own open file
- * description.  A byte that is taken belongs to a session of a database that
- * lay here before: leave its number out. */
+/* Take the lock byte that is the session's life, through a new open file
+ * description.  A byte that is taken belongs to a session of an earlier
+ * database at this path: skip its number. */
 static int equip_take_life(txn *t, struct carrier *c) {
   REQUIRE(WRITING(t->s));
   store *s = t->s;
@@ -6121,16 +6121,16 @@ static int equip_take_life(txn *t, struct carrier *c) {
     rc = s->os.lock(s->os.context, c->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
   }
   if (rc < 0) return host_fail(s, rc, "cannot lock", s->live);
-  zke_file now; /* or others would look for this life elsewhere */
+  zke_file now; /* if replaced, others look for this life elsewhere */
   rc = host_stat(s, s->live, &now);
   if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->live_id)))
     return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
   return rc < 0 ? host_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
 }
 
-/* Make the session's FIFO, with a reading end and a writing end of its own:
- * so a leaving writer causes no hang-up.  Others may only write, since one
- * that reads would hide a death. */
+/* Make the session's FIFO and open both ends: with its own writing end, no
+ * hang-up occurs when another writer leaves.  Other users may only write, since
+ * a foreign reader would hide a death. */
 static int equip_make_fifo(struct carrier *c) {
   store *s = c->s;
   c->fifo = wake_path(s, c->id);
@@ -6145,7 +6145,7 @@ static int equip_make_fifo(struct carrier *c) {
   return rc < 0 ? host_fail(s, rc, "cannot open", c->fifo) : ZKE_OK;
 }
 
-/* In memory a pipe wakes the session: nobody else can. */
+/* In memory a pipe wakes the session, since no other process can. */
 static int equip_make_pipe(struct carrier *c) {
   int fds[2];
   int rc = fd_make(c->s, FD_PIPE, NULL, 0, 0, fds);
@@ -6155,8 +6155,8 @@ static int equip_make_pipe(struct carrier *c) {
   return ZKE_OK;
 }
 
-/* The descriptor behind zke_fd(): a poller over FIFO, timer and notices where
- * there is one. */
+/* The descriptor of zke_fd(): a poller over FIFO, timer and notices, if the
+ * system has pollers. */
 static int equip_make_poller(struct carrier *c) {
   store *s = c->s;
   void *os = s->os.context;
@@ -6176,12 +6176,12 @@ static int equip_make_poller(struct carrier *c) {
 }
 
 /* Unlink a carrier's FIFO and close its descriptors.  The life lock is dropped
- * by name, since a child may share its description (zke_keepalive_fd). */
+ * explicitly, since a child may share its description (zke_keepalive_fd). */
 static void equip_close(struct carrier *c) {
   store *s = c->s;
   zke_file named, ours;
-  /* only if the name still means it: a stale handle must not take the FIFO of
-   * a newer database */
+  /* only if the name still refers to it: a stale handle must not unlink the
+   * FIFO of a newer database */
   if (c->fifo && c->wake_rfd >= 0 && host_stat(s, c->fifo, &named) == 0 &&
       host_fstat(s, c->wake_rfd, &ours) == 0 && host_same_file(&named, &ours)) {
     s->os.unlink(s->os.context, c->fifo);
@@ -6200,7 +6200,7 @@ static void equip_close(struct carrier *c) {
   fd_close(s, &c->live_fd);
 }
 
-/* A handle lets go of its carrier, which stays while another has it. */
+/* Release a handle's carrier, which stays while another handle uses it. */
 static void equip_release(zke *z) {
   struct carrier *c = z->c;
   if (!c) return;
@@ -6215,7 +6215,7 @@ static void equip_release(zke *z) {
     z->s->carriers = c;
     return;
   }
-  struct carrier **at = &c->s->carriers; /* of those without a handle */
+  struct carrier **at = &c->s->carriers; /* carriers without a handle */
   while (*at && *at != c) at = &(*at)->next;
   if (*at) *at = c->next;
   equip_close(c);
@@ -6229,27 +6229,27 @@ static void equip_release(zke *z) {
 /* ======================================================================
  * guard_: are the files still the store's own? (private)
  *
- * Somebody may remove or replace the files of a store.  Then nothing that the
- * store holds is worth anything: its locks are on files that nobody looks at.
- * The store is given up for good, and each of its sessions expires as it would
- * by its lease's end.  The tick looks (sweep_verify_files()).
+ * The files of a store may be removed or replaced from outside.  Then its locks
+ * are on files that no other process looks at, and so are worth nothing.  The
+ * store is given up for good, and each of its sessions expires as at the end of
+ * a lease.  The tick checks for it (sweep_verify_files()).
  * ==================================================================== */
 
-/* Remember the inodes of SQLite's side files, for the tick.  Other files under
- * these names later mean that somebody has replaced them. */
+/* Remember the inodes of SQLite's side files, for the tick.  If these names
+ * later refer to other files, the files were replaced. */
 static void guard_note_files(store *s) {
   if (s->memory || s->readonly) return;
   if (host_stat(s, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
   if (host_stat(s, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
 }
 
-/* The store is not connected: nothing keeps those files. */
+/* Forget those inodes: without a connection the files may come and go. */
 static void guard_forget_files(store *s) {
   s->wal_id.inode = s->shm_id.inode = 0;
 }
 
-/* The store is of no use any more: expire its sessions and wake them, so that
- * each tells its watcher. */
+/* The store is unusable: expire its sessions and wake them, so that each tells
+ * its watcher. */
 static void guard_end_store(store *s) {
   health_worsen(s, HEALTH_REPLACED);
   for (size_t i = 0; i < s->session_count; i++) {
@@ -6270,16 +6270,17 @@ static void guard_give_up(store *s, const char *path) {
 /* ======================================================================
  * lease_: sessions with a lease (private)
  *
- * A session may have a lease: then it lives only while it also calls in, so
- * that a program that hangs does not keep what it holds.  It writes the time
- * of its calls into a slot of the liveness file, at most every quarter of the
- * lease; any process ends it when the stamp is older than the lease (sweep_).
+ * A session may have a lease.  Then it must also call in to stay alive, so that
+ * a program that hangs does not keep what it holds.  It writes the time of its
+ * calls into a slot of the liveness file, at most every quarter of the lease.
+ * Any process ends it when this stamp is older than the lease (sweep_).
  *
  * A stamp is the host's CLOCK_BOOTTIME, which all processes share and which
- * goes on while the host is suspended.  0 is a stamp by which nobody judges.
+ * advances while the host is suspended.  A session with the stamp 0 is not
+ * ended by its lease.
  *
  * A lease does not run while another call of the same store keeps the session
- * from calling in: lease_extend() moves the stamp on by that time.
+ * from calling in: lease_extend() moves the stamp forward by that time.
  * ==================================================================== */
 
 enum {
@@ -6288,41 +6289,42 @@ enum {
   LEASE_SLOTS_MOST = 1 << 24
 };
 
-/* Where a slot is in the liveness file. */
+/* The offset of a slot in the liveness file. */
 static int64_t lease_slot_at(int64_t slot) {
   return LEASE_SLOTS_AT + slot * LEASE_SLOT_SIZE;
 }
 
-/* Write a lease's stamp; 0, by which nobody judges, where others could not
- * compare the time.  0 or -errno. */
+/* Write a lease's stamp; 0, which ends no session, if others could not compare
+ * the time.  Returns 0 or -errno. */
 static int lease_write(store *s, int64_t slot, int64_t now) {
   int64_t stamp = s->strange_clock ? 0 : now;
   int64_t n = s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp,
                            lease_slot_at(slot));
   if (n < 0) return (int)n;
-  return n == (int64_t)sizeof stamp ? 0 : -ENOSPC; /* there was no more room */
+  return n == (int64_t)sizeof stamp ? 0 : -ENOSPC; /* the disk is full */
 }
 
 /* Is the slot still the session's?  Then it has the stamp that the session
- * wrote last, or an older one, which a former owner of the slot wrote too late.
- * A later one is of another session, which has the slot since this one was
- * ended; so is 0, of one whose time others cannot compare.  What cannot be read
- * is no reason to let a lease run out. */
+ * wrote last, or an older one that a former owner of the slot wrote too late.
+ * A newer stamp, or 0, means that this session was ended and another now owns
+ * the slot; 0 is written by a session whose time others cannot compare.  A slot
+ * that cannot be read counts as the session's, so that its lease does not run
+ * out for that. */
 static bool lease_has_slot(const zke *z) {
   int64_t wrote = z->s->strange_clock ? 0 : z->lease_at;
   int64_t stamp = side_read_hint(z->s, lease_slot_at(z->slot));
   return stamp == wrote || (stamp != 0 && stamp < wrote);
 }
 
-/* Write this stamp into the session's slot, if it is the session's still.  Then
- * it becomes z->lease_at, else that stays as it was.
+/* Write this stamp into the session's slot, if it is still the session's.  Only
+ * then it becomes z->lease_at.
  *
- * What is left is a process that is stopped just between the look, or the
- * clock, and the write: its write comes late and can shorten the lease of the
- * slot's new owner, until that calls in.  Where it was stopped for longer than
- * its own lease the stamp counts as the session's (lease_trust()) only in a
- * call that finds out whether the session lives, and the slot is left alone
- * until then. */
+ * One race remains: the process may be stopped between the check, or reading
+ * the clock, and the write.  The late write can shorten the lease of the slot's
+ * new owner, until that calls in.  If the process was stopped for longer than
+ * its own lease, the slot is left alone until a call finds out whether the
+ * session lives; only that call counts the stamp as the session's
+ * (lease_trust()). */
 static void lease_renew(zke *z, int64_t at) {
   store *s = z->s;
   int64_t began = host_boottime(s);
@@ -6337,9 +6339,10 @@ static void lease_renew(zke *z, int64_t at) {
     z->lease_at = at;
 }
 
-/* A call begins that reads the session's row: take a late stamp for one in its
- * own slot.  Where it is not, the call finds that the session has ended, and
- * has written one stamp too many at most. */
+/* At the start of a call that reads the session's row: count a late stamp as
+ * written to the session's own slot.  If the slot had a new owner, the call
+ * finds that the session has ended, and has written at most one stamp too many.
+ */
 static void lease_trust(zke *z) {
   if (!z->lease_late) return;
   z->lease_at = z->lease_late;
@@ -6347,8 +6350,8 @@ static void lease_trust(zke *z) {
 }
 
 /* The session has called in: renew its stamp if a quarter of the lease has
- * passed.  Where the stamp cannot be written, on a full disk, a waiting
- * session is woken earlier to try again. */
+ * passed.  If the stamp cannot be written, as on a full disk, a waiting session
+ * is woken earlier to try again. */
 static void lease_stamp(zke *z) {
   if (!z->lease || z->state != SESS_ALIVE) return;
   int64_t now = host_boottime(z->s);
@@ -6358,24 +6361,24 @@ static void lease_stamp(zke *z) {
     z->lease_retry = now + base_max(z->lease / LEASE_STEPS, ZKE_MS);
 }
 
-/* A call that has the lock begins: note whose it is, until when it may take,
- * and, where the store has leases, since when it keeps the others from calling
- * in. */
+/* At the start of a call that has the lock: note its session and its deadline,
+ * and, if the store has leases, since when it keeps the other sessions from
+ * calling in. */
 static void lease_begin_call(store *s, zke *z, int64_t deadline) {
   s->deadline = deadline;
   s->caller = z;
   if (s->lease) s->since = host_boottime(s);
 }
 
-/* The running call has had the lock for a while, so the other sessions of the
- * store could not call in: that time does not count for their leases.  It is
- * added to their stamps; a new stamp would keep alive one that hangs.  Short
- * calls cost nothing.
+/* The running call has kept the lock for a while, so the other sessions of the
+ * store could not call in.  That time does not count for their leases: it is
+ * added to their stamps.  A fresh stamp would keep a hanging session alive.
+ * Short calls cost nothing.
  *
- * Called while the gate is waited for, and before it is left.  While it is held
- * nobody can have ended those sessions, but before that somebody can, where
- * this process was stopped; the slot may be another session's by now.  So
- * lease_renew() looks first.  A stamp that cannot be written is left as it is.
+ * Called while waiting for the gate, and before leaving it.  No process can end
+ * those sessions while the gate is held.  Before that another can, if this
+ * process was stopped, and the slot may belong to another session by now; so
+ * lease_renew() checks first.  A stamp that cannot be written is left as it is.
  */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
@@ -6398,53 +6401,53 @@ static void lease_extend(store *s) {
  *
  * A place in the line is a byte of the line file, locked by the process that
  * stands there.  Places are taken in ascending order; a process that finds no
- * lock before its own is the first.  The kernel drops the locks of the dead,
- * so nothing has to be repaired.
+ * lock before its own is the first.  The kernel drops the locks of dead
+ * processes, so nothing has to be repaired.
  *
  * The process that leaves the gate wakes the first, by a byte in the FIFO of
- * its session.  The first also looks every few milliseconds by itself, and the
- * others seldom; so a wake-up that is lost, or a death, costs a pause.
+ * its session.  The first also looks by itself every few milliseconds, the
+ * others less often, so a lost wake-up or a death only costs a pause.
  *
- * A first that does not come though the gate stands free is stopped.  Another
- * that sees it writes into the file that the line begins behind it
- * (line_pass_over).  When the stopped process goes on, it takes a new place at
- * the end.
+ * If the gate is free and the first does not take it, its process is stopped.
+ * Another process that sees this writes into the file that the line begins
+ * after that place (line_pass_over).  When the stopped process continues, it
+ * takes a new place at the end.
  *
- * The file's words (the last place, where the line begins, whose a place is)
- * are written without a lock and are hints: the locks are the line.  Each is
- * one write of at most 16 bytes; a value that cannot be is read as the line's
- * very beginning.
+ * The file's words (the last place, where the line begins, the session of each
+ * place) are written without a lock and are hints: the locks are the line.
+ * Each is one write of at most 16 bytes.  An impossible value is read as the
+ * very beginning of the line.
  *
  * Start reading at line_join(), then gate_look() below.
  * ==================================================================== */
 
-/* The line file: places, then at LINE_INSIST + place those that insist, and
- * hints. */
+/* The line file: lock bytes of places, at LINE_INSIST + place of those that
+ * insist, and hints as data. */
 #define LINE_LAST_PLACE (INT64_C(1) << 61)
 #define LINE_INSIST LINE_LAST_PLACE
 enum {
   LINE_FIRST_PLACE = 1,
-  LINE_LAST_AT = 0, /* the place that was taken last */
-  LINE_FROM_AT = 8, /* the line begins here: places before it are passed over */
+  LINE_LAST_AT = 0,   /* the place taken last */
+  LINE_FROM_AT = 8,   /* the line begins here: earlier places are passed over */
   LINE_SLOTS_AT = 16, /* by place: place and session */
   LINE_SLOT_SIZE = 16,
   LINE_SLOTS = 4096
 };
 
-/* One stay before the gate; times are monotonic ns. */
+/* One wait for the gate; times are monotonic ns. */
 typedef struct line_stay {
-  zke *sleeper; /* whose FIFO to sleep at, or NULL */
+  zke *sleeper; /* sleep on its FIFO; or NULL */
   int64_t start, now;
   int64_t place;      /* 0: none yet */
   int64_t first;      /* a place before ours, 0: there is none */
   int64_t free_since; /* the gate was seen free, 0: it was not … */
   int64_t free_first; /* … while this was the first */
   bool full;          /* the transaction will probably be synced */
-  bool insists;       /* it was the first in vain: nobody passes it any more */
-  bool took_event;    /* a byte was taken that was not for the line */
+  bool insists;       /* it was the first in vain: must not be passed again */
+  bool took_event;    /* a byte was read that was not for the line */
 } line_stay;
 
-/* A place that another process holds, from one place on and below another; 0:
+/* A place that another process holds, at least `from` and less than `below`; 0:
  * there is none.  Of several it need not be the lowest. */
 static int64_t line_any(store *s, int64_t from, int64_t below) {
   int64_t count;
@@ -6454,8 +6457,8 @@ static int64_t line_any(store *s, int64_t from, int64_t below) {
   return at < 0 ? 0 : at;
 }
 
-/* The lowest place that counts: the first in the line; 0: nobody stands
- * there.  The kernel tells any lock of a range, so the range is cut down until
+/* The first in the line, which is the lowest place that counts; 0: the line is
+ * empty.  The kernel tells any lock of a range, so the range is narrowed until
  * none is left. */
 static int64_t line_first(store *s, int64_t below) {
   int64_t first = 0;
@@ -6464,9 +6467,9 @@ static int64_t line_first(store *s, int64_t below) {
   return first;
 }
 
-/* Read where the line begins; returns the place that was taken last.  What
- * cannot be a place counts as the very first.  The beginning never goes back:
- * what this process could not write it remembers. */
+/* Read where the line begins; returns the place taken last.  An impossible
+ * value counts as the very first place.  The beginning never moves back: a
+ * value that this process could not write stays in s->line_from. */
 static int64_t line_read(store *s) {
   int64_t word[2] = {0, 0};
   s->os.pread(s->os.context, s->line_fd, word, sizeof word, LINE_LAST_AT);
@@ -6478,37 +6481,37 @@ static int64_t line_read(store *s) {
   return base_max(word[0], s->line_from);
 }
 
-/* Where this fails, on a full disk, the others do without the hint. */
+/* If this fails, as on a full disk, the others do without the hint. */
 static void line_write(store *s, const int64_t *words, size_t count,
                        int64_t at) {
   s->os.pwrite(s->os.context, s->line_fd, words, count * sizeof *words, at);
 }
 
-/* Where the session of a place is noted; places far apart share one. */
+/* The offset of a place's slot; places far apart share a slot. */
 static int64_t line_slot_at(int64_t place) {
   return LINE_SLOTS_AT + place % LINE_SLOTS * LINE_SLOT_SIZE;
 }
 
-/* Take or drop a place, or the byte of one that insists: 0 or -errno. */
+/* Lock or unlock a place, or the byte by which it insists: 0 or -errno. */
 static int line_lock_place(store *s, int64_t place, bool on) {
   return s->os.lock_range(s->os.context, s->line_fd, place, 1,
                           on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
 }
 
-/* Must a process without a place wait?  If its transaction will be synced, for
- * anybody in the line; else only for one that insists.  What the first look
- * finds may have been passed over already, so where the line begins is read
- * again before the answer is yes. */
+/* Must a process without a place wait?  If its transaction will be synced, it
+ * waits for any place in the line; else only for one that insists.  The first
+ * place found may have been passed over already, so the line's beginning is
+ * read again before the answer is yes. */
 static bool line_bars(store *s, bool full) {
   int64_t by = full ? 0 : LINE_INSIST;
   if (!line_any(s, by + s->line_from, by + LINE_LAST_PLACE)) return false;
-  line_read(s); /* that one may have been passed over */
+  line_read(s); /* it may have been passed over */
   return line_any(s, by + s->line_from, by + LINE_LAST_PLACE) != 0;
 }
 
 /* Wake the first in the line, if there is one.  Its session is in the place's
- * slot; where the slot is another place's by now, or was never written, its
- * own look must do. */
+ * slot.  If another place uses the slot by now, or it was never written, the
+ * first has to find out by its own look. */
 static void line_wake_first(store *s) {
   int64_t slot[2] = {0, 0};
   line_read(s);
@@ -6521,15 +6524,15 @@ static void line_wake_first(store *s) {
 
 enum { LINE_AHEAD = 256, LINE_TRIES = 1024 };
 
-/* Take the place behind the last.
+/* Take the place after the last.
  *
- * The file's word of the last place is a hint: a process that was stopped
- * before it wrote makes it too low, hence the look for a place that is taken
- * far ahead.  Two processes that come at once may change places; each still
- * has one, and that is all that P10 needs.
+ * The file's word of the last place is a hint.  It is too low if a process was
+ * stopped before it wrote; hence the look for a place taken far ahead.  Two
+ * processes that come at the same time may swap their order; each still has a
+ * place, and P10 needs no more.
  *
- * A process that cannot get a place, which only an error can cause, goes on
- * without and waits wherever line_bars() says so. */
+ * A process that cannot get a place, because of an error, continues without one
+ * and waits as line_bars() says. */
 static void line_join(store *s, line_stay *at) {
   int64_t place = line_read(s) + 1;
   for (int i = 0; i < LINE_TRIES && place < LINE_LAST_PLACE; i++) {
@@ -6549,7 +6552,7 @@ static void line_join(store *s, line_stay *at) {
   }
 }
 
-/* Give up the place, and the byte that insists. */
+/* Unlock the place, and the byte by which it insists. */
 static void line_leave(store *s, line_stay *at) {
   if (at->insists) line_lock_place(s, LINE_INSIST + at->place, false);
   if (at->place) line_lock_place(s, at->place, false);
@@ -6558,10 +6561,10 @@ static void line_leave(store *s, line_stay *at) {
 }
 
 /* The gate is free, and the first in the line does not take it: it was not
- * told, or its process is stopped.  At the first sight only the time is
- * noted.  At the next it is told again.  When the gate has stood free for
- * ZKE_LINE_OVER_MS with the same one as the first, the line begins behind it
- * from now on: it loses its place, and nothing else. */
+ * woken, or its process is stopped.  The first time, only note the time.  The
+ * next time, wake it again.  When the gate has been free for ZKE_LINE_OVER_MS
+ * with the same first, let the line begin after it: it loses its place, and
+ * nothing else. */
 static void line_pass_over(store *s, line_stay *at) {
   if (!at->free_since || at->free_first != at->first) {
     at->free_since = at->now;
@@ -6579,31 +6582,32 @@ static void line_pass_over(store *s, line_stay *at) {
 /* ======================================================================
  * gate_: the one writer (private)
  *
- * The gate is a lock of the kernel: the process that holds it is the one
- * writer, of all processes, and P12 hangs on that alone.  gate_enter() waits
- * for it within the call's deadline; gate_leave() lets the next one in.
+ * The gate is a lock of the kernel.  The process that holds it is the only
+ * writer among all processes, and P12 depends on that alone.  gate_enter()
+ * waits for it within the call's deadline; gate_leave() lets the next process
+ * in.
  *
- * The lock is as many bytes long as its holder's number says, the session's id
- * or the process's.  So another process can tell by whom it was kept waiting.
+ * The length of the lock in bytes is its holder's number: the session's id or
+ * the process id.  So another process can tell which one kept it waiting.
  *
- * A call that waits for the gate keeps the store's lock, also while it sleeps.
+ * A call that waits for the gate keeps the store's lock, even while it sleeps.
  * So the other threads of the store wait with it.
  *
- * A transaction that is synced takes a place in the line at once.  Others take
- * less time than a switch between processes does.  So they first try for
+ * A transaction that will be synced takes a place in the line immediately.
+ * Other transactions are shorter than a context switch.  So they first try for
  * ZKE_GATE_PATIENCE_US without a place, and may pass the line while its first
- * wakes up.  A first that finds the gate taken when it comes locks a second
- * byte, which says that it insists, and is passed by nobody any more.
+ * wakes up.  If the first then finds the gate taken, it locks a second byte,
+ * which says that it insists.  From then on no process may pass it.
  *
- * In memory there is no other process, and no gate.
+ * A store in memory has no other processes, and no gate.
  *
  * Start reading at gate_enter() and gate_wait().
  * ==================================================================== */
 
-/* Try for the gate itself; *held tells that another has it.  The length of the
- * lock is the number by which others know the holder: the session that writes,
- * or one of the store's.  A store that has none yet gives the process id, which
- * is smaller than any session's. */
+/* Try to lock the gate; *held: another process has it.  The length of the lock
+ * tells others the holder: the session that writes, or another session of the
+ * store.  A store that has no session yet gives the process id, which is
+ * smaller than any session's id. */
 static int gate_lock(store *s, const zke *z, bool *held) {
   if (!z && s->session_count) z = s->sessions[0];
   int64_t number = z && z->id ? z->id : s->os.pid(s->os.context);
@@ -6615,7 +6619,7 @@ static int gate_lock(store *s, const zke *z, bool *held) {
   return rc == 0 || *held ? ZKE_OK : host_fail(s, rc, "cannot lock", s->gate);
 }
 
-/* The number of the process that holds the gate, 0: it is free. */
+/* The number of the gate's holder; 0: the gate is free. */
 static int64_t gate_holder(store *s) {
   int64_t count = 0;
   int64_t at =
@@ -6624,7 +6628,7 @@ static int64_t gate_holder(store *s) {
 }
 
 /* Try the gate a few times, since most transactions are shorter than a sleep.
- * The first in the line that finds it taken insists from then on, so that
+ * If the first in the line finds it taken, it insists from then on, so that
  * processes without a place stop overtaking it. */
 static int gate_try(store *s, const zke *z, line_stay *at, bool *held) {
   int rc = ZKE_OK;
@@ -6637,13 +6641,13 @@ static int gate_try(store *s, const zke *z, line_stay *at, bool *held) {
   return rc;
 }
 
-/* One look: try the gate if nobody is before us; *held tells whether it is
- * still another's.
+/* One look: try the gate if no process is before us; *held: it is still
+ * another's.
  *
- * A process in the line asks the kernel for any place before its own.  If
- * there is one and the gate is taken, it is simply not our time.  If the gate
- * is free, the first is found out, and told or passed over.  A process that
- * was passed over itself has no place any more and begins again at the end. */
+ * A process in the line asks the kernel for any place before its own.  If there
+ * is one and the gate is taken, it is simply not our turn.  If the gate is
+ * free, find the first, and wake it or pass it over.  A process that was passed
+ * over has lost its place, and begins again at the end. */
 static int gate_look(store *s, zke *z, line_stay *at, bool *held) {
   *held = true;
   if (!at->place) return gate_try(s, z, at, held);
@@ -6665,10 +6669,10 @@ static int gate_look(store *s, zke *z, line_stay *at, bool *held) {
   return ZKE_OK;
 }
 
-/* How long to sleep until the next look.  Without a place: longer the longer
- * it takes already.  The first of the line looks soon, the others the more
- * seldom the farther behind they stand.  The looks are spread by the place's
- * number, so that they do not all come at once. */
+/* How long to sleep until the next look.  Without a place, the pauses grow with
+ * the time already waited.  The first in the line looks soon; the others look
+ * less often the farther back they stand.  The looks are spread by the place's
+ * number, so that they do not coincide. */
 static int64_t gate_pause(const line_stay *at) {
   if (!at->place) {
     return base_min(
@@ -6681,10 +6685,10 @@ static int64_t gate_pause(const line_stay *at) {
   return (ZKE_LINE_LOOK_MS * (1 + behind) - at->place % 16) * ZKE_MS;
 }
 
-/* Sleep until we are told that it is our time, at most ns nanoseconds.
- * Without a place, or a session with a FIFO, nobody can tell us.  The FIFO may
- * also bring a byte that says that there are events; it is noted, so that
- * gate_enter() can put it back for the thread that waits for them. */
+/* Sleep until we are woken as the first, at most ns nanoseconds.  Without a
+ * place, or without a session with a FIFO, we cannot be woken.  A byte in the
+ * FIFO may also mean events; it is noted, and gate_enter() puts it back for the
+ * thread that waits for them. */
 static void gate_sleep(store *s, line_stay *at, int64_t ns) {
   char bytes[256];
   zke *z = at->sleeper;
@@ -6703,9 +6707,9 @@ static void gate_sleep(store *s, line_stay *at, int64_t ns) {
 
 SQL_STATEMENT(SESSION_PID, "SELECT pid FROM zkembed_session WHERE id=?1");
 
-/* Fail because of the deadline, and say which process was waited for: by the
- * number that the gate's lock gives, with the process id from the session's
- * row where that can be read now. */
+/* Fail because of the deadline, and name the process that was waited for: by
+ * the number that the gate's lock gives, with the process id from the session's
+ * row if that can be read now. */
 static int gate_say_late(store *s, const line_stay *at) {
   int64_t pid = 0, holder = s->deadline ? gate_holder(s) : 0;
   char who[80] = "other processes are before this one and did";
@@ -6728,11 +6732,11 @@ static int gate_say_late(store *s, const line_stay *at) {
 
 /* Wait for the gate until the deadline.
  *
- * Meanwhile a call keeps its own session's lease, also where what it writes is
- * no session's (z is NULL), and moves on those of the store's other sessions,
- * which cannot call in.  It gives up where its handle is being closed.  After
- * the deadline it still looks once, so a call without time succeeds if the
- * gate is free. */
+ * Meanwhile the call renews its own session's lease, even if it writes for no
+ * session (z is NULL), and extends the leases of the store's other sessions,
+ * which cannot call in.  It gives up if its handle is being closed.  After the
+ * deadline it still looks once, so a call without time succeeds if the gate is
+ * free. */
 static int gate_wait(store *s, zke *z, line_stay *at) {
   int64_t patience = at->full ? 0 : ZKE_GATE_PATIENCE_US * INT64_C(1000);
   zke *caller = z ? z : s->caller;
@@ -6753,12 +6757,12 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
   }
 }
 
-/* Become the one writer; z (or NULL) lets a closing handle give up.  full: the
- * transaction will be synced.  The usual case is one lock and no sleep.
+/* Become the one writer. z (or NULL): give up if this handle is being closed.
+ * full: the transaction will be synced.  The usual case is one lock and no
+ * sleep.
  *
- * A process that gives up while it stands in the line may just have been woken
- * as the first.  So it looks whether the gate is free, and hands the wake-up
- * on. */
+ * A process that gives up its place may just have been woken as the first.  So
+ * it checks whether the gate is free, and passes the wake-up on. */
 static int gate_enter(store *s, zke *z, bool full) {
   REQUIRE(LOCK_HELD(s) && !GATE_HELD(s));
   bool held = true;
@@ -6778,10 +6782,10 @@ static int gate_enter(store *s, zke *z, bool full) {
   return rc;
 }
 
-/* Let the next one write, and wake the first in the line.  The leases of the
- * other sessions are moved on before: after that anybody may judge them.  A log
- * in doubt is noted for the process that opens the file next, since this one
- * may end before it has settled it. */
+/* Let the next process write, and wake the first in the line.  The leases of
+ * the other sessions are extended before, since other processes may end them
+ * after that.  A log in doubt is noted for the process that opens the file
+ * next, in case this one ends before it has recovered the log. */
 static void gate_leave(store *s) {
   REQUIRE(GATE_HELD(s));
   lease_extend(s);
@@ -6797,12 +6801,12 @@ static void gate_leave(store *s) {
  * recover_: making a broken store fit again (private)
  *
  * A failed COMMIT leaves a store broken, and a failed sync leaves its log in
- * doubt (health_).  With the gate held, the database is connected again if it
- * is broken, and the log is written and synced once more, moved into the
- * database and synced there.  Only then does the store acknowledge anything
- * again (P2).
+ * doubt (health_).  With the gate held, a broken store connects to its database
+ * again.  Then the log is written and synced once more, moved into the database
+ * and synced there.  Only then does the store acknowledge anything again (P2).
  *
- * A store whose file was removed or replaced meanwhile is given up (guard_).
+ * If the file was removed or replaced meanwhile, the store is given up
+ * (guard_).
  *
  * Start reading at recover_store().
  * ==================================================================== */
@@ -6824,10 +6828,10 @@ SQL_STATEMENT(
     "WHERE id=?1),-1),history_rows>0 OR history_ms>0,EXISTS(SELECT 1 FROM "
     "zkembed_watch)FROM zkembed_meta");
 
-/* While the store was not connected another program may have been the last to
- * close the file, and SQLite has taken the log away then: so there may be
- * another log now.  But if a change that was acknowledged is missing, somebody
- * else has removed it. */
+/* While the store was not connected, another program may have been the last to
+ * close the file.  Then SQLite has removed the log, and there may be another
+ * log now.  But if an acknowledged change is missing, the log was not removed
+ * by SQLite. */
 static int recover_note_files(store *s) {
   int64_t zxid = 0, known = side_read_hint(s, SIDE_ZXID_AT);
   int rc = sql_fetch_ints(s, SQL_META, 0, 1, &zxid);
@@ -6840,7 +6844,7 @@ static int recover_note_files(store *s) {
   return ZKE_OK;
 }
 
-/* Open the database anew, by the path and into the file that it was. */
+/* Reopen the database by its path, which must still be the same file. */
 static int recover_connect(store *s) {
   db_disconnect(s);
   guard_forget_files(s);
@@ -6853,18 +6857,18 @@ static int recover_connect(store *s) {
   return rc == ZKE_OK ? recover_note_files(s) : rc;
 }
 
-/* What a call is told while the store cannot be recovered; see health_. */
+/* Fail a call while the store cannot be recovered; see health_. */
 static int recover_not_usable(const store *s) {
   return base_fail(ZKE_CONNECTIONLOSS,
                    "%s: not usable since a COMMIT, a sync or a recovery failed",
                    s->name);
 }
 
-/* With the gate held: before anything else is acknowledged, write and sync the
- * log once more, move it into the database file and sync that, since a log
- * whose sync failed once cannot be trusted again (P2).  Without the first step
- * a power cut in the second could find some pages of the database new, and of
- * the log only the part before what was lost. */
+/* With the gate held, before anything else is acknowledged: write and sync the
+ * log once more, move it into the database file and sync that, since a log that
+ * failed to sync once cannot be trusted again (P2).  Without the first step, a
+ * power cut in the second could leave some pages of the database new, and only
+ * the part of the log before the loss. */
 static int recover_log(store *s) {
   REQUIRE(GATE_HELD(s));
   int rc = db_renew_log_apart(s);
@@ -6874,9 +6878,9 @@ static int recover_log(store *s) {
   return rc;
 }
 
-/* A COMMIT failed and its outcome is unknown: open the database anew, which
- * finds out, and make the log good.  A read-only store can do neither: another
- * has to be opened. */
+/* Recover after a failure.  If the outcome of a COMMIT is unknown, reopen the
+ * database, which finds out; then make the log good.  A read-only store can do
+ * neither: the caller must open another one. */
 static int recover_store(store *s) {
   REQUIRE(LOCK_HELD(s));
   if (s->readonly) return recover_not_usable(s);
@@ -6893,38 +6897,37 @@ static int recover_store(store *s) {
 /* ======================================================================
  * txn_: one transaction (private)
  *
- * Every change of the file is one call of txn_run(): gate, BEGIN IMMEDIATE, the
- * body, COMMIT, gate off, wake.  The woken come last, so that none of them
- * finds the gate still held by whoever woke it.  A body that returns an error
- * leaves nothing in the file.
+ * Every change of the file is one call of txn_run(): lock the gate, BEGIN
+ * IMMEDIATE, the body, COMMIT, unlock the gate, wake.  Waking comes last, so
+ * that no woken process finds the gate still held by its waker.  A body that
+ * returns an error leaves nothing in the file.
  *
- * A transaction is of one of two classes.  A full one is on the disk when
- * COMMIT returns; a normal one, which touches ephemeral state alone, need not
- * be, since a power cut ends its sessions anyway (P8).  The body finds out as
- * it changes things (txn.durable), and COMMIT leaves out its sync where it may
- * (wal_sync()).
+ * A transaction is full or normal.  A full one is on the disk when COMMIT
+ * returns.  A normal one touches only ephemeral state and need not be, since a
+ * power cut ends its sessions anyway (P8).  The body decides while it changes
+ * things (txn.durable), and COMMIT skips the sync if it may (wal_sync()).
  *
- * A transaction begins with the meta row and the session's.  What the last one
- * of this store knew of them still holds if the header of the WAL-index is as
- * that one left it, and then neither is read (txn_recall_meta()).
+ * A transaction begins by reading the meta row and the session's row.  If the
+ * header of the WAL-index is as this store's last transaction left it, the
+ * values known then still hold, and neither row is read (txn_recall_meta()).
  *
- * What a death leaves, by the moment: before COMMIT nothing, for SQLite rolls
- * back and the kernel frees the gate; between COMMIT and txn_note_zxid() a
- * commit that the next store to open makes durable (judge_sync_log()); after it
- * only the wake-ups are missing, which the ticks make good (P7).
+ * If the process dies before COMMIT, nothing is left: SQLite rolls back, and
+ * the kernel frees the gate.  Between COMMIT and txn_note_zxid() it leaves a
+ * commit that the next store to open makes durable (judge_sync_log()).  After
+ * that only the wake-ups are missing, and the ticks make up for them (P7).
  *
- * A batch is one transaction for several bodies.  While one is open on the
- * store, txn_run() does not begin: txn_join() runs the body in the batch's
- * transaction, as an operation with a zxid of its own, which is undone alone
- * where it fails.  A savepoint of SQLite's does that.  It costs a fifth of a
- * create, so a body can see to it by itself (txn_run_guarded()): one that can
- * be refused only before its first write takes none.
+ * A batch is one transaction for several bodies.  While a batch is open on the
+ * store, txn_run() begins no transaction: txn_join() runs the body in the
+ * batch's, as an operation with its own zxid.  If the operation fails, it is
+ * undone alone, by a savepoint of SQLite's.  A savepoint costs a fifth of a
+ * create, so a body may set it itself (txn_run_guarded()): a body that can be
+ * refused only before its first write needs none.
  *
  * Start reading at txn_run(), then txn_commit().  A compaction (compact_) is
  * the one change that is no transaction of a body.
  * ==================================================================== */
 
-/* Beyond any epoch that can come about; more is a damaged file. */
+/* Beyond any possible epoch; a larger zxid means a damaged file. */
 #define TXN_LAST_ZXID (INT64_MAX - INT64_C(0xffffffffff))
 
 typedef int (*txn_body)(txn *t, void *arg);
@@ -6933,7 +6936,7 @@ typedef int (*txn_body)(txn *t, void *arg);
 typedef int (*txn_runner)(store *s, zke *z, enum txn_class hint, txn_body body,
                           void *arg);
 
-/* The session is over for this handle: tell its watchers at the next
+/* The session has ended for this handle: tell its watchers at the next
  * dispatch. */
 static void txn_lose_session(zke *z, enum sess_state state) {
   z->row_gone = true;
@@ -6943,14 +6946,14 @@ static void txn_lose_session(zke *z, enum sess_state state) {
   wake_self(z);
 }
 
-/* The session's row is gone: somebody expired it. */
+/* Fail a call because the session's row is gone: the session was expired. */
 static int txn_session_gone(zke *z) {
   txn_lose_session(z, SESS_EXPIRED);
   return base_fail(ZKE_SESSIONEXPIRED, "session 0x%llx has expired",
                    (unsigned long long)z->id);
 }
 
-/* Another handle has attached the session. */
+/* Fail a call because another handle has attached the session. */
 static int txn_session_moved(zke *z) {
   txn_lose_session(z, SESS_MOVED);
   return base_fail(ZKE_SESSIONMOVED,
@@ -6960,8 +6963,8 @@ static int txn_session_moved(zke *z) {
 
 enum { TXN_NO_ROW = -1 };
 
-/* Is the session's row still this handle's, which has this in its column
- * `carrier`?  TXN_NO_ROW: there is none. */
+/* Is the session's row, which has this value in its column `carrier`, still
+ * this handle's?  TXN_NO_ROW: there is no row. */
 static int txn_session_stands(zke *z, int64_t carrier) {
   if (carrier == z->carrier_id) return ZKE_OK;
   return carrier == TXN_NO_ROW ? txn_session_gone(z) : txn_session_moved(z);
@@ -6975,8 +6978,8 @@ static void txn_release(txn *t) {
   buf_free(&t->parent);
 }
 
-/* End a transaction of which nothing is to stay, and leave the gate.  The
- * sentence of the failure that led here outlives the rollback. */
+/* Roll a transaction back and leave the gate.  The failure's sentence survives
+ * the rollback. */
 static void txn_abort(txn *t) {
   REQUIRE(GATE_HELD(t->s));
   char cause[BASE_SENTENCE];
@@ -6987,14 +6990,14 @@ static void txn_abort(txn *t) {
   gate_leave(t->s);
 }
 
-/* Was the session found in the state that this transaction began in, or in one
- * before it, and has nothing ended a session since? */
+/* Was the session's row found in this transaction's first state or an earlier
+ * one, and has no session ended since? */
 static bool txn_knows_row(const zke *z) {
   return shm_knows_latest(z->s) && z->row_era == z->s->index.era;
 }
 
-/* Is the state that the transaction began in the one that the transaction of
- * this store before it has left?  Then all that is to be known is known. */
+/* If no process has committed since this store's last transaction, reuse the
+ * meta row known from it.  Returns whether it did. */
 static bool txn_recall_meta(txn *t) {
   const store *s = t->s;
   if (!shm_knows_latest(s) || !s->index.latest_meta) return false;
@@ -7007,7 +7010,7 @@ static bool txn_recall_meta(txn *t) {
   return true;
 }
 
-/* Note for the next transaction what this one has committed. */
+/* Keep the meta row that this transaction has committed, for the next one. */
 static void txn_note_meta(const txn *t) {
   store *s = t->s;
   s->meta.lost = t->lost;
@@ -7018,7 +7021,7 @@ static void txn_note_meta(const txn *t) {
   s->index.latest_meta = true;
 }
 
-/* Know what the meta row says, and that the acting session still exists. */
+/* Get the values of the meta row, and fail if the acting session has ended. */
 static int txn_read_meta(txn *t) {
   if (!txn_recall_meta(t)) {
     int64_t meta[6] = {0};
@@ -7040,15 +7043,15 @@ static int txn_read_meta(txn *t) {
   return ZKE_OK;
 }
 
-/* Does COMMIT sync?  The durability option may decide for all; else it does
- * where what is changed has to be durable, or probably has. */
+/* Does COMMIT sync?  The durability option may decide for all commits; else it
+ * syncs if the change must be durable, or probably must. */
 static bool txn_syncs(const store *s, bool durable) {
   if (s->durability == ZKE_DURABLE_BY_KIND) return durable;
   return s->durability == ZKE_DURABLE_ALL;
 }
 
-/* Wait for the gate and begin.  On failure nothing is held, the gate is left
- * and t needs no end. */
+/* Wait for the gate and begin.  On failure nothing is held, the gate is left,
+ * and t needs no txn_abort(). */
 static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   REQUIRE(LOCK_HELD(s));
   if (health_needs_recovery(s)) {
@@ -7061,7 +7064,7 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
-  t->kin = z != NULL; /* those of no session may end or attach one */
+  t->kin = z != NULL; /* others may end or attach a session */
   t->wake.a = t->overflowed.a = t->ended.a = t->parent.a = &s->a;
   rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_trust_log(s);
@@ -7070,9 +7073,9 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   return rc;
 }
 
-/* Use a zxid: one a transaction, however often this is called.  A counter
- * that runs over into the epoch must be durable, or a power cut could bring
- * the same epoch again. */
+/* Use a zxid: one per transaction, however often this is called.  If the
+ * counter overflows into the epoch, the change must be durable, or the same
+ * epoch could come again after a power cut. */
 static int txn_number(txn *t) {
   REQUIRE(WRITING(t->s));
   if (t->numbered) return ZKE_OK;
@@ -7095,8 +7098,8 @@ SQL_STATEMENT(EVENT_TRIM,
 
 SQL_STATEMENT(SESSION_SEEN, "UPDATE zkembed_session SET seen=?2 WHERE id=?1");
 
-/* Drop the acting session's delivered events, riding on its write, and note
- * the last one's number: the next is above it. */
+/* Drop the acting session's delivered events in its own write transaction, and
+ * note the last one's number: the next is greater. */
 static int txn_trim(txn *t) {
   REQUIRE(WRITING(t->s));
   zke *z = t->z;
@@ -7106,15 +7109,16 @@ static int txn_trim(txn *t) {
   return rc == ZKE_OK ? sql_do_ints(t->s, SQL_SESSION_SEEN, 2, values) : rc;
 }
 
-/* The result of a COMMIT or a compaction, by its SQLite code.  `written`: it
+/* The result of a COMMIT or a compaction, from its SQLite code.  `written`: it
  * may have left a commit in the log.
  *
- * An I/O error leaves the outcome open.  So does what fails after the commit's
- * frame was written.  SQLite may need memory then, to enter the frames in the
- * WAL-index.  If the VFS does not promise powersafe overwriting, it fills the
- * sector with more frames, and the disk may have no room for them.  It takes
- * the commit back; but the frames are there, and whoever recovers the log
- * before others overwrite them finds the commit. */
+ * After an I/O error the outcome is unknown.  So it is after any failure that
+ * follows the write of the commit's frame.  SQLite may then need memory to
+ * enter the frames in the WAL-index.  If the VFS does not promise powersafe
+ * overwriting, it also fills the sector with more frames, and the disk may be
+ * full.  SQLite takes the commit back, but its frames are in the log.  A
+ * process that recovers the log before they are overwritten finds the commit.
+ */
 static int txn_outcome(store *s, int sqlite_rc, bool written,
                        const char *doing) {
   if (sqlite_rc == SQLITE_OK) return ZKE_OK;
@@ -7160,9 +7164,9 @@ static void txn_tell(txn *t) {
   }
 }
 
-/* Leave word of how far the zxids have come, after COMMIT and before the gate
- * is left.  A database that is behind was restored from a backup; one that is
- * ahead has a commit whose process died before it came here. */
+/* Note the last zxid in the liveness file, after COMMIT and before the gate is
+ * left.  A database with a smaller zxid was restored from a backup.  One with a
+ * greater zxid has a commit by a process that died before this note. */
 static void txn_note_zxid(const txn *t) {
   if (!t->s->memory) side_write_hint(t->s, SIDE_ZXID_AT, t->zxid);
 }
@@ -7181,10 +7185,10 @@ static int txn_finish_rows(txn *t) {
   return rc == ZKE_OK ? txn_trim(t) : rc;
 }
 
-/* Checkpoint where the log has grown long, with the gate held, since this is a
- * write like any other (P12).  The commit before it stands whatever comes of
- * this: a failure is logged, and the next commit tries again.  Where the log
- * could not be synced it is settled at once, before others rely on it. */
+/* Checkpoint if the log has grown long, with the gate held, since this is a
+ * write like any other (P12).  A failure does not affect the commit before it:
+ * it is logged, and the next commit tries again.  If the log could not be
+ * synced, it is recovered immediately, before others rely on it. */
 static void txn_shorten_log(store *s) {
   REQUIRE(GATE_HELD(s));
   if (s->wal_pages < s->wal_limit) return; /* in memory: no log, 0 pages */
@@ -7195,23 +7199,23 @@ static void txn_shorten_log(store *s) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
-/* Commit and tell whoever has to know.  Why this order is right:
+/* Commit, and wake the sessions that have events.  Why this order is right:
  *
- *   - All that can still fail by a lack of memory or space is done before
+ *   - Everything that can still fail for lack of memory or space is done before
  *     COMMIT, so a failure rolls everything back.  Only COMMIT itself can leave
- *     the outcome open (txn_outcome()).
- *   - A synced commit is durable only if the directory knows the log's name, so
- *     that is synced before.
- *   - The session's `trimmed` follows the commit.  To trim twice costs nothing;
- *     rows taken for trimmed that are still there would count as pending.
+ *     the outcome unknown (txn_outcome()).
+ *   - A synced commit is durable only if the log's name is in the directory, so
+ *     the directory is synced before.
+ *   - The session's `trimmed` is set after the commit.  Trimming twice costs
+ *     nothing; rows wrongly believed trimmed would count as pending.
  *   - The zxid is noted before the gate is left, so notes never go backwards.
- *   - Nobody is woken before the gate is left. */
+ *   - No session is woken before the gate is left. */
 static int txn_commit(txn *t) {
   REQUIRE(WRITING(t->s) && GATE_HELD(t->s));
   store *s = t->s;
   int rc = txn_finish_rows(t);
-  /* where memory is short at a statement's end, SQLite undoes all and yet calls
-   * the statement done */
+  /* if memory runs out at a statement's end, SQLite rolls everything back but
+   * reports the statement as done */
   if (rc == ZKE_OK && sqlite3_get_autocommit(s->db)) rc = base_nomem();
   bool sync = txn_syncs(s, t->durable);
   if (rc == ZKE_OK && sync) rc = wal_make_name(s);
@@ -7235,19 +7239,19 @@ static int txn_commit(txn *t) {
 
 /* ---- batches ----
  *
- * One thread runs a batch's function, and while it does it is alone in the
- * store.  It is in one batch at a time, of whatever store: `txn_here`. */
+ * The thread that runs a batch's function is alone in the store meanwhile.  It
+ * is in one batch at a time, among all stores: `txn_here`. */
 
 static _Thread_local txn_batch *txn_here;
 
-/* The batch whose function this thread is in, or NULL.  A child that was forked
- * there is in none: the transaction is its parent's. */
+/* The batch of the function that this thread is in, or NULL.  A child forked in
+ * the function is in no batch: the transaction is its parent's. */
 static txn_batch *txn_batch_here(void) {
   return txn_here && !fork_is_copy(txn_here->t.s) ? txn_here : NULL;
 }
 
-/* Nothing more can be done in the batch, and nothing of it stays: keep the
- * first reason.  Returns rc. */
+/* Break the batch: no more calls, and all of it will be undone.  Keep the first
+ * reason.  Returns rc. */
 static int txn_break(txn_batch *b, int rc) {
   if (b->rc != ZKE_OK) return rc;
   b->rc = rc;
@@ -7255,16 +7259,16 @@ static int txn_break(txn_batch *b, int rc) {
   return rc;
 }
 
-/* What every call in a broken batch returns, and the batch itself. */
+/* The result of every call in a broken batch, and of the batch itself. */
 static int txn_say_broken(const txn_batch *b) {
   if (b->rc != ZKE_OK) base_restore(b->why);
   return b->rc;
 }
 
-/* A call in the batch has failed.  A refusal is the caller's to judge, and so
- * is a lack of memory: that operation alone was undone.  Where the file cannot
- * be read or written, or SQLite has given the transaction up by itself, no
- * later call may go on as if all before it stood. */
+/* Decide whether a failed call breaks the batch.  A refusal or a lack of memory
+ * does not, since only that operation was undone: the caller decides.  If the
+ * file cannot be read or written, or SQLite has rolled the transaction back by
+ * itself, the earlier operations may be lost, so no later call may continue. */
 static int txn_judge(txn_batch *b, int rc) {
   switch (rc) {
     case ZKE_SYSTEMERROR:
@@ -7280,7 +7284,7 @@ static int txn_judge(txn_batch *b, int rc) {
   }
 }
 
-/* What an operation that is undone takes back. */
+/* What is restored when an operation is undone. */
 typedef struct txn_mark {
   bool durable, history;
   int changes; /* rows that SQLite has changed before it */
@@ -7288,7 +7292,7 @@ typedef struct txn_mark {
   size_t wake, ended, watches;
 } txn_mark;
 
-/* What there is to take an operation back to, before it begins. */
+/* The state before an operation, to which it can be undone. */
 static txn_mark txn_set_mark(const txn_batch *b) {
   const txn *t = &b->t;
   return (txn_mark){.durable = t->durable,
@@ -7305,10 +7309,10 @@ SQL_STATEMENT(JOIN_END, "RELEASE zkembed_operation");
 
 SQL_STATEMENT(JOIN_UNDO, "ROLLBACK TO zkembed_operation");
 
-/* Take back the rows of an operation that failed with rc.  One without a
- * savepoint has mostly changed none.  Else only all of the batch can be undone:
- * it is broken by rc.  (SQLite takes back by itself what the statement has done
- * that failed.) */
+/* Undo the rows of an operation that failed with rc.  An operation without a
+ * savepoint has usually changed none.  If it has, only the whole batch can be
+ * undone, and rc breaks it. (SQLite itself undoes the statement that failed.)
+ */
 static int txn_undo_rows(txn_batch *b, const txn_mark *to, int rc) {
   store *s = b->t.s;
   if (sqlite3_get_autocommit(s->db)) return ZKE_OK; /* SQLite has undone all */
@@ -7320,9 +7324,8 @@ static int txn_undo_rows(txn_batch *b, const txn_mark *to, int rc) {
   return undone;
 }
 
-/* Take back what an operation has done that failed with rc, which is returned:
- * rows by SQLite, the rest by the mark.  Where rows cannot be taken back, the
- * batch is broken. */
+/* Undo an operation that failed with rc, which is returned: its rows by SQLite,
+ * the rest by the mark.  If the rows cannot be undone, the batch is broken. */
 static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   txn *t = &b->t;
   char cause[BASE_SENTENCE];
@@ -7344,8 +7347,9 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
 
 SQL_STATEMENT(JOIN, "SAVEPOINT zkembed_operation");
 
-/* From here on the rows of the running operation of a batch can be undone
- * alone.  Outside of a batch its transaction is. */
+/* Set the savepoint: from here on the rows of the batch's running operation can
+ * be undone alone.  Outside of a batch there is nothing to do, since the whole
+ * transaction is undone. */
 static int txn_save(txn *t) {
   REQUIRE(WRITING(t->s));
   if (!t->s->batch || t->saved) return ZKE_OK;
@@ -7354,10 +7358,10 @@ static int txn_save(txn *t) {
   return rc;
 }
 
-/* Run a body as one operation of the batch: what a transaction of its own would
- * begin with anew, begins anew.  One that is guarded calls txn_save() itself if
- * it must.  The list of wake-ups must be whole before the next one: without
- * memory for it the operation is undone. */
+/* Run a body as one operation of the batch.  Reset what a new transaction would
+ * begin with.  A guarded body calls txn_save() itself if it must.  The list of
+ * wake-ups must be complete before the next operation: without memory for it
+ * this operation is undone. */
 static int txn_join(txn_batch *b, zke *z, bool guarded, txn_body body,
                     void *arg) {
   txn *t = &b->t;
@@ -7382,9 +7386,9 @@ static int txn_join(txn_batch *b, zke *z, bool guarded, txn_body body,
   return rc;
 }
 
-/* A session makes its first call in the batch, of those that need the file: it
- * has to exist.  Until the batch ends nobody can end it.  Its delivered events
- * go as they do with any change (txn_trim()). */
+/* At a session's first call in the batch that needs the file: check that the
+ * session exists.  No process can end it until the batch ends.  Drop its
+ * delivered events, as with any change (txn_trim()). */
 static int txn_join_session(txn_batch *b, zke *z) {
   store *s = b->t.s;
   int64_t meta[4] = {0};
@@ -7406,8 +7410,8 @@ static int txn_join_session(txn_batch *b, zke *z) {
   return rc == ZKE_OK ? ZKE_OK : txn_break(b, rc);
 }
 
-/* Begin a batch: as txn_begin() does, with a place in the line, since nobody
- * knows how long the function will take. */
+/* Begin a batch: as txn_begin() does, with a place in the line, since the
+ * function may take any time. */
 static int txn_begin_batch(txn_batch *b, zke *z) {
   store *s = z->s;
   memset(b, 0, sizeof *b);
@@ -7425,8 +7429,8 @@ static int txn_begin_batch(txn_batch *b, zke *z) {
   return rc;
 }
 
-/* End a batch with what its function has returned: commit, or undo all of it.
- * The caller concludes what the batch has collected, and frees it. */
+/* End a batch with its function's result rc: commit, or undo all of it.  The
+ * caller handles what the batch has collected, and frees it. */
 static int txn_end_batch(txn_batch *b, int rc) {
   txn *t = &b->t;
   store *s = t->s;
@@ -7451,9 +7455,9 @@ static int txn_end_batch(txn_batch *b, int rc) {
 
 /* ---- a transaction ---- */
 
-/* Run a body in a transaction, or as an operation of the batch that is open.
- * For zke_zxid() a session's transaction leaves its zxid, or, where it is
- * refused, that of the state in which it was. */
+/* Run a body in a transaction, or as an operation of the open batch.  For
+ * zke_zxid() a session's transaction sets its zxid or, if it is refused, the
+ * zxid of the state that it found. */
 static int txn_run(store *s, zke *z, enum txn_class hint, txn_body body,
                    void *arg) {
   txn t;
@@ -7464,7 +7468,7 @@ static int txn_run(store *s, zke *z, enum txn_class hint, txn_body body,
   if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
   if (rc == ZKE_OK) {
     rc = txn_commit(&t);
-    if (z) base_zxid = rc == ZKE_OK ? t.zxid : 0; /* no discard's before it */
+    if (z) base_zxid = rc == ZKE_OK ? t.zxid : 0; /* not that of a discard */
   } else {
     if (z) base_zxid = t.zxid_was;
     txn_abort(&t);
@@ -7472,16 +7476,15 @@ static int txn_run(store *s, zke *z, enum txn_class hint, txn_body body,
   return rc;
 }
 
-/* The same for a body that in a batch calls txn_save() before its first write,
- * unless nothing but SQLite's own failures can stop it from there on. */
+/* The same for a body that in a batch calls txn_save() before its first write.
+ * It need not if only SQLite's own failures can stop it after that write. */
 static int txn_run_guarded(store *s, zke *z, enum txn_class hint, txn_body body,
                            void *arg) {
   if (s->batch) return txn_join(s->batch, z, true, body, arg);
   return txn_run(s, z, hint, body, arg);
 }
 
-/* txn_run() without waiting for anybody: ZKE_OPERATIONTIMEOUT when the gate is
- * taken. */
+/* txn_run() without waiting: ZKE_OPERATIONTIMEOUT if the gate is taken. */
 static int txn_try(store *s, zke *z, enum txn_class hint, txn_body body,
                    void *arg) {
   int64_t deadline = s->deadline;
@@ -7493,16 +7496,16 @@ static int txn_try(store *s, zke *z, enum txn_class hint, txn_body body,
 
 /* ---- commits without a zxid ----
  *
- * Whoever opens the file after a process that died between the last write of
- * its COMMIT and the word of its sync learns of that by the zxid
- * (judge_sync_log()).  A compaction takes none, nor does the removal of the
- * tables or a transaction of the program's own connection, whose sync does not
- * pass wal_ either: they leave word before. */
+ * If a process dies between the last write of its COMMIT and the note of its
+ * sync, the next process to open the file knows this by the zxid
+ * (judge_sync_log()).  Three commits use no zxid: a compaction, the removal of
+ * the tables, and a transaction of the program's own connection, whose sync
+ * also does not pass wal_.  They note a doubt about the log before. */
 
-/* Before such a COMMIT. */
+/* Call before such a COMMIT. */
 static void txn_expect_death(store *s) { wal_note_doubt(s, true); }
 
-/* After it. */
+/* Call after it. */
 static void txn_outlive(store *s) {
   if (s->health == HEALTH_GOOD) wal_note_doubt(s, false);
 }
@@ -7510,12 +7513,12 @@ static void txn_outlive(store *s) {
 /* ======================================================================
  * compact_: writing the file anew (private)
  *
- * The file is written anew in one transaction of SQLite's, like any other but
- * for its length: first into the log, then, by a checkpoint, into the database,
- * which that cuts to its new length.  The gate is held throughout, so nobody
- * writes or checkpoints beside it (P12).  Whoever reads without locks finds
- * that the header of the WAL-index has changed before a page of the database is
- * written over or cut off.
+ * The file is rewritten in one transaction of SQLite's, like any other except
+ * for its length: first into the log, then by a checkpoint into the database,
+ * which is truncated to its new length.  The gate is held throughout, so no
+ * other process writes or checkpoints meanwhile (P12).  A process that reads
+ * without locks sees that the header of the WAL-index has changed before a page
+ * of the database is overwritten or truncated.
  *
  * Start reading at compact_file().
  * ==================================================================== */
@@ -7524,13 +7527,13 @@ enum {
   COMPACT_STEPS = 10000
 }; /* of SQLite's, between two looks at the clock */
 
-/* Is a compaction to be given up?  SQLite asks while it copies the content. */
+/* Should the compaction stop?  SQLite asks while it copies the content. */
 static int compact_is_late(void *arg) {
   const zke *z = arg;
   return atomic_load(&z->closing) || host_now(z->s) >= z->s->deadline;
 }
 
-/* What a compaction that was given up returns: why. */
+/* The result of a compaction that was stopped, with the reason. */
 static int compact_give_up(const zke *z) {
   if (atomic_load(&z->closing))
     return base_fail(ZKE_CLOSING, "the handle is being closed");
@@ -7540,9 +7543,9 @@ static int compact_give_up(const zke *z) {
                    z->s->name);
 }
 
-/* Write the database anew, with the gate held and the log empty, and empty the
- * log into it, also of what a failure has left there.  A reader that is in the
- * way by then has it done later. */
+/* Rewrite the database, with the gate held and the log empty.  Then checkpoint
+ * the log, even after a failure, which may have left frames in it.  If a reader
+ * is in the way, a later checkpoint does this. */
 static int compact_vacuum(store *s, zke *z) {
   REQUIRE(GATE_HELD(s));
   txn_expect_death(s);
@@ -7559,18 +7562,17 @@ static int compact_vacuum(store *s, zke *z) {
   int after = sql_exec(s, "PRAGMA temp_store=MEMORY", "configuring");
   if (after == ZKE_OK) after = db_prepare_ends(s);
   if (after != ZKE_OK)
-    health_worsen(s, HEALTH_BROKEN); /* the next call connects anew */
+    health_worsen(s, HEALTH_BROKEN); /* the next call reconnects */
   else
     after = db_checkpoint(s, true);
   if (rc != ZKE_OK) base_restore(cause);
   return rc == ZKE_OK ? after : rc;
 }
 
-/* Compact the file.  The log is emptied before, so that a failure finds the
- * database whole in its file, and the deadline is looked at once the gate is
- * had, since waiting for it may have taken all the time.  A death at any point
- * leaves the old database: the new one becomes valid by the one COMMIT that
- * SQLite makes at the end of its VACUUM. */
+/* Compact the file.  The log is checkpointed before, so that after a failure
+ * the database file has everything.  The deadline is checked again after the
+ * gate is locked, since waiting for it may have taken all the time.  A death
+ * before SQLite's COMMIT at the end of its VACUUM leaves the old database. */
 static int compact_file(store *s, zke *z) {
   REQUIRE(LOCK_HELD(s));
   int rc = db_end(s);
@@ -7588,28 +7590,27 @@ static int compact_file(store *s, zke *z) {
 /* ======================================================================
  * watch_: registering, firing, queueing events (private)
  *
- * A watch is a row: path, kind, session.  An event is a row, too, in the queue
+ * A watch is a row: path, kind, session.  An event is also a row, in the queue
  * of its session, written in the transaction of the change itself.  So a change
- * that is committed has queued its events, and one that is not has queued none
- * (P3); all that a process that dies can lose is the wake-up, which the tick
- * makes good (P7).  What the rows do not hold is whom to call: that is
- * watcher_.
+ * is committed together with its events or not at all (P3).  If the process
+ * dies, only the wake-up can be lost, and the tick makes up for it (P7).  The
+ * function to call is not in the rows: that is watcher_.
  *
  * A watch's mode says how long it stays and how far it sees: one-shot,
- * persistent, or recursive, which also sees the nodes below its path.  Its
- * table says which changes it hears of, as ZooKeeper's server has two: the data
- * and existence of the node, or its children.  A row's kind is both
- * (watch_kind()).
+ * persistent, or recursive, which is persistent and also sees the nodes below
+ * its path.  Its table says which changes it sees, as in ZooKeeper's server:
+ * the data and existence of the node, or its children.  A row's kind combines
+ * both (watch_kind()).
  *
- * Invariants: a one-shot row is removed in the transaction that fires it
- * (P3); a session gets one event for one change of one path, however many of
- * its rows match; event numbers of a session grow by one (P4).
+ * Invariants: a one-shot row is removed in the transaction that fires it (P3);
+ * a session gets one event for a change of a path, however many of its rows
+ * match; event numbers of a session grow by one (P4).
  *
  * Start reading at watch_fire_found().
  * ==================================================================== */
 
-/* The kind of a row; kind / 2 and kind % 2 are the mode and the table. The
- * numbers are in files, and do not change. */
+/* The kind of a row; kind / 2 and kind % 2 are the mode and the table.  The
+ * numbers are in files and must not change. */
 static int watch_kind(int mode, int table) { return 2 * mode + table; }
 
 SQL_STATEMENT(WATCH_ADD,
@@ -7620,11 +7621,11 @@ SQL_STATEMENT(WATCH_REMOVE,
               "DELETE FROM zkembed_watch WHERE path=:path AND kind=:kind "
               "AND session=:session");
 
-/* Run one of the two on this session's row of a path and a kind. The number of
- * recursive rows of all sessions is counted in the meta row (I12): while it is
- * 0 no change looks for watches above its own path.
+/* Run one of these two statements for this session's row of a path and a kind.
+ * The meta row counts the recursive rows of all sessions (I12): while it is 0,
+ * no change looks for watches above its own path.
  *
- *   by  what a row that was added or removed counts: 1 or -1 */
+ *   by 1 if the statement adds a row, -1 if it removes one */
 static int watch_change(txn *t, const sql_text *sql, int by, const char *path,
                         int kind) {
   REQUIRE(WRITING(t->s));
@@ -7640,14 +7641,14 @@ static int watch_change(txn *t, const sql_text *sql, int by, const char *path,
   return rc;
 }
 
-/* Add a row; repetition adds none. */
+/* Add a row; no effect if it exists. */
 static int watch_add(txn *t, const char *path, int kind) {
   t->watched = true;
   return watch_change(t, SQL_WATCH_ADD, 1, path, kind);
 }
 
-/* Remove this session's row of a path and a kind, if there is one. The watcher
- * in memory is its caller's to take. */
+/* Remove this session's row of a path and a kind, if there is one.  The caller
+ * removes the watcher in memory. */
 static int watch_remove(txn *t, const char *path, int kind) {
   return watch_change(t, SQL_WATCH_REMOVE, -1, path, kind);
 }
@@ -7657,8 +7658,8 @@ SQL_STATEMENT(WATCH_RECURSIVE,
 
 SQL_STATEMENT(WATCH_END, "DELETE FROM zkembed_watch WHERE session=?1");
 
-/* Remove all rows of a session. Its recursive ones are counted out of the meta
- * row. */
+/* Remove all rows of a session, and subtract the recursive ones from the meta
+ * row's count. */
 static int watch_end(txn *t, int64_t session) {
   REQUIRE(WRITING(t->s));
   int64_t recursive = 0;
@@ -7686,10 +7687,11 @@ SQL_STATEMENT(
 
 SQL_STATEMENT(EVENT_END, "DELETE FROM zkembed_event WHERE session=?1");
 
-/* Queue an event of the transaction's change for a session; or an overflow in
- * place of all of them, which also spends the session's one-shots (P4). The
- * session's carrier is noted to be woken behind the COMMIT. A session that has
- * ended meanwhile gets nothing, which is no failure. */
+/* Queue an event of the transaction's change for a session.  If its queue is
+ * full, replace all its events by an overflow, which also removes the session's
+ * one-shots (P4).  The session's carrier is noted, to be woken after COMMIT.
+ * If the session has ended meanwhile, nothing is queued, and this is no
+ * failure. */
 static int watch_queue(txn *t, int64_t session, int type, const char *path,
                        size_t len, const char *acl) {
   REQUIRE(WRITING(t->s));
@@ -7697,8 +7699,8 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   int64_t b[5] = {0};
   int rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, session, 5, b);
   if (rc != ZKE_OK) return rc;
-  /* A number is never given again.  So it is above the last one that was seen,
-   * even if all rows are trimmed. */
+  /* Numbers are never reused: this one exceeds the last one seen, even if all
+   * rows are trimmed. */
   int64_t seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
   int64_t carrier = b[4];
   if (!seq) return ZKE_OK; /* there is no such session */
