@@ -5877,9 +5877,9 @@ static char *life_path(store *s, int64_t session) {
 
 /* Let the side files follow a chmod or chgrp of the database, at the next open
  * by their owner.  This also gives SQLite's files the database's group, which a
- * user other than root cannot get for them otherwise.  There are many liveness
- * files.  They are checked only if another file had to be changed, and when a
- * session takes its lock in one. */
+ * user other than root cannot get for them otherwise.  There are many files
+ * that carry lives.  They are checked only if another file had to be changed,
+ * and when a session takes its lock in one. */
 static void life_follow_mode(store *s) {
   const char *files[] = {s->gate, s->line, s->live, s->wal, s->shm};
   unsigned mode = s->file_id.mode;
@@ -5960,8 +5960,8 @@ enum life_state {
   LIFE_NONE     /* no lock: it is detached */
 };
 
-/* Is a session alive, or its carrier? life is from the session's row; 0 if the
- * caller does not have the row, and then the answer is a hint. */
+/* Is a session alive, or its carrier?  `life` is from the session's row; 0 if
+ * the caller does not have the row, and then the answer is a hint. */
 static enum life_state life_look(store *s, int64_t session, int64_t life) {
   void *c = s->os.context;
   if (life_find_carrier(s, session)) return LIFE_HELD;
@@ -5979,7 +5979,8 @@ static enum life_state life_look(store *s, int64_t session, int64_t life) {
 
 /* Fail a call that needs to know who lives, after LIFE_BLIND. */
 static int life_say_blind(store *s) {
-  return host_fail(s, s->life.blind, "cannot see who lives, by", s->live);
+  return host_fail(s, s->life.blind, "cannot check for live sessions in",
+                   s->live);
 }
 
 /* ======================================================================
@@ -6309,7 +6310,7 @@ static int lease_write(store *s, int64_t slot, int64_t now) {
  * A newer stamp, or 0, means that this session was ended and another now owns
  * the slot; 0 is written by a session whose time others cannot compare.  A slot
  * that cannot be read counts as the session's, so that its lease does not run
- * out for that. */
+ * out because of that. */
 static bool lease_has_slot(const zke *z) {
   int64_t wrote = z->s->strange_clock ? 0 : z->lease_at;
   int64_t stamp = side_read_hint(z->s, lease_slot_at(z->slot));
@@ -6317,7 +6318,7 @@ static bool lease_has_slot(const zke *z) {
 }
 
 /* Write this stamp into the session's slot, if it is still the session's.  Only
- * then it becomes z->lease_at.
+ * then does it become z->lease_at.
  *
  * One race remains: the process may be stopped between the check, or reading
  * the clock, and the write.  The late write can shorten the lease of the slot's
@@ -6375,11 +6376,11 @@ static void lease_begin_call(store *s, zke *z, int64_t deadline) {
  * added to their stamps.  A fresh stamp would keep a hanging session alive.
  * Short calls cost nothing.
  *
- * Called while waiting for the gate, and before leaving it.  No process can end
- * those sessions while the gate is held.  Before that another can, if this
- * process was stopped, and the slot may belong to another session by now; so
- * lease_renew() checks first.  A stamp that cannot be written is left as it is.
- */
+ * Called while waiting for the gate, and before leaving it.  No other process
+ * can end those sessions while this one holds the gate.  While it waits,
+ * another can, if this one was stopped, and the slot may belong to another
+ * session by now; so lease_renew() checks first.  A stamp that cannot be
+ * written is left as it is. */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
   if (!s->lease || held < s->lease / LEASE_STEPS) return;
@@ -6409,7 +6410,7 @@ static void lease_extend(store *s) {
  * others less often, so a lost wake-up or a death only costs a pause.
  *
  * If the gate is free and the first does not take it, its process is stopped.
- * Another process that sees this writes into the file that the line begins
+ * Another process that sees this notes in the file that the line now begins
  * after that place (line_pass_over).  When the stopped process continues, it
  * takes a new place at the end.
  *
@@ -6421,8 +6422,8 @@ static void lease_extend(store *s) {
  * Start reading at line_join(), then gate_look() below.
  * ==================================================================== */
 
-/* The line file: lock bytes of places, at LINE_INSIST + place of those that
- * insist, and hints as data. */
+/* The line file: a lock byte for each place, another at LINE_INSIST + place if
+ * it insists, and hints as data. */
 #define LINE_LAST_PLACE (INT64_C(1) << 61)
 #define LINE_INSIST LINE_LAST_PLACE
 enum {
@@ -6531,7 +6532,7 @@ enum { LINE_AHEAD = 256, LINE_TRIES = 1024 };
  * processes that come at the same time may swap their order; each still has a
  * place, and P10 needs no more.
  *
- * A process that cannot get a place, because of an error, continues without one
+ * If an error keeps a process from getting a place, it continues without one
  * and waits as line_bars() says. */
 static void line_join(store *s, line_stay *at) {
   int64_t place = line_read(s) + 1;
@@ -6757,9 +6758,9 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
   }
 }
 
-/* Become the one writer. z (or NULL): give up if this handle is being closed.
- * full: the transaction will be synced.  The usual case is one lock and no
- * sleep.
+/* Become the one writer.  `z` (or NULL): give up if this handle is being
+ * closed.  full: the transaction will be synced.  The usual case is one lock
+ * and no sleep.
  *
  * A process that gives up its place may just have been woken as the first.  So
  * it checks whether the gate is free, and passes the wake-up on. */
@@ -6902,9 +6903,9 @@ static int recover_store(store *s) {
  * that no woken process finds the gate still held by its waker.  A body that
  * returns an error leaves nothing in the file.
  *
- * A transaction is full or normal.  A full one is on the disk when COMMIT
+ * A transaction has one of two classes.  A full one is on the disk when COMMIT
  * returns.  A normal one touches only ephemeral state and need not be, since a
- * power cut ends its sessions anyway (P8).  The body decides while it changes
+ * power cut ends its sessions anyway (P8).  The body finds out while it changes
  * things (txn.durable), and COMMIT skips the sync if it may (wal_sync()).
  *
  * A transaction begins by reading the meta row and the session's row.  If the
@@ -7021,7 +7022,8 @@ static void txn_note_meta(const txn *t) {
   s->index.latest_meta = true;
 }
 
-/* Get the values of the meta row, and fail if the acting session has ended. */
+/* Get the values of the meta row.  Fails if the acting session has ended or
+ * moved. */
 static int txn_read_meta(txn *t) {
   if (!txn_recall_meta(t)) {
     int64_t meta[6] = {0};
@@ -7064,7 +7066,7 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
-  t->kin = z != NULL; /* others may end or attach a session */
+  t->kin = z != NULL; /* no session: may end or attach one */
   t->wake.a = t->overflowed.a = t->ended.a = t->parent.a = &s->a;
   rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_trust_log(s);
@@ -7098,8 +7100,8 @@ SQL_STATEMENT(EVENT_TRIM,
 
 SQL_STATEMENT(SESSION_SEEN, "UPDATE zkembed_session SET seen=?2 WHERE id=?1");
 
-/* Drop the acting session's delivered events in its own write transaction, and
- * note the last one's number: the next is greater. */
+/* Drop the acting session's delivered events as part of its change, and note
+ * the last one's number: the next is greater. */
 static int txn_trim(txn *t) {
   REQUIRE(WRITING(t->s));
   zke *z = t->z;
@@ -7112,13 +7114,13 @@ static int txn_trim(txn *t) {
 /* The result of a COMMIT or a compaction, from its SQLite code.  `written`: it
  * may have left a commit in the log.
  *
- * After an I/O error the outcome is unknown.  So it is after any failure that
- * follows the write of the commit's frame.  SQLite may then need memory to
- * enter the frames in the WAL-index.  If the VFS does not promise powersafe
- * overwriting, it also fills the sector with more frames, and the disk may be
- * full.  SQLite takes the commit back, but its frames are in the log.  A
- * process that recovers the log before they are overwritten finds the commit.
- */
+ * After an I/O error the outcome is unknown.  It is also unknown after a
+ * failure that follows the write of the commit's frame.  SQLite may need memory
+ * then, to enter the frames in the WAL-index.  If the VFS does not promise
+ * powersafe overwriting, it also fills the sector with more frames, and the
+ * disk may be full.  SQLite takes the commit back, but its frames are in the
+ * log.  A process that recovers the log before they are overwritten finds the
+ * commit. */
 static int txn_outcome(store *s, int sqlite_rc, bool written,
                        const char *doing) {
   if (sqlite_rc == SQLITE_OK) return ZKE_OK;
@@ -7199,7 +7201,7 @@ static void txn_shorten_log(store *s) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
-/* Commit, and wake the sessions that have events.  Why this order is right:
+/* Commit, then tell the sessions concerned.  Why this order is right:
  *
  *   - Everything that can still fail for lack of memory or space is done before
  *     COMMIT, so a failure rolls everything back.  Only COMMIT itself can leave
@@ -7311,8 +7313,7 @@ SQL_STATEMENT(JOIN_UNDO, "ROLLBACK TO zkembed_operation");
 
 /* Undo the rows of an operation that failed with rc.  An operation without a
  * savepoint has usually changed none.  If it has, only the whole batch can be
- * undone, and rc breaks it. (SQLite itself undoes the statement that failed.)
- */
+ * undone, and rc breaks it.  SQLite itself undoes the statement that failed. */
 static int txn_undo_rows(txn_batch *b, const txn_mark *to, int rc) {
   store *s = b->t.s;
   if (sqlite3_get_autocommit(s->db)) return ZKE_OK; /* SQLite has undone all */
@@ -7625,7 +7626,7 @@ SQL_STATEMENT(WATCH_REMOVE,
  * The meta row counts the recursive rows of all sessions (I12): while it is 0,
  * no change looks for watches above its own path.
  *
- *   by 1 if the statement adds a row, -1 if it removes one */
+ *   by  1 if the statement adds a row, -1 if it removes one */
 static int watch_change(txn *t, const sql_text *sql, int by, const char *path,
                         int kind) {
   REQUIRE(WRITING(t->s));
@@ -7727,19 +7728,19 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   return sql_run(t->s, st);
 }
 
-/* Does an event speak to a watch?  This one rule decides in the file, when a
+/* Does an event match a watch?  The same rule decides in the file, when a
  * change is made, and in memory, when its event is dispatched.
  *
  *   mode   WATCH_ONE_SHOT and the like
  *   table  of the watch: data and existence, or children
- *   below  the event is of a node below the path that is watched */
+ *   below  the event is of a node below the watched path */
 static bool watch_matches(int mode, int table, int type, bool below) {
   if (mode == WATCH_RECURSIVE) {
-    if (type == ZKE_EVENT_CHILD) return false; /* the child's own event tells */
+    if (type == ZKE_EVENT_CHILD) return false; /* the child has its own event */
   } else if (below) {
     return false;
   }
-  if (type == ZKE_EVENT_DELETED) return true; /* speaks to both tables */
+  if (type == ZKE_EVENT_DELETED) return true; /* matches both tables */
   return table ==
          (type == ZKE_EVENT_CHILD ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA);
 }
@@ -7748,10 +7749,10 @@ SQL_STATEMENT(WATCH_AT,
               "SELECT kind,session FROM zkembed_watch WHERE path=:path");
 
 /* Collect the sessions that watch a path for an event of this type, on the path
- * itself or below it; fired[] tells which one-shot tables have rows. A session
+ * itself or below it; fired[] tells which one-shot tables have rows.  A session
  * with several such rows is in the buffer several times; watch_fire_found()
- * makes one of them.  Where the file has no watch at all, or it is known that
- * none is of the running operation, none is looked for. */
+ * removes the duplicates.  Skips the search if the file has no watch at all, or
+ * none for the running operation. */
 static int watch_collect(txn *t, const char *path, size_t len, int type,
                          bool below, buf *sessions, bool fired[2]) {
   int rc;
@@ -7770,9 +7771,9 @@ static int watch_collect(txn *t, const char *path, size_t len, int type,
   }
 }
 
-/* Collect the recursive watches of all ancestors; looked up only while there
- * are any at all. One-shots of an ancestor hear nothing of what is below, so
- * `none` stays as it is. */
+/* Collect the recursive watches of all ancestors; no lookup while the file has
+ * none.  One-shots of an ancestor see nothing below it, so `none` is not set.
+ */
 static int watch_collect_ancestors(txn *t, const char *path, size_t len,
                                    int type, buf *sessions) {
   bool none[2];
@@ -7785,8 +7786,8 @@ static int watch_collect_ancestors(txn *t, const char *path, size_t len,
 SQL_STATEMENT(WATCH_DROP,
               "DELETE FROM zkembed_watch WHERE path=:path AND kind=:kind");
 
-/* Remove the rows of all sessions for a path and a kind: they have fired. They
- * go together, as one change fires all of them. */
+/* Remove the rows of all sessions for a path and a kind after they have fired:
+ * one change fires all of them. */
 static int watch_drop(txn *t, const char *path, size_t len, int kind) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -7797,7 +7798,7 @@ static int watch_drop(txn *t, const char *path, size_t len, int kind) {
   return sql_run(t->s, st);
 }
 
-/* Collect all whom a change of a path concerns, of whatever watch. */
+/* Collect the sessions with any watch that a change of a path fires. */
 static int watch_collect_all(txn *t, const char *path, size_t len, int type,
                              buf *sessions, bool fired[2]) {
   int rc = watch_collect(t, path, len, type, false, sessions, fired);
@@ -7806,7 +7807,7 @@ static int watch_collect_all(txn *t, const char *path, size_t len, int type,
   return rc == ZKE_OK && sessions->failed ? base_nomem() : rc;
 }
 
-/* Has a change of this type, which is still to be made, a watch to fire? */
+/* *found: would a change of this type fire a watch? */
 static int watch_find(txn *t, const char *path, size_t len, int type,
                       bool *found) {
   buf sessions = {.a = &t->s->a};
@@ -7818,8 +7819,8 @@ static int watch_find(txn *t, const char *path, size_t len, int type,
 }
 
 /* Fire the watches of one path: queue an event for each session, consume the
- * one-shots.  acl is the ACL of the node the path names, for the reader's
- * permission at delivery (semantics.md 5.8).  *found: was there a watch? */
+ * one-shots.  `acl` is the node's ACL, to check the reader's permission at
+ * delivery (semantics.md 5.8).  *found: was there a watch? */
 static int watch_fire_found(txn *t, const char *path, size_t len, int type,
                             const char *acl, bool *found) {
   buf sessions = {.a = &t->s->a};
@@ -7839,7 +7840,7 @@ static int watch_fire_found(txn *t, const char *path, size_t len, int type,
   return rc;
 }
 
-/* The same for a caller that need not know whether there was a watch. */
+/* The same, without telling whether there was a watch. */
 static int watch_fire(txn *t, const char *path, size_t len, int type,
                       const char *acl) {
   bool found;
@@ -7851,7 +7852,7 @@ SQL_STATEMENT(
     "SELECT 1 FROM zkembed_watch WHERE path>:path||'/' AND path<:path||'0' "
     "LIMIT 1");
 
-/* Is there a watch of any path below a parent? All of them lie in one range of
+/* Is there a watch of any path below a parent?  These paths are one range of
  * the key, from "parent/" to "parent0". */
 static int watch_any_below(txn *t, const char *parent, size_t len, bool *any) {
   int rc;
@@ -7863,10 +7864,10 @@ static int watch_any_below(txn *t, const char *parent, size_t len, bool *any) {
   return rc;
 }
 
-/* *quiet: no watch hears that a child of this parent is deleted; `path` is any
- * such child.  The watches of the parent itself are not asked.  Rows of watches
- * only go while nodes are being removed, so what is true once is true for all
- * children of the parent until the transaction ends. */
+/* *quiet: no watch sees DELETED of a child of this parent; `path` is any such
+ * child.  Watches for CHILD of the parent are not considered.  While nodes are
+ * being removed no watch is added, so the answer holds for all children of the
+ * parent until the transaction ends. */
 static int watch_is_quiet(txn *t, const char *path, size_t len,
                           size_t parent_len, bool *quiet) {
   bool any = false;
@@ -7882,27 +7883,27 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
 /* ======================================================================
  * history_: what has become of the nodes (private)
  *
- * Where the database keeps a history, each transaction adds a row to it for
- * each node that it creates, changes or deletes.  The rows are in the order of
- * the changes: `seq` and `zxid` rise together, and several rows may have one
- * zxid.  The oldest go first, so what is there has no gap: behind the first
- * row's zxid it is whole.  The first row of all says only when it began.
+ * If the database keeps a history, each transaction adds a row to it for each
+ * node that it creates, changes or deletes.  The rows are in the order of the
+ * changes: `seq` and `zxid` rise together, and several rows may have one zxid.
+ * The oldest are removed first, so the history has no gap: it is complete after
+ * the first row's zxid.  The very first row only says when the history began.
  *
- * The meta row has the limits, and so tells each transaction at its begin
- * whether there is a history (txn_read_meta()).  The table is made when it is
- * turned on, and dropped when it is turned off.
+ * The limits are in the meta row, so each transaction knows from its start
+ * whether there is a history (txn_read_meta()).  The table is made when the
+ * history is turned on, and dropped when it is turned off.
  *
- * What is too old goes a few rows at a time, with the rows that come.
+ * Rows that are too old are removed a few at a time, when rows are added.
  *
- * Nothing reads the rows here: programs do so by SQL (doc/format.md).
+ * The library never reads the rows: programs do so by SQL (doc/format.md).
  *
  * Start reading at history_note().
  * ==================================================================== */
 
 enum {
-  HISTORY_BEGINS = 0, /* in the place of an event's type */
-  HISTORY_EVERY = 8,  /* rows that come between two looks at the oldest; */
-  HISTORY_GOES = 64   /* how many go at most then: more than come */
+  HISTORY_BEGINS = 0, /* stands for an event's type */
+  HISTORY_EVERY = 8,  /* rows added between two prunings; */
+  HISTORY_GOES = 64   /* most rows a pruning removes: more than come */
 };
 
 SQL_STATEMENT(
@@ -7912,8 +7913,8 @@ SQL_STATEMENT(
     "coalesce(identity,''),coalesce(pid,0)FROM(SELECT 1)LEFT JOIN "
     "zkembed_session ON id=:session");
 
-/* The first row that stays is looked for once, from the oldest on.  So no row
- * goes before an older one, even if a clock was set back between them. */
+/* Finds the first row to keep, starting at the oldest.  So no row is removed
+ * before an older one, even if a clock was set back between them. */
 SQL_STATEMENT(
     HISTORY_PRUNE,
     "DELETE FROM zkembed_history WHERE seq<(SELECT h.seq FROM zkembed_meta "
@@ -7922,7 +7923,7 @@ SQL_STATEMENT(
     "h.seq<=?1-history_rows)OR(history_ms>0 AND h.time<?2-history_ms)))"
     "ORDER BY h.seq LIMIT 1)");
 
-/* Prepare what notes a change, for op_prepare(). */
+/* Prepare the statements of history_note(), for op_prepare(). */
 static int history_prepare(store *s) {
   int rc;
   sql_statement(s, SQL_HISTORY_ADD, &rc);
@@ -7930,8 +7931,8 @@ static int history_prepare(store *s) {
   return rc;
 }
 
-/* Note a change of a node in its transaction, if a history is kept.  owner: of
- * an ephemeral node, where that is known; acl: the node's. */
+/* Note a change of a node in its transaction, if a history is kept.  `owner`:
+ * of an ephemeral node, if known; `acl`: the node's. */
 static int history_note(txn *t, const char *path, size_t len, int type,
                         int64_t owner, const char *acl) {
   REQUIRE(WRITING(t->s));
@@ -7977,7 +7978,7 @@ static int history_begin(txn *t) {
 SQL_STATEMENT(HISTORY_LIMITS,
               "UPDATE zkembed_meta SET history_rows=?1,history_ms=?2");
 
-/* Keep a history with these limits; 0 and 0: none any more. */
+/* Keep a history with these limits; 0 and 0: stop keeping one. */
 static int history_keep(txn *t, int64_t rows, int64_t ms) {
   REQUIRE(WRITING(t->s));
   bool keep = rows > 0 || ms > 0;
@@ -7996,40 +7997,40 @@ static int history_keep(txn *t, int64_t rows, int64_t ms) {
  * node_: rows of the tree (private)
  *
  * Loading, adding, removing and changing rows, with the parent's counters and
- * the events.  No permission is checked here, that is op_'s.
+ * the events.  Permissions are checked by op_, not here.
  *
  * A row's key is the parent's path and the name (path_key), so the children of
- * a node are neighbours in the table.  A value of up to ZKE_INLINE_BYTES lies
- * in the row, a larger one beside it, so that reading rows stays cheap.
+ * a node are neighbours in the table.  A value of up to ZKE_INLINE_BYTES is in
+ * the row, a larger one in a table of its own, to keep reading rows cheap.
  * cversion is not stored: it is 2 * creates - nchild (semantics.md 0).
  *
- * Rows are cached in two places, so as not to be read again.  A store caches
- * those that were read, for as long as the same state is read (node_place()). A
- * batch caches the parent of the node that an operation has created or deleted,
- * for the next operation alone (node_cache_parent()).
+ * Rows are cached in two places.  A store caches the rows that it reads, as
+ * long as it reads the same state (node_place()).  A batch caches the parent of
+ * the node that an operation has created or deleted, only for the next
+ * operation (node_cache_parent()).
  * ==================================================================== */
 
-/* A node's row without its path and its data. It is a copy, good for the
- * transaction that it was read in; the functions below write a row by its key
- * and bring the copy up to date where they say so. */
+/* A node's row without its path and its data.  It is a copy, valid in the
+ * transaction that it was read in.  The functions below write a row by its key;
+ * their comments say if they update the copy. */
 typedef struct node {
   int64_t czxid, mzxid, pzxid, ctime, mtime;
   int32_t version, aversion;
-  /* creates: children ever made, which is the next number of a sequential one;
-   * blob: 0, or the id of the row that has the data; due: see node_set_due() */
+  /* creates: children ever made, and so the number of the next sequential one;
+   * blob: 0, or the id of the row with the data; due: see node_set_due() */
   int64_t creates, nchild, owner, ttl, len, blob, due; /* len -1: NULL */
   int kind;
   char *acl; /* NULL: open */
 } node;
 
-/* Release the ACL that node_load() has read.  The node's numbers stay. */
+/* Free the ACL that node_load() has read.  The node's numbers stay. */
 static void node_free(node *n) {
   mem_free(n->acl);
   n->acl = NULL;
 }
 
-/* A node's Stat, as the caller sees it. ZooKeeper's counters have 32 bits and
- * wrap, so cversion is calculated without a sign and cut. */
+/* A node's Stat, as the caller sees it.  ZooKeeper's counters have 32 bits and
+ * wrap, so cversion is computed unsigned and truncated. */
 static void node_stat(const node *n, zke_stat *out) {
   out->czxid = n->czxid;
   out->mzxid = n->mzxid;
@@ -8045,8 +8046,8 @@ static void node_stat(const node *n, zke_stat *out) {
   out->pzxid = n->pzxid;
 }
 
-/* The columns of a node's row that are read, in this order; where the data is
- * read, it comes behind them. */
+/* The columns of a node's row, in the order in which they are read; if the data
+ * is read, it comes last. */
 /* clang-format off */
 #define NODE_COLUMNS(X)                                                       \
   X(CZXID, "czxid,") X(MZXID, "mzxid,") X(PZXID, "pzxid,")                    \
@@ -8060,8 +8061,8 @@ static void node_stat(const node *n, zke_stat *out) {
 enum { NODE_COLUMNS(NODE_COLUMN_AT) NODE_AT_DATA };
 #define NODE_COLUMNS_TEXT NODE_COLUMNS(NODE_COLUMN_TEXT)
 
-/* Read a row's columns but its data; the ACL is a copy that node_free() frees.
- * What no writer of ours can have written is refused. */
+/* Read a row's columns except its data; the ACL is a copy that node_free()
+ * frees.  A length that zkembed cannot have written is refused. */
 static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   n->czxid = sqlite3_column_int64(st, NODE_AT_CZXID);
   n->mzxid = sqlite3_column_int64(st, NODE_AT_MZXID);
@@ -8079,7 +8080,8 @@ static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   n->blob = sqlite3_column_int64(st, NODE_AT_BLOB);
   n->due = sqlite3_column_int64(st, NODE_AT_DUE);
   if (n->len < -1 || n->len > INT_MAX)
-    return base_fail(ZKE_CORRUPT, "%s: a node has no such length", s->name);
+    return base_fail(ZKE_CORRUPT, "%s: a node has an impossible length",
+                     s->name);
   bool whole = true;
   const char *acl = sql_read_text(st, NODE_AT_ACL, &whole);
   if (!acl) return whole ? ZKE_OK : base_nomem();
@@ -8087,9 +8089,9 @@ static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   return n->acl ? ZKE_OK : base_nomem();
 }
 
-/* Copy the data column into a block of the caller's; NULL stays NULL. A length
- * that the data does not have is damage, and is told as that: a caller must not
- * take a part for the whole. */
+/* Copy the data column into a block of the caller's; NULL stays NULL.  If it
+ * does not have the row's length, fail with ZKE_CORRUPT: a caller must not take
+ * a part for the whole. */
 static int node_read_data(store *s, sqlite3_stmt *st, const node *n,
                           char **data) {
   *data = NULL;
@@ -8112,9 +8114,8 @@ SQL_STATEMENT(
     "WHERE b.id=zkembed_node.blob) END FROM zkembed_node WHERE parent=:parent "
     "AND name=:name");
 
-/* Read a node's row, and its data where data is not NULL.  The statement is
- * reset before this returns, so that no read of SQLite's stays open for longer
- * than a call. */
+/* Read a node's row, and its data if data is not NULL.  The statement is reset
+ * before this returns, so no SQLite statement stays open after a call. */
 static int node_select(store *s, path_key k, node *n, char **data) {
   int rc;
   bool row;
@@ -8131,17 +8132,16 @@ static int node_select(store *s, path_key k, node *n, char **data) {
   return rc;
 }
 
-/* Bytes of one cached node, all in all, and how many a store caches at
- * most, however large its page cache is: the places are made at once. */
+/* Total bytes of one cached node, and how many a store caches at most, even
+ * with a large page cache, since all places are allocated together. */
 enum { NODE_CACHED_BYTES = 512, NODE_CACHED_MOST = 4096 };
 
-/* A node that may be wanted again: the row, and in `text` one behind the other
- * the two parts of its key, its ACL and its data.  One that does not fit is not
- * cached.  It lies in its store's memory, so nothing of it is freed by itself.
- */
+/* A cached node: the row, and in `text`, one after the other, the two parts of
+ * its key, its ACL and its data.  A node that does not fit is not cached.  All
+ * of it is in this struct, so nothing is freed separately. */
 typedef struct node_cached {
-  int64_t stamp; /* by which it is judged; 0: nothing is here */
-  node n;        /* but for the ACL */
+  int64_t stamp; /* valid only for this stamp; 0: empty */
+  node n;        /* without the ACL */
   int parent_len, name_len;
   int acl_len;  /* with its NUL; 0: open */
   int data_len; /* -1: the data was not read */
@@ -8150,23 +8150,23 @@ typedef struct node_cached {
 } node_cached;
 _Static_assert(sizeof(node_cached) == NODE_CACHED_BYTES, "no gap");
 
-/* How many nodes that were read a store caches. */
+/* How many nodes a store caches. */
 static size_t node_cached_most(const store *s) {
   int64_t bytes = ZKE_KEPT_PART ? s->cache_kib * INT64_C(1024) : 0;
   int64_t places = bytes / base_max(ZKE_KEPT_PART, 1) / NODE_CACHED_BYTES;
   return (size_t)base_min(places, NODE_CACHED_MOST);
 }
 
-/* Where a node that is read is cached, or NULL: nowhere.  Each place has the
- * node of its hash that was read last.
+/* The place in which a node is cached, or NULL: it cannot be.  Each place holds
+ * the node with its hash that was read last.
  *
- * A row is good while the state of the database is read that it was read in:
- * while that read is open.  It goes on from call to call until somebody commits
- * (db_begin_read()), and has a number that does not come again, which is the
- * stamp here.  So nothing has to be thrown away where a node changes.  A row
- * that was read just while somebody committed may be wrong, as all that is read
- * without locks: therefore whoever reads while index.open is true asks
- * db_read_stands() before anybody relies on it, and that ends the read. */
+ * A cached row is valid as long as the read that loaded it stays open.  That
+ * read continues across calls until some process commits (db_begin_read()).
+ * Its number, which is never reused, is the stamp here, so a change of a node
+ * needs no invalidation.  A row that was read during a commit may be wrong,
+ * like everything that is read without locks.  So a caller that reads while
+ * index.open is true must check db_read_stands() before it uses the result; if
+ * the check fails, the read has ended. */
 static node_cached *node_place(store *s, path_key k) {
   size_t most = node_cached_most(s);
   size_t len = (size_t)k.parent_len + (size_t)k.name_len;
@@ -8175,7 +8175,7 @@ static node_cached *node_place(store *s, path_key k) {
   return s->cached ? &s->cached[path_hash_key(k) % most] : NULL;
 }
 
-/* Where a batch caches a parent, or NULL: there is no memory. */
+/* The place in which a batch caches a parent, or NULL without memory. */
 static node_cached *node_place_of_parent(txn *t) {
   static const node_cached none;
   if (!t->parent.len) buf_add(&t->parent, &none, sizeof none);
@@ -8184,14 +8184,14 @@ static node_cached *node_place_of_parent(txn *t) {
   return failed ? NULL : (node_cached *)(void *)t->parent.data;
 }
 
-/* Put bytes behind those that are there; where they end. */
+/* Copy bytes to `at`; returns their end. */
 static char *node_cache_bytes(char *at, const char *bytes, int len) {
   if (len > 0) memcpy(at, bytes, (size_t)len);
   return at + base_max(len, 0);
 }
 
-/* Cache a node, if it fits.  data: as it was read, or NULL; `read` says whether
- * it was. */
+/* Cache a node, if it fits; returns whether it did.  `read`: its data was read;
+ * `data`: that, or NULL. */
 static bool node_cache(node_cached *at, int64_t stamp, path_key k,
                        const node *n, const char *data, bool read) {
   size_t acl = n->acl ? strlen(n->acl) + 1 : 0;
@@ -8220,7 +8220,8 @@ static bool node_is_cached(const node_cached *at, int64_t stamp, path_key k) {
          memcmp(at->text + k.parent_len, k.name, (size_t)k.name_len) == 0;
 }
 
-/* Give a cached node, as node_load() does; with data it has that, too. */
+/* Return a cached node as node_load() does.  If data is not NULL, the cached
+ * node must have its data. */
 static int node_recall(store *s, const node_cached *at, node *n, char **data) {
   const char *acl = at->text + at->parent_len + at->name_len;
   *n = at->n;
@@ -8235,8 +8236,9 @@ static int node_recall(store *s, const node_cached *at, node *n, char **data) {
   return base_nomem();
 }
 
-/* Load a node, and its data where data is not NULL. ZKE_NONODE without a
- * sentence: the caller knows the path. On success node_free() follows. */
+/* Load a node, and its data if data is not NULL.  ZKE_NONODE without a
+ * sentence, since the caller knows the path.  After success the caller calls
+ * node_free(). */
 static int node_load(store *s, path_key k, node *n, char **data) {
   node_cached *at = node_place(s, k);
   int64_t stamp = s->index.number;
@@ -8252,8 +8254,8 @@ static int node_load(store *s, path_key k, node *n, char **data) {
 /* Cache the parent of a node that this operation has created or deleted, as it
  * is now, for the next operation of the batch.  Clients that stand in line, or
  * fill a queue, create node after node in one directory.  An operation with a
- * savepoint caches nothing: it may be a multi, which goes on.  A parent whose
- * path and ACL are too long for that is read again by each operation. */
+ * savepoint caches nothing: it may be a multi, which has more to do.  A parent
+ * with a path and ACL too long to cache is read again by each operation. */
 static void node_cache_parent(txn *t, path_key k, const node *n) {
   if (!t->s->batch || t->saved) return;
   node_cached *at = node_place_of_parent(t);
@@ -8261,9 +8263,10 @@ static void node_cache_parent(txn *t, path_key k, const node *n) {
   t->parent_by = fits ? t->joins : 0;
 }
 
-/* node_load() for the parent of a node that is to be created or deleted.  Is it
- * the node that the operation just before this one has left?  Only create and
- * delete ask, before they change anything, so nothing has changed it since. */
+/* node_load() for the parent of a node to be created or deleted, from the
+ * batch's cache if the operation just before this one has left it there.  Only
+ * create and delete call this, before their first change, so the cached row is
+ * current. */
 static int node_load_parent(txn *t, path_key k, node *n) {
   store *s = t->s;
   bool known =
@@ -8274,13 +8277,13 @@ static int node_load_parent(txn *t, path_key k, node *n) {
   return node_load(s, k, n, NULL);
 }
 
-/* Large values have a table of their own, by their number. So a node's row
- * stays short, and a search by path passes over no data. */
+/* Large values are in a separate table, by id.  So a node's row stays short,
+ * and a search by path reads no data. */
 SQL_STATEMENT(BLOB_ADD, "INSERT INTO zkembed_blob(data)VALUES(:data)");
 
-/* Store a value: in the row (bound at `at`) or, when large, beside it (its id
- * bound at `at_blob`). Both parameters are set in any case. The numbers of the
- * parameters are the caller's, as two statements use this. */
+/* Store a value: in the row (bound at `at`) or, if large, in the other table
+ * (its id bound at `at_blob`).  Both parameters are always set.  The caller
+ * gives their numbers, since two statements use this. */
 static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
                           const void *data, int len) {
   int rc = ZKE_OK;
@@ -8302,9 +8305,9 @@ static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
 
 SQL_STATEMENT(BLOB_REMOVE, "DELETE FROM zkembed_blob WHERE id=?1");
 
-/* Remove a value that lies beside its row; 0: it does not. Whatever replaces or
- * deletes a row calls it, since nothing in the tables does: a value without a
- * row would never go (I9). */
+/* Remove a value from the other table; blob 0: there is none.  Every function
+ * that replaces or deletes a row must call this, since no trigger does: a value
+ * without a row would stay forever (I9). */
 static int node_drop_blob(txn *t, int64_t blob) {
   REQUIRE(WRITING(t->s));
   return blob ? sql_do_int(t->s, SQL_BLOB_REMOVE, blob) : ZKE_OK;
@@ -8319,8 +8322,8 @@ SQL_STATEMENT(
     "ON CONFLICT DO NOTHING");
 
 /* Insert the row of a new node; ZKE_NODEEXISTS without a sentence, since the
- * caller knows the path. The table's key decides, so no look before the insert
- * is needed. */
+ * caller knows the path.  The table's key finds a duplicate, so no lookup is
+ * needed before the insert. */
 static int node_insert(txn *t, path_key k, const node *n, const void *data) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -8346,10 +8349,10 @@ SQL_STATEMENT(
     NODE_SET_DUE,
     "UPDATE zkembed_node SET due=:due WHERE parent=:parent AND name=:name");
 
-/* Set when a node is due to be removed. A node with children is never due, and
- * the index that the sweep looks at does not have it. It is a statement of its
- * own, run only where the time changes, so the counters of plain nodes touch no
- * index. */
+/* Set when a node is due to be removed.  A node with children is never due, and
+ * is not in the index that the sweep reads.  This is a separate statement that
+ * runs only if the time changes, so updating the counters of plain nodes
+ * touches no index. */
 static int node_set_due(txn *t, path_key k, node *n, int64_t due) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -8367,9 +8370,9 @@ SQL_STATEMENT(
     "UPDATE zkembed_node SET creates=:creates,nchild=nchild+1,pzxid=:pzxid "
     "WHERE parent=:parent AND name=:name");
 
-/* Count a child in its parent. A counter at its end stays there, and then pzxid
- * stays too (semantics.md 2.3). A parent with a child is not due any more. The
- * copy gets the new numbers. */
+/* Count a child in its parent.  A counter at its maximum stays there, and then
+ * pzxid stays too (semantics.md 2.3).  A parent with a child is not due any
+ * more.  The copy gets the new numbers. */
 static int node_count_child(txn *t, path_key k, node *parent) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -8391,8 +8394,8 @@ SQL_STATEMENT(NODE_RAISE,
               "UPDATE zkembed_node SET creates=:creates,pzxid=:pzxid "
               "WHERE parent=:parent AND name=:name");
 
-/* Let a node's counter of children made rise to this number. The copy gets the
- * new numbers, since its Stat is the caller's answer. */
+/* Raise a node's counter of children made to this number.  The copy gets the
+ * new numbers, since the caller returns its Stat. */
 static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -8410,9 +8413,8 @@ SQL_STATEMENT(NODE_CHILD_GONE,
               "UPDATE zkembed_node SET nchild=nchild-:count,pzxid=:pzxid "
               "WHERE parent=:parent AND name=:name");
 
-/* Count so many children out of their parent, and out of the copy of it. Where
- * they were its last ones, a container is due now and a TTL node after its
- * own time. */
+/* Subtract this many children from their parent, and from its copy.  If they
+ * were its last, a container is due now, and a TTL node at mtime + ttl. */
 static int node_uncount_children(txn *t, path_key k, node *parent,
                                  int64_t count) {
   REQUIRE(WRITING(t->s));
@@ -8435,8 +8437,8 @@ static int node_uncount_children(txn *t, path_key k, node *parent,
 SQL_STATEMENT(NODE_REMOVE,
               "DELETE FROM zkembed_node WHERE parent=:parent AND name=:name");
 
-/* Delete a node's row and its data. That the row is missing is damage: its
- * caller has just read it in the same transaction. */
+/* Delete a node's row and its data.  A missing row means a damaged file, since
+ * the caller has just read it in the same transaction. */
 static int node_delete_row(txn *t, path_key k, int64_t blob) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -8445,7 +8447,7 @@ static int node_delete_row(txn *t, path_key k, int64_t blob) {
   sql_bind_key(st, 1, k);
   rc = sql_run(t->s, st);
   if (rc == ZKE_OK && sqlite3_changes(t->s->db) != 1)
-    rc = base_fail(ZKE_CORRUPT, "%s: a node's row is not there", t->s->name);
+    rc = base_fail(ZKE_CORRUPT, "%s: a node's row is missing", t->s->name);
   return rc == ZKE_OK ? node_drop_blob(t, blob) : rc;
 }
 
@@ -8469,31 +8471,31 @@ static int node_remove(txn *t, const char *path, const node *n, node *parent) {
 
 /* ---- the removal of many nodes ----
  *
- * Each node's row goes and its events are queued as by node_remove(), in the
- * same order.  But what the nodes of one parent have in common is done once
- * for those that follow each other: the parent is loaded, its watches and
- * those below it are looked for, and its counters are written.  Nobody sees
- * the counters between two nodes: it is one transaction. */
+ * Each node's row is deleted and its events are queued as by node_remove(), in
+ * the same order.  But for consecutive nodes with the same parent some work is
+ * done once: loading the parent, looking for its watches and for watches below
+ * it, and writing its counters.  All this is one transaction, so the counters
+ * between two nodes are never visible. */
 
 enum { NODE_REMOVAL = 128 }; /* SQL_REMOVAL: nodes at a time */
 
-/* A node that goes. */
+/* A node to be removed. */
 typedef struct node_goer {
   int64_t blob;
   bool has_acl; /* else its ACL is the open one, and its text is empty */
 } node_goer;
 
-/* The nodes that go, in their order, and of each two texts: path, ACL. */
+/* The nodes to be removed, in order, and two texts for each: path, ACL. */
 typedef struct node_goers {
   buf nodes, texts;
 } node_goers;
 
 /* A removal of many nodes. */
 typedef struct node_removal {
-  int64_t owner; /* whose they are; 0: nobody's */
-  bool each;     /* a zxid for each, and one without a parent is left */
-  int count;     /* out: how many were found */
-  int orphans;   /* out: of these, left */
+  int64_t owner; /* of the nodes; 0: not ephemeral */
+  bool each;     /* a zxid for each; a node without a parent stays */
+  int count;     /* out: nodes found */
+  int orphans;   /* out: of these, left without a parent */
 } node_removal;
 
 /* The parent of the nodes that are being removed. */
@@ -8502,15 +8504,15 @@ typedef struct node_family {
   const char *path;
   size_t len;
   node parent;
-  int64_t gone;    /* children removed and not yet counted out */
-  bool quiet;      /* nobody hears of the end of a child */
-  bool child_told; /* nobody is left who hears CHILD of the parent */
+  int64_t gone;    /* children removed, not yet subtracted */
+  bool quiet;      /* no watch sees the end of a child */
+  bool child_told; /* no watch is left for CHILD of the parent */
 } node_family;
 
-/* Append the node that the statement is at: parent, name, acl, blob. A text
- * that is missing for lack of memory must not pass for an empty one, which
- * would be another node's path. Both texts of a node are put behind each other,
- * and read again by buf_next_text(). */
+/* Append the node in the statement's current row: parent, name, acl, blob.  A
+ * text that is missing for lack of memory must not count as empty, which would
+ * be another node's path.  Both texts of a node are appended one after the
+ * other, to be read by buf_next_text(). */
 static int node_collect_row(sqlite3_stmt *st, node_goers *out) {
   const char *text[3]; /* parent, name, ACL */
   int len[3];
@@ -8531,9 +8533,9 @@ static int node_collect_row(sqlite3_stmt *st, node_goers *out) {
   return out->nodes.failed || out->texts.failed ? base_nomem() : ZKE_OK;
 }
 
-/* Collect all nodes that a bound statement gives, at most NODE_REMOVAL. They
- * are collected before any is removed: no row may go from under a statement
- * that is still reading. */
+/* Collect all nodes that a bound statement returns, at most NODE_REMOVAL.  All
+ * are collected before any is removed, since no row may be deleted under a
+ * statement that is still reading. */
 static int node_collect(store *s, sqlite3_stmt *st, node_goers *out,
                         int *count) {
   for (*count = 0;; ++*count) {
@@ -8548,7 +8550,7 @@ static int node_collect(store *s, sqlite3_stmt *st, node_goers *out,
   }
 }
 
-/* Count the children that went out of the parent and forget it. */
+/* Subtract the removed children from the parent, and forget it. */
 static int node_family_end(txn *t, node_family *f) {
   int rc = ZKE_OK;
   if (f->gone)
@@ -8559,8 +8561,8 @@ static int node_family_end(txn *t, node_family *f) {
   return rc;
 }
 
-/* Make the parent of this node the one that counts.  ZKE_NONODE where it does
- * not exist; then nothing has been changed for this node, and *f is empty. */
+/* Make the parent of this node the family's parent.  ZKE_NONODE if it does not
+ * exist; then nothing was changed for this node, and *f is empty. */
 static int node_family_enter(txn *t, node_family *f, const char *path,
                              size_t len) {
   path_key k = path_split(path, len);
@@ -8578,8 +8580,8 @@ static int node_family_enter(txn *t, node_family *f, const char *path,
   return watch_is_quiet(t, path, len, parent_len, &f->quiet);
 }
 
-/* Remove a child of the family's parent, and queue its events. Once nobody was
- * found who hears of the parent's children, nobody is looked for again: the
+/* Remove a child of the family's parent, and queue its events.  Once no watch
+ * for the parent's children was found, none is looked for again: the
  * transaction adds no watch in between. */
 static int node_family_remove(txn *t, node_family *f, const node_goer *n,
                               const char *path, const char *acl) {
@@ -8599,10 +8601,10 @@ static int node_family_remove(txn *t, node_family *f, const node_goer *n,
   return rc;
 }
 
-/* Remove the nodes that a bound statement gives, in its order.  They use one
- * zxid of the transaction's, and none where there are no nodes.  With `each`
- * every node has a zxid of its own, and one without a parent is left and
- * counted; else that is an error. */
+/* Remove the nodes that a bound statement returns, in its order.  They share
+ * one zxid of the transaction, and use none if there are no nodes.  With
+ * `each`, every node gets its own zxid, and a node without a parent stays and
+ * is counted; otherwise that is an error. */
 static int node_remove_all(txn *t, sqlite3_stmt *st, node_removal *r) {
   node_goers goers = {{.a = &t->s->a}, {.a = &t->s->a}};
   node_family f = {.owner = r->owner};
@@ -8636,9 +8638,9 @@ SQL_STATEMENT(
     "AND nchild=0 THEN :mtime+ttl ELSE due END WHERE parent=:parent "
     "AND name=:name");
 
-/* Replace a node's data. The old value goes first, so a large one does not need
- * its room twice. A TTL node's time begins anew, in the same statement. *n
- * becomes what is stored, but for `blob` and, of a TTL node, `due`. */
+/* Replace a node's data.  The old value is removed first, so a large one does
+ * not need its space twice.  The same statement restarts a TTL node's time.  *n
+ * is updated, except for `blob` and a TTL node's `due`. */
 static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -8664,8 +8666,7 @@ SQL_STATEMENT(
     "UPDATE zkembed_node SET acl=:acl,aversion=:aversion WHERE parent=:parent "
     "AND name=:name");
 
-/* Replace a node's ACL; NULL: the open one.  Of *n only aversion becomes what
- * is stored. */
+/* Replace a node's ACL; NULL: the open one.  Of *n only aversion is updated. */
 static int node_set_acl(txn *t, path_key k, node *n, const char *acl) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -8678,8 +8679,8 @@ static int node_set_acl(txn *t, path_key k, node *n, const char *acl) {
   return sql_run(t->s, st);
 }
 
-/* Which children: the first `most` behind a name; most 0: no end.  A search in
- * the table's key, so that the others cost nothing. */
+/* Which children: the first `most` after a name; most 0: no limit.  The table's
+ * key is searched, so other children cost nothing. */
 typedef struct node_range {
   const char *after;
   int most;
@@ -8692,8 +8693,8 @@ SQL_STATEMENT(
     "SELECT name FROM zkembed_node WHERE parent=:parent AND name>:after "
     "ORDER BY name LIMIT :most");
 
-/* The sorted names of a node's children, or of a range of them. They are in the
- * order of the key, which is that of their bytes. */
+/* The sorted names of a node's children, or of a range of them, in the order of
+ * the key, which is by bytes. */
 static int node_names(store *s, const char *path, const node_range *range,
                       zke_strings **out) {
   int rc, count = 0;
@@ -8734,7 +8735,7 @@ SQL_STATEMENT(
     "parent=:path),0)+ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
     "parent>:from AND parent<:to),0)");
 
-/* Ask a statement about the descendants of a whole path.  They are one range of
+/* Run a statement about the descendants of a whole path.  They are one range of
  * the table's key, from "path/" up to "path0", since '0' follows '/'. */
 static int node_below(store *s, const sql_text *statement, const char *path,
                       int64_t *out) {
@@ -8768,22 +8769,22 @@ static int node_count(store *s, const char *path, int64_t *count) {
 /* ======================================================================
  * op_: create, delete, set, check, reads (private)
  *
- * What ZooKeeper's server does with a request.  Each function makes its checks
- * in the server's order, since the first failure is the one that the caller
- * sees (semantics.md 2.2, 3, 4).  Then it says what kind of transaction the
- * change needs, takes the transaction's zxid, changes the rows by node_, and
- * fires the watches.
+ * These functions do what ZooKeeper's server does with a request.  Each makes
+ * its checks in the server's order, since the caller sees the first failure
+ * (semantics.md 2.2, 3, 4).  Then it says what class of transaction the change
+ * needs, takes the transaction's zxid, changes the rows by node_, and fires the
+ * watches.
  *
- * In a batch an operation that fails has to be undone alone, which takes a
- * savepoint.  A savepoint costs time.  So a create, a delete or a set calls
- * op_guard() before its first write, which makes one only where something but
+ * In a batch a failed operation must be undone alone, which needs a savepoint.
+ * A savepoint costs time.  So a create, a delete or a set calls op_guard()
+ * before its first write.  That sets a savepoint only if something other than
  * SQLite's own failures can stop the operation after that write.
  *
  * Paths are whole, with the chroot, and have passed path_check().  The acting
- * session is the one whose identities count.  Start reading at op_set().
+ * session's identities count.  Start reading at op_set().
  * ==================================================================== */
 
-/* Does the parent's counter of children become a part of the name? */
+/* Is the parent's counter of children appended to the name? */
 static bool op_mode_is_sequential(int mode) {
   return mode == ZKE_PERSISTENT_SEQUENTIAL ||
          mode == ZKE_EPHEMERAL_SEQUENTIAL ||
@@ -8795,52 +8796,50 @@ static bool op_mode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
 
-/* May the node go by its own time? */
+/* Does the node have a TTL? */
 static bool op_mode_has_ttl(int mode) {
   return mode == ZKE_PERSISTENT_WITH_TTL ||
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
-/* The refusals that several operations have, each with its sentence: the node
- * is not there. */
+/* Refusals that several operations share, each with its sentence: the node does
+ * not exist. */
 static int op_no_node(const char *path) {
   return base_fail(ZKE_NONODE, "no node at %s", path);
 }
 
-/* Refuse, and say what was to be done.  The path need not end behind len bytes.
- */
+/* Refuse, and name the action.  The path need not end after len bytes. */
 static int op_no_permission(const char *what, const char *path, int len) {
   return base_fail(ZKE_NOAUTH, "no permission to %s %.*s", what, len, path);
 }
 
-/* Refuse a change that was to meet another version. */
+/* Refuse a change that expects another version. */
 static int op_bad_version(const char *path, int32_t has, int wanted) {
   return base_fail(ZKE_BADVERSION, "%s has version %d, not %d", path, (int)has,
                    wanted);
 }
 
-/* May the session do with the node what needs one of these permissions? The
- * identities count that the handle has now, and the ACL that the node has in
- * this transaction. */
+/* Does the session have one of these permissions for the node?  The handle's
+ * identities now and the node's ACL in this transaction decide. */
 static bool op_allows(const zke *acting, const node *n, int32_t needed) {
   return acl_allows(&acting->who, n->acl, needed);
 }
 
-/* Load a node for an operation; with its sentence where it is missing. */
+/* Load a node for an operation; if it is missing, with the sentence. */
 static int op_load(store *s, const char *path, node *n, char **data) {
   int rc = node_load(s, path_split(path, strlen(path)), n, data);
   return rc == ZKE_NONODE ? op_no_node(path) : rc;
 }
 
-/* A node that is there changes: COMMIT has to sync that unless it is ephemeral,
- * and so does not outlive a power cut (P8). */
+/* Note the class of a change of an existing node: COMMIT must sync it, unless
+ * the node is ephemeral and so does not outlive a power cut (P8). */
 static void op_class(txn *t, const node *n) {
   t->durable |= !n->owner;
   t->z->last = n->owner ? TXN_NORMAL : TXN_FULL;
 }
 
-/* Prepare what a change of one node runs after its first write, at its first
- * use: for that memory can be short without a harm to what was written. */
+/* Prepare, if not yet done, the statements that a change of one node runs after
+ * its first write.  If memory is short for that, nothing was written yet. */
 static int op_prepare(store *s, int type, bool history) {
   static const sql_text *const later[][3] = {
       {SQL_NODE_CHILD_ADDED, SQL_NODE_SET_DUE},
@@ -8854,12 +8853,12 @@ static int op_prepare(store *s, int type, bool history) {
   return rc;
 }
 
-/* Before the first write of a change of one node, which will have events of
- * this type: in a batch, see to it that the change can be undone alone where
- * something can stop it after that write.  That is a refusal (may_refuse), or a
- * lack of memory for watches that fire; so these are looked for now.  All else
- * is done by statements that only SQLite's own failures stop, and most of these
- * undo all of the transaction anyway. */
+/* Call before the first write of a change of one node that will have events of
+ * this type.  In a batch, sets a savepoint if something can stop the change
+ * after that write.  That is a refusal (may_refuse), or a lack of memory for
+ * the watches that fire; so the watches are looked for now.  All other steps
+ * are statements that only SQLite's own failures stop, and most of these undo
+ * the whole transaction anyway. */
 static int op_guard(txn *t, const char *path, int type, bool may_refuse) {
   size_t len = strlen(path);
   bool heard = false;
@@ -8878,10 +8877,11 @@ static int op_guard(txn *t, const char *path, int type, bool may_refuse) {
 
 enum { OP_DIGITS = 10 }; /* of a sequential node's number */
 
-/* How many creates this transaction made below a parent whose counter stands
- * at its end; this one is counted.  The counter itself cannot rise any more, so
- * without this two creates of one multi would get one name.  Parents are told
- * apart by a hash: where two of them share one, a number is left out. */
+/* How many earlier creates this transaction made below a parent whose counter
+ * is at its maximum; counts this one for the next.  The counter itself cannot
+ * rise any more, so without this two creates of one multi would get the same
+ * name.  Parents are told apart by a hash: if two share one, a number is
+ * skipped. */
 static int64_t op_overflow(txn *t, path_key parent) {
   size_t n;
   uint64_t hash = path_hash_key(parent);
@@ -8894,7 +8894,7 @@ static int64_t op_overflow(txn *t, path_key parent) {
   return 0;
 }
 
-/* The path to be created, in a block of the caller's: as given, or with the
+/* The path to create, in a block of the caller's: as given, or with the
  * parent's counter appended in ten digits. */
 static char *op_created_path(txn *t, const char *path, int mode,
                              path_key parent_key, const node *parent) {
@@ -8904,7 +8904,7 @@ static char *op_created_path(txn *t, const char *path, int mode,
   if (!op_mode_is_sequential(mode)) return mem_copy(&t->s->a, path, len);
   int32_t shown = base_int32(number);
   if (shown < 0) return mem_format(&t->s->a, "%s%010d", path, (int)shown);
-  /* written by hand: mem_format() would take twenty times as long */
+  /* not by mem_format(), which would take twenty times as long */
   char *made = mem_resize(&t->s->a, NULL, len + OP_DIGITS + 1);
   if (!made) return NULL;
   memcpy(made, path, len);
@@ -8914,8 +8914,7 @@ static char *op_created_path(txn *t, const char *path, int mode,
   return made;
 }
 
-/* Fill in the row of a node that is being created. Its ACL is the caller's to
- * set and to free. */
+/* Fill in the row of a new node.  The caller sets and frees its ACL. */
 static void op_new_node(txn *t, const zke_op *op, node *n) {
   memset(n, 0, sizeof *n);
   n->czxid = n->mzxid = n->pzxid = t->zxid;
@@ -8934,8 +8933,8 @@ static int op_node_exists(const char *path) {
   return base_fail(ZKE_NODEEXISTS, "there is a node at %s already", path);
 }
 
-/* In a batch, before a large value is stored, which comes before its node's
- * row: refuse it where there is such a row already. */
+/* Call before a large value is stored, which happens before its node's row is
+ * inserted.  In a batch, refuse if the node exists already. */
 static int op_room_for_large(txn *t, path_key k, const zke_op *op,
                              const char *made) {
   node n;
@@ -8946,9 +8945,9 @@ static int op_room_for_large(txn *t, path_key k, const zke_op *op,
   return op_node_exists(made);
 }
 
-/* The second half of a create: the parent is loaded and may be written.  The
- * row is inserted before the parent is looked at, as the server does: a node
- * that exists is told of before a parent that can have no children. */
+/* The second half of a create: the parent is loaded and may be written.  As in
+ * the server, the row is inserted before the parent is checked.  So if the node
+ * exists and the parent is ephemeral, ZKE_NODEEXISTS is reported. */
 static int op_create_below(txn *t, const zke_op *op, const char *made,
                            path_key parent_key, node *parent, char *acl,
                            zke_stat *stat) {
@@ -8978,7 +8977,7 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
                     parent->acl);
 }
 
-/* Create a node.  *made is its path, with the number of a sequential one, in a
+/* Create a node.  *made is its path, with the number if it is sequential, in a
  * block that the caller frees; NULL after a failure. */
 static int op_create(txn *t, const char *path, const zke_op *op, char **made,
                      zke_stat *stat) {
@@ -8990,7 +8989,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   int rc = acl_encode(&t->z->who, &t->s->schemes, op->acls, &acl, &open);
   t->acl_bytes += acl.len;
   t->durable |= !op_mode_is_ephemeral(op->mode);
-  /* the parent is all before the last '/', also of "/c/" */
+  /* the parent is everything before the last '/', even in "/c/" */
   size_t slash = (size_t)(strrchr(path, '/') - path);
   path_key up = path_split(path, slash ? slash : 1);
   if (rc == ZKE_OK) rc = node_load_parent(t, up, &parent);
@@ -9041,9 +9040,9 @@ static int op_delete_below(txn *t, const char *path, int version,
   return rc;
 }
 
-/* Delete a node. The permission is the parent's, so it is looked at first: a
- * caller without it does not learn whether the node exists. Reserved nodes
- * cannot be deleted by anybody. */
+/* Delete a node.  The parent's ACL gives the permission and is checked first: a
+ * caller without it does not learn whether the node exists.  Reserved nodes
+ * cannot be deleted. */
 static int op_delete(txn *t, const char *path, int version) {
   node parent;
   if (path_is_reserved(path))
@@ -9061,10 +9060,10 @@ static int op_delete(txn *t, const char *path, int version) {
   return rc;
 }
 
-/* Replace a node's value; *stat is what it is afterwards. Most changes of one
- * node have this form: load, check, class, zxid, row, events. The class is
- * asked for only after the checks: a change that is refused does not make its
- * transaction a synced one. */
+/* Replace a node's value; *stat is its Stat afterwards.  Most changes of one
+ * node have this form: load, check, class, zxid, row, events.  The class is set
+ * only after the checks, so a refused change does not make its transaction a
+ * synced one. */
 static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   REQUIRE(WRITING(t->s));
   node n;
@@ -9093,7 +9092,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
 }
 
 /* Raise the counter of a node's children.  It never falls: a number that a
- * child may have had is not given again. */
+ * child may have had is not reused. */
 static int op_raise_sequence(txn *t, const char *path, int next,
                              zke_stat *stat) {
   REQUIRE(WRITING(t->s));
@@ -9116,8 +9115,8 @@ static int op_raise_sequence(txn *t, const char *path, int next,
   return rc;
 }
 
-/* The check of a multi. It changes nothing, but stands in a transaction with
- * what does. It takes no zxid of its own and needs no class. */
+/* The check of a multi.  It changes nothing, so it takes no zxid and sets no
+ * class. */
 static int op_check(txn *t, const char *path, int version) {
   node n;
   if (!path_check_new(path)) return path_refuse("path", path, false);
@@ -9132,9 +9131,8 @@ static int op_check(txn *t, const char *path, int version) {
   return rc;
 }
 
-/* Replace a node's ACL; *stat is what it is afterwards.  The list is judged
- * before the node is loaded, so a malformed one is refused whatever the path.
- */
+/* Replace a node's ACL; *stat is its Stat afterwards.  The list is checked
+ * before the node is loaded, so a malformed one is refused for any path. */
 static int op_set_acl(txn *t, const char *path, int version,
                       const zke_acls *acls, zke_stat *stat) {
   REQUIRE(WRITING(t->s));
@@ -9165,8 +9163,8 @@ static int op_set_acl(txn *t, const char *path, int version,
   return rc;
 }
 
-/* What a reading operation gives. What is in it is its caller's, until it is
- * handed on or freed. */
+/* The result of a read.  The caller owns the blocks in it, until it hands them
+ * on or frees them. */
 typedef struct op_answer {
   zke_stat stat;
   char *data;
@@ -9176,20 +9174,20 @@ typedef struct op_answer {
   int64_t owner; /* of the node, for the death notice */
 } op_answer;
 
-/* Release what a read has found, where its caller does not hand it on. */
+/* Free a read's result that is not handed on. */
 static void op_answer_free(op_answer *a) {
   mem_free(a->data);
   mem_free(a->names);
   mem_free(a->acls);
 }
 
-/* What a read asks for.  OP_EXISTS alone needs no permission, as in ZooKeeper;
- * OP_STAT is the same for whoever may read the node. */
+/* What a read asks for.  Only OP_EXISTS needs no permission, as in ZooKeeper;
+ * OP_STAT is the same with read permission. */
 enum op_wish { OP_EXISTS, OP_STAT, OP_GET, OP_CHILDREN, OP_ACL };
 
-/* Read a node inside any transaction.  range says which children are wanted,
- * and means nothing to the other wishes.  *out is to be freed by
- * op_answer_free(); it is empty after a failure. */
+/* Read a node inside any transaction.  `range`: which children to list, for
+ * OP_CHILDREN only.  The caller frees *out by op_answer_free(); it is empty
+ * after a failure. */
 static int op_read(const zke *acting, enum op_wish wish, const char *path,
                    const node_range *range, op_answer *out) {
   node n;
@@ -9198,7 +9196,7 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
   int rc = op_load(s, path, &n, wish == OP_GET ? &out->data : NULL);
   if (rc != ZKE_OK) return rc;
   bool acl = wish == OP_ACL;
-  /* whoever may read a node, or set its ACL, may see the ACL */
+  /* permission to read a node, or to set its ACL, shows the ACL */
   int32_t needed = acl ? ZKE_PERM_READ | ZKE_PERM_ADMIN : ZKE_PERM_READ;
   if (wish != OP_EXISTS && !op_allows(acting, &n, needed))
     rc = op_no_permission(acl ? "read the ACL of" : "read", path,
@@ -9206,8 +9204,8 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
   if (rc == ZKE_OK && wish == OP_CHILDREN)
     rc = node_names(s, path, range, &out->names);
   if (rc == ZKE_OK && acl) {
-    /* Only whoever may administer the node sees digests, which are what a
-     * password is checked against. */
+    /* Digests, against which passwords are checked, are shown only to a session
+     * that may administer the node. */
     bool masked = !op_allows(acting, &n, ZKE_PERM_ADMIN);
     out->acls = acl_decode(&s->a, n.acl, masked);
     if (!out->acls) rc = base_nomem();
@@ -9228,23 +9226,23 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
  *
  * A session is a row, a lock and a FIFO.  The row owns nodes, watches and
  * events.  The lock is its life (life_): the kernel drops it when the process
- * dies, and then any other process may end the session.  The FIFO is where it
- * sleeps (wake_).  A light session has the lock and the FIFO of its carrier.
+ * dies, and then any other process may end the session.  The session sleeps on
+ * the FIFO (wake_).  A light session uses the lock and the FIFO of its carrier.
  *
- * This section reads the rows, and says of each whether its session lives, and
- * whether its lease is over.  An error never makes a session dead: only an
- * answer of the kernel that the lock is free, or a stamp that was read and is
- * too old, does (P5).
+ * This section reads the rows, and finds out whether a session lives and
+ * whether its lease is over.  It takes a session for dead only if the kernel
+ * says that its lock is free, and a lease for over only if a stamp was read and
+ * is too old; never because of an error (P5).
  *
- * A session begins in begin_ and ends in end_; kept_ has what only kept
- * sessions have; judge_ decides what the rows of an earlier boot, or of a copy
- * of the file, mean.
+ * A session begins in begin_ and ends in end_.  kept_ is for kept sessions
+ * only.  judge_ decides about the rows of an earlier boot, or of a copy of the
+ * file.
  *
  * Start reading at sess_life().
  * ==================================================================== */
 
-/* Why a session ends.  A kept one whose host is dead is detached instead, and
- * ends when its timeout is over. */
+/* Why a session ends.  If the host of a kept session is dead, the session is
+ * detached instead, and ends when its timeout is over. */
 enum sess_why {
   SESS_CLOSE,   /* zke_close() */
   SESS_DEAD,    /* found by a sweep, or by a notice of death */
@@ -9254,35 +9252,35 @@ enum sess_why {
   SESS_DETACH   /* zke_detach() */
 };
 
-/* A session's row, as far as it decides about its life. */
+/* The columns of a session's row that decide about its life. */
 typedef struct sess_row {
   int64_t id, lease, slot, life, carrier, timeout, heard;
 } sess_row;
 
 enum { SESS_COLUMNS = 7 };
 
-/* Is it kept, with nobody that has it attached? */
+/* Is it a kept session that no handle has attached? */
 static bool sess_is_detached(const sess_row *r) {
   return r->timeout > 0 && !r->carrier;
 }
 
-/* The id whose byte is locked while the session lives, and that its FIFO has as
- * its name. */
+/* The id that gives the lock byte of the session's life, and the name of its
+ * FIFO. */
 static int64_t sess_carrier(const sess_row *r) {
   return r->carrier ? r->carrier : r->id;
 }
 
-/* The handle of this store that has the session of a row, or NULL.  One from
- * which another handle has taken a kept session stays in the store's list until
- * it is closed, and has no part in the session any more. */
+/* The handle of this store that has the session of a row, or NULL.  If another
+ * handle has taken over a kept session, the old handle stays in the store's
+ * list until it is closed, but no longer has the session. */
 static zke *sess_find_own(const store *s, const sess_row *r) {
   zke *own = life_find_own(s, r->id);
   return own && own->carrier_id == r->carrier ? own : NULL;
 }
 
-/* Is the session of a row alive?  A light one is not, whose carrier is this
- * store's though no handle has it: its end could not be written.  Nobody is
- * asked about a detached one. */
+/* Is the session of a row alive?  A light session with a carrier of this store,
+ * but without a handle, is dead: its end could not be written.  A detached
+ * session has no life (LIFE_NONE). */
 static enum life_state sess_life(store *s, const sess_row *r) {
   if (sess_find_own(s, r)) return LIFE_HELD;
   if (sess_is_detached(r)) return LIFE_NONE;
@@ -9290,19 +9288,19 @@ static enum life_state sess_life(store *s, const sess_row *r) {
   return life_look(s, sess_carrier(r), r->life);
 }
 
-/* Has the lease run out?  False if nobody knows.  The stamp is in memory for a
- * session of ours.  The clock is read first: if this process is stopped between
- * the two, it takes the stamp for too young, never for too old (P5). */
+/* Has the lease run out?  False if unknown.  For a session of this store the
+ * stamp is in memory.  The clock is read before the stamp: if this process is
+ * stopped between the two, the stamp seems too young, never too old (P5). */
 static bool sess_lease_is_over(store *s, const sess_row *r) {
   if (r->lease <= 0 || r->slot < 0 || r->slot > LEASE_SLOTS_MOST) return false;
   zke *own = life_find_own(s, r->id);
   if (!own && s->strange_clock) return false;
   int64_t now = host_boottime(s);
   int64_t at = own ? own->lease_at : side_read_hint(s, lease_slot_at(r->slot));
-  return at > 0 && now - at > r->lease; /* unknown is not over */
+  return at > 0 && now - at > r->lease; /* 0: unknown */
 }
 
-/* What a call is told whose session is over. */
+/* Fail a call because its session is over. */
 static int sess_say_ended(const zke *z) {
   if (z->state == SESS_AUTH_FAILED)
     return base_fail(ZKE_INVALIDSTATE, "authentication failed");
@@ -9336,8 +9334,7 @@ static int sess_read_row(store *s, int64_t session, sess_row *out,
   return ZKE_OK;
 }
 
-/* What a session's row has in its column `carrier`; TXN_NO_ROW: there is no
- * row. */
+/* The column `carrier` of a session's row; TXN_NO_ROW: there is no row. */
 static int sess_read_carrier(store *s, int64_t session, int64_t *carrier) {
   sess_row row;
   bool found;
@@ -9346,13 +9343,13 @@ static int sess_read_carrier(store *s, int64_t session, int64_t *carrier) {
   return rc;
 }
 
-/* By the files that carry their lives. */
+/* Order rows by the files that carry their lives. */
 static int sess_compare_rows(const void *a, const void *b) {
   unsigned x = life_shard(sess_carrier(a)), y = life_shard(sess_carrier(b));
   return x < y ? -1 : x > y;
 }
 
-/* The rows that sess_list() has put into a buffer. */
+/* The rows in a buffer that sess_list() has filled. */
 static sess_row *sess_rows(const buf *list, size_t *count) {
   *count = list->len / sizeof(sess_row);
   return (sess_row *)(void *)list->data;
@@ -9363,8 +9360,8 @@ SQL_STATEMENT(
     "SELECT id,lease,slot,life,carrier,timeout,heard FROM zkembed_session "
     "WHERE id%:parts=:part");
 
-/* The session rows of one part out of so many, those together whose lives are
- * in one file; with one part all. */
+/* The session rows of part `part` of `parts`, grouped by the files that carry
+ * their lives; with one part, all rows. */
 static int sess_list(store *s, int64_t parts, int64_t part, buf *out) {
   size_t n;
   int rc;
@@ -9390,8 +9387,8 @@ SQL_STATEMENT(
     "ALL SELECT id FROM zkembed_session WHERE id=?1 AND carrier=0 ORDER BY "
     "1");
 
-/* The ids of the sessions that have a life, in their order: the one that it was
- * made for, and the light ones. */
+/* The ids of the sessions that share a life, sorted: the carrier's own session,
+ * and the light ones. */
 static int sess_list_carried(store *s, int64_t carrier, buf *out) {
   int rc;
   sqlite3_stmt *st = sql_statement(s, SQL_SESSION_CARRIED_BY, &rc);
@@ -9400,9 +9397,9 @@ static int sess_list_carried(store *s, int64_t carrier, buf *out) {
   return sql_collect_ints(s, st, out);
 }
 
-/* A session is taken from a host that may live and not know: it has to hear of
- * that.  The number in the meta row tells the hosts of light sessions to look
- * which of theirs it is. */
+/* Tell a host that a session was taken from it, since it may be alive.  The
+ * number in the meta row makes the hosts of light sessions find out which
+ * session it is. */
 static void sess_wake_host(txn *t, const sess_row *r) {
   if (sess_is_detached(r)) return;
   buf_add_int(&t->wake, sess_carrier(r));
@@ -9414,8 +9411,8 @@ SQL_STATEMENT(
     "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE carrier=?1 AND "
     "carrier<>0)OR EXISTS(SELECT 1 FROM zkembed_session WHERE id=?1)");
 
-/* A session of a dead process has gone: with the last one goes the FIFO.  A
- * process that lives unlinks its own. */
+/* After the end of a dead process's session: if it was the carrier's last, the
+ * FIFO goes too.  A live process unlinks its own FIFO. */
 static int sess_forget_fifo(txn *t, const sess_row *r) {
   int64_t any = 1, carrier = sess_carrier(r);
   int rc = sql_fetch_ints(t->s, SQL_SESSION_CARRIED, carrier, 1, &any);
@@ -9428,24 +9425,25 @@ static int sess_forget_fifo(txn *t, const sess_row *r) {
  * kept_: kept sessions: detaching, attaching, timeouts (private)
  *
  * A kept session outlives its process.  It has a timeout and a password.  While
- * a handle has it attached, the process of that handle judges whether the
- * timeout is over, by the time in which it was seen to dispatch
- * (carrier_clock()).  A detached one ends when its timeout is over since its
- * detachment; any process may judge that.
+ * a handle has it attached, that handle's process decides whether the timeout
+ * is over, by the time in which it was seen to dispatch (carrier_clock()).
+ * When it is detached, the timeout counts from then, and any process may end
+ * the session.
  *
- * Watches and events end with the attachment, nodes stay.
+ * Watches and events end when the session is detached or attached elsewhere;
+ * nodes stay.
  *
- * A kept session that was closed here, and whose end could not be written, is
- * owed: a sweep of this store ends it, and does not detach it (kept_owe()).
+ * If a kept session was closed here but its end could not be written, its end
+ * is owed: a sweep of this store ends it, and does not detach it (kept_owe()).
  *
  * Start reading at kept_detach(), then kept_attach().
  * ==================================================================== */
 
-/* Is the time of a kept session over, and is that this store's to judge?  While
- * its host lives only the host judges, by its own time; when nobody has it,
- * anybody, by the stamp of its detachment.  A sweep judges by the time at which
- * it has begun, also in its transactions: for how long it is stopped since does
- * not count. */
+/* Is a kept session's timeout over, and may this store decide that?  While the
+ * host lives, only the host decides, by its own time.  For a detached session
+ * any process may, by the stamp of its detachment.  A sweep uses the time of
+ * its start, also in its transactions, so that a time in which it is stopped
+ * does not count. */
 static bool kept_is_over(store *s, const sess_row *r) {
   zke *own = sess_find_own(s, r);
   if (own)
@@ -9455,11 +9453,11 @@ static bool kept_is_over(store *s, const sess_row *r) {
   return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
 }
 
-/* The detach time where the detaching process does not know the host's clock.
- * The next sweep of a process that knows it sets the time. */
+/* The detach time if the detaching process does not know the host's clock.  The
+ * next sweep of a process that knows it sets the time. */
 #define KEPT_UNSTAMPED INT64_MAX
 
-/* The time of now, as others compare it. */
+/* The current time, as other processes compare it. */
 static int64_t kept_stamp(const store *s) {
   return s->strange_clock ? KEPT_UNSTAMPED : host_boottime(s);
 }
@@ -9468,9 +9466,8 @@ SQL_STATEMENT(
     SESSION_DETACH,
     "UPDATE zkembed_session SET carrier=0,life=0,heard=?2 WHERE id=?1");
 
-/* Take a kept session from its host: from now on it has its whole timeout for
- * being attached.  Its watches and events end with the attachment, its nodes
- * stay. */
+/* Detach a kept session from its host: from now on it has its whole timeout to
+ * be attached.  Its watches and events end, its nodes stay. */
 static int kept_detach(txn *t, const sess_row *r, enum sess_why why) {
   REQUIRE(WRITING(t->s));
   int64_t values[] = {r->id, kept_stamp(t->s)};
@@ -9482,8 +9479,9 @@ static int kept_detach(txn *t, const sess_row *r, enum sess_why why) {
   return rc;
 }
 
-/* Note that a handle's end could not be written: kept_is_owed().  Without
- * memory for that the session is detached, as if its host had died. */
+/* Note that the end of a handle's session could not be written, for
+ * kept_is_owed().  Without memory for this the session is detached, as if its
+ * host had died. */
 static void kept_owe(store *s, const zke *z) {
   if (!z->timeout) return;
   buf_add_int(&s->sess.owed, z->id);
@@ -9491,8 +9489,8 @@ static void kept_owe(store *s, const zke *z) {
   if (s->sess.owed.failed) buf_free(&s->sess.owed);
 }
 
-/* Was a kept session closed here, and not attached elsewhere since?  Then it is
- * ended and not detached. */
+/* Was a kept session closed here, and not attached elsewhere since?  Then it
+ * must be ended, not detached. */
 static bool kept_is_owed(store *s, const sess_row *r) {
   size_t n;
   const int64_t *at = buf_ints(&s->sess.owed, &n);
@@ -9502,8 +9500,8 @@ static bool kept_is_owed(store *s, const sess_row *r) {
   return found;
 }
 
-/* A session that was closed here is, or may be, attached once more: nothing is
- * owed of it.  No session has the id 0. */
+/* A session that was closed here is, or may be, attached again: its end is no
+ * longer owed.  No session has the id 0. */
 static void kept_owe_no_more(store *s, int64_t session) {
   size_t n;
   int64_t *at = buf_ints(&s->sess.owed, &n);
@@ -9511,8 +9509,8 @@ static void kept_owe_no_more(store *s, int64_t session) {
     if (at[i] == session) at[i] = 0;
 }
 
-/* A kept session's password.  Who knows it gets the session, so one that
- * anybody could guess will not do. */
+/* Make a kept session's password.  It gives access to the session, so it must
+ * be hard to guess. */
 static int kept_make_password(zke *z) {
   store *s = z->s;
   int rc = s->os.random(s->os.context, z->password, SESS_PASSWORD);
@@ -9529,8 +9527,7 @@ typedef struct kept_attach_arg {
 SQL_STATEMENT(SESSION_PASSWORD,
               "SELECT password FROM zkembed_session WHERE id=:session");
 
-/* Compare the password of a session that exists.  How long that takes does not
- * tell how many of its bytes are right. */
+/* Compare the password of an existing session, in constant time. */
 static int kept_check_password(store *s, const kept_attach_arg *a) {
   int rc;
   bool row;
@@ -9557,8 +9554,8 @@ SQL_STATEMENT(
     "carrier=:carrier,event_limit=:event_limit,seen=:seen,"
     "timeout=:timeout WHERE id=:id");
 
-/* Take a kept session over, whoever has it.  Watches and events end with the
- * attachment before; its host is told. */
+/* Take over a kept session from any host.  The watches and events of the former
+ * attachment end; its host is told. */
 static int kept_attach_body(txn *t, void *arg) {
   REQUIRE(WRITING(t->s));
   kept_attach_arg *a = arg;
@@ -9575,7 +9572,7 @@ static int kept_attach_body(txn *t, void *arg) {
   if (rc == ZKE_OK) rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, row.id, 5, b);
   if (rc != ZKE_OK) return rc;
   z->id = row.id;
-  z->cursor = z->trimmed = base_max(b[1], b[2]); /* events go on behind it */
+  z->cursor = z->trimmed = base_max(b[1], b[2]); /* the last number given */
   if (!z->timeout)
     z->timeout = base_min(base_max(row.timeout, 1), ZKE_MAX_TIMEOUT * ZKE_MS);
   memcpy(z->password, a->password, SESS_PASSWORD);
@@ -9597,8 +9594,8 @@ static int kept_attach_body(txn *t, void *arg) {
   return sql_run(t->s, st);
 }
 
-/* Attach a kept session to a prepared handle.  Where nobody knows whether the
- * COMMIT was made, a sweep of this store sees to the row that no handle has. */
+/* Attach a kept session to a prepared handle.  If the outcome of the COMMIT is
+ * unknown, a sweep of this store handles the row, which no handle has. */
 static int kept_attach(zke *z, int64_t session, const unsigned char *password,
                        const char *identity) {
   kept_attach_arg a = {z, session, password, identity};
@@ -9619,9 +9616,9 @@ static int kept_rearm_body(txn *t, void *arg) {
   return sql_do_ints(t->s, SQL_SESSION_REARM, 2, (int64_t[]){by, now});
 }
 
-/* Let so many ns more pass, at most until now, before the detached sessions are
- * over: a time that is not to count for them.  Those without a stamp get one,
- * also with 0. */
+/* Do not count `by` ns for the timeouts of detached sessions: move their stamps
+ * forward, at most to now.  Sessions without a stamp get one, even if `by` is
+ * 0. */
 static int kept_rearm(store *s, int64_t by) {
   return txn_run(s, NULL, TXN_NORMAL, kept_rearm_body, &by);
 }
@@ -9629,12 +9626,13 @@ static int kept_rearm(store *s, int64_t by) {
 /* ======================================================================
  * end_: ending sessions (private)
  *
- * A session ends in one transaction with all that it owns (end_remove()).  Its
- * FIFO goes after the commit; a death in between leaves just that name.
+ * A session ends in one transaction with everything that it owns
+ * (end_remove()).  Its FIFO is unlinked after the commit; a death in between
+ * leaves only the FIFO.
  *
- * Any number of processes may notice one death.  The reason is judged again
- * inside the transaction, so the first ends the session and the others find no
- * row (end_body()).
+ * Several processes may notice the same death.  The reason is checked again
+ * inside the transaction, so the first process ends the session and the others
+ * find no row (end_body()).
  *
  * An end that fails is put off: it is not tried again for a while
  * (end_put_off()).
@@ -9645,14 +9643,13 @@ static int kept_rearm(store *s, int64_t by) {
 typedef struct end_arg {
   int64_t session;
   enum sess_why why;
-  zke *z;          /* the handle by which it is ended, or NULL */
+  zke *z;          /* the handle that ends it, or NULL */
   txn_body before; /* done first, or NULL */
   void *before_arg;
   bool ended;
-  bool died;       /* its process did */
-  int64_t carrier; /* that it had */
-  int64_t began;   /* the work, once there was nothing to wait for; 0: it has
-                      not */
+  bool died;       /* its process has died */
+  int64_t carrier; /* of the session */
+  int64_t began;   /* when the gate was locked and work began; 0: not yet */
 } end_arg;
 
 SQL_STATEMENT(
@@ -9675,8 +9672,8 @@ static int end_remove_nodes(txn *t, int64_t session) {
 
 SQL_STATEMENT(SESSION_END, "DELETE FROM zkembed_session WHERE id=?1");
 
-/* Remove a session and all it owns.  Its watches go first, so that it gets no
- * event for its own end. */
+/* Remove a session and all it owns.  Its watches are removed first, so that it
+ * gets no event for its own end. */
 static int end_remove(txn *t, const sess_row *r, enum sess_why why) {
   REQUIRE(WRITING(t->s));
   int rc = txn_number(t);
@@ -9692,26 +9689,26 @@ static int end_remove(txn *t, const sess_row *r, enum sess_why why) {
   return rc;
 }
 
-/* Was the gate not had, or is the handle whose call waited for it being closed?
- * Then nothing is wrong, and the next try may do. */
+/* Was the gate not free in time, or was the calling handle being closed?  Then
+ * nothing is wrong, and the next try may succeed. */
 static bool end_is_delayed(int rc) {
   return rc == ZKE_OPERATIONTIMEOUT || rc == ZKE_CLOSING;
 }
 
-/* A burial that fails after much work would fail again and again, with the
- * gate held: a hundred thousand nodes on a full disk.  So it is put off for
- * 16 times as long as its work took, and costs at most a seventeenth of the
- * time.  But not for longer than half a minute: the process may have been
- * stopped meanwhile.  Without memory to note that, it is tried at each sweep.
- */
+/* If ending a session fails after much work, as for a hundred thousand nodes on
+ * a full disk, it would fail again and again with the gate held.  So the next
+ * try is put off for 16 times as long as the work took, and the tries take at
+ * most a seventeenth of the time.  But not for longer than half a minute, since
+ * the process may have been stopped meanwhile.  Without memory to note this,
+ * each sweep tries again. */
 enum { END_REST = 16, END_REST_MOST_MS = 30000 };
 
-/* Note that the burial of a session has failed after it took so many ns. */
+/* Note that ending a session has failed after `took` ns. */
 static void end_put_off(store *s, int64_t session, int64_t now, int64_t took) {
   size_t n, stay = 0;
   int64_t rest = base_min(took, END_REST_MOST_MS * ZKE_MS / END_REST);
   int64_t *at = buf_ints(&s->sess.put_off, &n);
-  for (size_t i = 0; i < n; i += 2) { /* drop those whose time is over */
+  for (size_t i = 0; i < n; i += 2) { /* drop the entries that are over */
     if (at[i] == session || at[i + 1] <= now) continue;
     at[stay++] = at[i];
     at[stay++] = at[i + 1];
@@ -9722,7 +9719,7 @@ static void end_put_off(store *s, int64_t session, int64_t now, int64_t took) {
   if (s->sess.put_off.failed) buf_free(&s->sess.put_off);
 }
 
-/* Is the burial of this session put off, or (0) of any? */
+/* Is the end of this session put off, or (0) of any session? */
 static bool end_is_put_off(store *s, int64_t session) {
   size_t n;
   const int64_t *at = buf_ints(&s->sess.put_off, &n);
@@ -9732,16 +9729,16 @@ static bool end_is_put_off(store *s, int64_t session) {
   return found;
 }
 
-/* Is a session that nobody has this living store's, which could not write its
- * end?  Then no process has died. */
+/* Did this store fail to write the session's end, though it is alive?  Then no
+ * process has died. */
 static bool end_host_lives(const store *s, const sess_row *r) {
   return s->memory || (r->carrier && life_find_carrier(s, r->carrier));
 }
 
-/* Does the reason for which a session is to end hold in the state that the
- * transaction sees?  A handle ends what its row still says is its own.  Notes
- * whether the session's process has died.  (A batch ends no session for one of
- * these reasons.) */
+/* Does the reason to end a session hold in the state that the transaction sees?
+ * A handle may end a session only if the row still says that it is the
+ * handle's.  Notes whether the session's process has died.  A batch ends no
+ * session for any of these reasons. */
 static bool end_reason_holds(store *s, const sess_row *r, end_arg *end) {
   if (end->z && end->z->carrier_id != r->carrier) return false;
   switch (end->why) {
@@ -9763,8 +9760,8 @@ static bool end_reason_holds(store *s, const sess_row *r, end_arg *end) {
   return true;
 }
 
-/* The reason is looked at again inside the transaction: the first of several
- * that noticed a death has done the work when the others come. */
+/* Check the reason again inside the transaction, since another process may have
+ * noticed the death too and ended the session; then end or detach it. */
 static int end_body(txn *t, void *arg) {
   end_arg *end = arg;
   sess_row row;
@@ -9772,7 +9769,7 @@ static int end_body(txn *t, void *arg) {
   end->began = host_now(t->s);
   int rc = sess_read_row(t->s, end->session, &row, &found);
   if (rc != ZKE_OK || !found) return rc;
-  life_forget(t->s); /* what counts is the file that is there now */
+  life_forget(t->s); /* look at the file that is there now */
   if (!end_reason_holds(t->s, &row, end)) return ZKE_OK;
   end->ended = true;
   end->carrier = row.carrier;
@@ -9787,8 +9784,8 @@ static int end_body(txn *t, void *arg) {
                : end_remove(t, &row, end->died ? SESS_DEAD : end->why);
 }
 
-/* End a session as it is said in *end, whose `ended` then tells whether this
- * call did it.  When trying, the gate is not waited for. */
+/* End a session as *end says; end->ended: this call did it.  `trying`: do not
+ * wait for the gate. */
 static int end_as(store *s, end_arg *end, bool trying) {
   static const char *const reason[] = {"closed",  "dead",    "lease over",
                                        "expired", "timeout", "detached"};
@@ -9800,8 +9797,8 @@ static int end_as(store *s, end_arg *end, bool trying) {
   }
   if (!end->ended || end->why == SESS_CLOSE || end->why == SESS_DETACH)
     return rc;
-  /* The handle has not closed the session, so it has to be told, unless another
-   * handle had the session. */
+  /* The session's handle did not close it, so the handle must be told, unless
+   * another handle had the session. */
   zke *own = life_find_own(s, end->session);
   bool closed = end->why == SESS_DEAD && !end->died;
   if (own && own->carrier_id == end->carrier) txn_session_gone(own);
@@ -9811,7 +9808,7 @@ static int end_as(store *s, end_arg *end, bool trying) {
   return rc;
 }
 
-/* The same, by its handle z or by anybody (NULL). */
+/* The same.  `z`: the handle that ends its own session, else NULL. */
 static int end_session(store *s, int64_t session, zke *z, enum sess_why why,
                        bool trying, bool *ended) {
   end_arg end = {.session = session, .why = why, .z = z};
@@ -9825,19 +9822,19 @@ static int end_session(store *s, int64_t session, zke *z, enum sess_why why,
  *
  * The first session of a store decides what the rows in the file mean: they may
  * be of an earlier boot, or the file may be a copy or a backup.  The meta row
- * remembers the boot and the files that the sessions used, the liveness file
- * the largest zxid that was given.  They are compared with what is there now;
- * the table of doc/design.md 7 has the cases.
+ * has the boot and the files that the sessions used, the liveness file has the
+ * largest zxid that was given.  They are compared with the boot and the files
+ * of now; the table of doc/design.md 7 has the cases.
  *
- * After a new boot, and in another file, no session lives: all of them end.
- * Then the epoch rises above all zxids that were ever given, so that none is
- * given twice (P8).  It also rises in a restored file whose sessions live.
+ * After a new boot, and in another file, no session lives: all are ended.  Then
+ * the epoch rises above all zxids ever given, so that none is given twice (P8).
+ * It also rises in a restored file with live sessions.
  *
  * Start reading at judge_files().
  * ==================================================================== */
 
 /* The wall clock as a zxid: seconds since 2020 in the high half, their fraction
- * in the low half.  0 for a clock that is not to be believed. */
+ * in the low half.  Returns 0 if the clock is implausible. */
 static int64_t judge_clock_zxid(const store *s) {
   const int64_t second = 1000 * ZKE_MS, from = INT64_C(1577836800);
   int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME);
@@ -9847,12 +9844,11 @@ static int64_t judge_clock_zxid(const store *s) {
          now % second * (INT64_C(1) << 32) / second;
 }
 
-/* A new boot, or another file: nothing of the sessions in it lives.  Raise the
- * epoch above all that was ever given here, so that no zxid and no session id
- * that a power cut or a restore took back is given again (P8), and end them.
- * Where the liveness file does not know what was given, only a clock does:
- * zxids grow more slowly than it, so it is above those given after an earlier
- * restore of the same backup. */
+/* Raise the epoch above all zxids ever given here, so that no zxid or session
+ * id that a power cut or a restore took back is given again (P8).  Then end
+ * these sessions.  If the liveness file has no last zxid, also raise it to the
+ * clock: zxids grow more slowly than the clock, so it exceeds those given after
+ * an earlier restore of the same backup. */
 static int judge_new_epoch(txn *t, int64_t known, const buf *sessions) {
   REQUIRE(WRITING(t->s));
   size_t n;
@@ -9869,7 +9865,7 @@ static int judge_new_epoch(txn *t, int64_t known, const buf *sessions) {
   return rc;
 }
 
-/* What the meta row remembers of the boot and the files. */
+/* The boot and the files, as in the meta row. */
 typedef struct judge_facts {
   char boot[64];
   int64_t n[6]; /* device and inode: database, liveness file, gate file */
@@ -9880,9 +9876,9 @@ SQL_STATEMENT(
     "SELECT boot,db_device,db_inode,live_device,live_inode,gate_device,"
     "gate_inode FROM zkembed_meta");
 
-/* Read what the meta row says of the boot and of the files that the living
- * sessions use.  It is compared with what is found on the disk, to tell a new
- * boot, a copy of the file and a replaced side directory from each other. */
+/* Read the boot and the files of the last sessions from the meta row.  The
+ * comparison with the present ones tells a new boot, a copy of the file and a
+ * replaced side directory from each other. */
 static int judge_read_facts(store *s, judge_facts *out) {
   int rc;
   bool row;
@@ -9904,7 +9900,7 @@ SQL_STATEMENT(
     "UPDATE zkembed_meta SET boot=?1,db_device=?2,db_inode=?3,live_device=?4,"
     "live_inode=?5,gate_device=?6,gate_inode=?7");
 
-/* Note that from now on these are the files that the sessions use. */
+/* Note that the sessions use these files from now on. */
 static int judge_write_facts(store *s, const judge_facts *f) {
   int rc;
   sqlite3_stmt *st = sql_statement(s, SQL_META_FILES_SET, &rc);
@@ -9920,8 +9916,8 @@ static bool judge_same_file(const int64_t *a, const int64_t *b,
   return a[1] == b[1] && (a[0] == b[0] || !same_boot);
 }
 
-/* The boot and the files as they are now.  A system that has no boot id, or
- * does not show it, says so by one of these errors; no other is an answer. */
+/* The boot and the files as they are now.  One of these errors means that the
+ * system has no boot id, or does not show it; any other is a failure. */
 static int judge_find_facts(store *s, judge_facts *now) {
   memset(now, 0, sizeof *now);
   int rc = s->os.boot_id(s->os.context, now->boot, sizeof now->boot);
@@ -9938,7 +9934,7 @@ static int judge_find_facts(store *s, judge_facts *now) {
   return ZKE_OK;
 }
 
-/* Are there any but detached ones? */
+/* Is any session not detached? */
 static bool judge_any_hosted(const buf *sessions) {
   size_t n;
   bool any = false;
@@ -9947,8 +9943,8 @@ static bool judge_any_hosted(const buf *sessions) {
   return any;
 }
 
-/* Is any of the sessions alive?  Fails if none is known to be and the kernel
- * did not answer for all. */
+/* Is any of the sessions alive?  Fails if none is known to be alive and the
+ * kernel did not answer for all. */
 static int judge_any_alive(store *s, const buf *sessions, bool *alive) {
   size_t n;
   bool blind = false;
@@ -9973,24 +9969,24 @@ enum judge_past {
   JUDGE_NEW_EPOCH
 };
 
-/* What the decision about the file's sessions is made of. */
+/* The facts for the decision about the file's sessions. */
 typedef struct judge_case {
   judge_facts was, now;
-  int64_t known; /* the zxid that the liveness file remembers; 0: it is new */
-  int64_t any;   /* whether any process has sessions in it */
-  buf sessions;  /* their rows, where they have to be looked at */
+  int64_t known; /* the liveness file's last zxid; 0: it is new */
+  int64_t any;   /* does any process have sessions in the file? */
+  buf sessions;  /* their rows, if they are needed */
   enum judge_past past;
 } judge_case;
 
-/* Is everything as it was left?  Then no session need be looked at. */
+/* Is everything as it was left?  Then no session need be checked. */
 static bool judge_is_plain(const txn *t, const judge_case *j) {
   return j->now.boot[0] && strcmp(j->now.boot, j->was.boot) == 0 &&
          memcmp(j->now.n, j->was.n, sizeof j->now.n) == 0 && j->known > 0 &&
          t->zxid >= j->known;
 }
 
-/* The table of doc/design.md 7, in its order: j->past.  With the gate held, so
- * nobody can begin to live meanwhile, and each answer is the kernel's. */
+/* Set j->past by the table of doc/design.md 7, in its order.  The gate is held,
+ * so no session can begin meanwhile, and each answer is the kernel's. */
 static int judge_compare_files(const txn *t, judge_case *j) {
   const judge_facts *was = &j->was, *now = &j->now;
   bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
@@ -10015,9 +10011,9 @@ static int judge_compare_files(const txn *t, judge_case *j) {
   return rc;
 }
 
-/* Unlink a name of the side directory that is a FIFO's, 16 digits, unless the
- * process lives that made it: where others have ended all its sessions, it may
- * still begin light ones, which are woken there. */
+/* Unlink a FIFO of the side directory, which has a name of 16 digits, unless
+ * the process that made it lives.  If others have ended all its sessions, it
+ * may still begin light ones, which sleep on this FIFO. */
 static void judge_unlink_orphan(void *arg, const char *name) {
   store *s = arg;
   size_t len = strlen(name);
@@ -10030,17 +10026,17 @@ static void judge_unlink_orphan(void *arg, const char *name) {
   mem_free(path);
 }
 
-/* Make the log durable before a store shows what is in it (P8).  A process that
+/* Make the log durable before a store shows its contents (P8).  A process that
  * is killed inside the sync of its COMMIT leaves a whole commit in the log.
- * While any process has the database open, nobody sees that commit.  The next
- * process to open the database recovers the log and takes the commit for made.
- * Its zxid is above the noted one, and there is the word of its sync
- * (wal_note_doubt()).  A commit without a zxid leaves that word earlier.
- * The process that recovers may use SQLite alone, so every store compares when
- * it opens.
+ * While any process has the database open, that commit is not visible.  The
+ * next process to open the database recovers the log, and the commit becomes
+ * visible.  Its zxid is greater than the noted one, and the note about its sync
+ * is still there (wal_note_doubt()).  A commit without a zxid makes that note
+ * earlier.  The process that recovers the log may be using SQLite without
+ * zkembed, so every store compares when it opens.
  *
- * Another store may have tried before, and failed.  So the log is written once
- * more (db_renew_log), which a read-only store cannot. */
+ * Another store may have tried to sync the log before, and failed.  So the log
+ * is written again (db_renew_log), which a read-only store cannot do. */
 static int judge_sync_log(store *s, int64_t zxid, int64_t known) {
   int rc = ZKE_OK;
   if (wal_read_doubt(s) || zxid > known)
@@ -10049,12 +10045,12 @@ static int judge_sync_log(store *s, int64_t zxid, int64_t known) {
   return rc;
 }
 
-/* Whether there is a session that some process has. */
+/* Is there any session that is not detached? */
 SQL_STATEMENT(SESSION_ANY,
               "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE timeout=0 OR "
               "carrier<>0)");
 
-/* Do what follows from what has happened to the files. */
+/* Act on j->past. */
 static int judge_conclude(txn *t, const judge_case *j) {
   REQUIRE(WRITING(t->s));
   const store *s = t->s;
@@ -10073,7 +10069,7 @@ static int judge_conclude(txn *t, const judge_case *j) {
           "that uses it; then replace the database by a copy of "
           "itself",
           s->dir, s->name);
-    case JUDGE_RESTORED: /* they live; the epoch rises above them */
+    case JUDGE_RESTORED: /* the sessions live; the epoch rises */
       return judge_new_epoch(t, j->known, &nobody);
     case JUDGE_NEW_EPOCH:
       return judge_new_epoch(t, j->known, &j->sessions);
@@ -10081,7 +10077,7 @@ static int judge_conclude(txn *t, const judge_case *j) {
   return ZKE_OK;
 }
 
-/* Decide, with the gate held, what the file's sessions are: of this boot, of
+/* Decide, with the gate held, whether the file's sessions are of this boot, of
  * an earlier one, or of another file (doc/design.md 7). */
 static int judge_files(txn *t) {
   REQUIRE(WRITING(t->s));
@@ -10099,11 +10095,11 @@ static int judge_files(txn *t) {
     if (rc == ZKE_OK) rc = judge_compare_files(t, &j);
   }
   if (rc == ZKE_OK) rc = judge_conclude(t, &j);
-  /* in a container with a boot id of its own, the first one's counts */
+  /* in a container with another boot id, keep the first one */
   if (j.past == JUDGE_CONTAINER)
     memcpy(j.now.boot, j.was.boot, sizeof j.now.boot);
   if (rc == ZKE_OK && j.past != JUDGE_SAME) rc = judge_write_facts(s, &j.now);
-  /* FIFOs that killed processes left behind, when nobody has any */
+  /* unlink the FIFOs of killed processes, if no process has sessions */
   if (rc == ZKE_OK && (j.past == JUDGE_NEW_EPOCH || !j.any))
     s->os.list(s->os.context, s->dir, judge_unlink_orphan, s);
   life_forget(s);
@@ -10114,9 +10110,10 @@ static int judge_files(txn *t) {
 /* ======================================================================
  * begin_: beginning a session (private)
  *
- * Lock and FIFO exist before the row is committed, so nobody sees a row of a
- * living session without its lock.  A death in between leaves a FIFO without a
- * row, which the next store to open the file alone unlinks.
+ * Lock and FIFO exist before the row is committed, so the row of a living
+ * session is never visible without its lock.  A death in between leaves a FIFO
+ * without a row.  The next store that opens the file when no process has
+ * sessions in it unlinks that FIFO.
  *
  * Start reading at begin_body().
  * ==================================================================== */
@@ -10129,10 +10126,10 @@ SQL_STATEMENT(
     SLOT_TAKEN,
     "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE slot=?1 AND slot>=0)");
 
-/* A slot for a lease's stamp that no session has: one below the last in use
- * that happens to be free, or the next one.  So a few looks at an index do,
- * however many there are, and the file grows only while most slots are in
- * use. */
+/* Choose a free slot for a lease's stamp: try a few random slots up to the last
+ * one in use, else take the next one.  So a few lookups in an index suffice for
+ * any number of sessions, and the file grows only while most slots are in use.
+ */
 static int begin_choose_slot(txn *t, int64_t *slot) {
   int64_t last = -1, taken = 1;
   uint64_t mixed = (uint64_t)t->zxid;
@@ -10154,8 +10151,8 @@ SQL_STATEMENT(
     ":event_limit,0,:timeout,:heard,:password)");
 
 /* Add the session's row, and take a slot for its stamps if it has a lease.  The
- * stamp is written before the row can be seen: a sweep that finds the row must
- * not find the stamp of the slot's former owner beside it. */
+ * stamp is written before the row is visible, so that a sweep that finds the
+ * row does not find the stamp of the slot's former owner. */
 static int begin_insert(txn *t, zke *z, const char *identity) {
   REQUIRE(WRITING(t->s));
   int rc = ZKE_OK;
@@ -10193,8 +10190,8 @@ typedef struct begin_arg {
   bool first; /* it is the store's first session */
 } begin_arg;
 
-/* The session's id is the zxid that made it: unique, and it carries the
- * epoch.  The lock is taken before the row can be seen; a light session has its
+/* The session's id is the zxid of its creation: it is unique, and contains the
+ * epoch.  The lock is taken before the row is visible; a light session uses its
  * carrier's. */
 static int begin_body(txn *t, void *arg) {
   begin_arg *b = arg;
@@ -10203,7 +10200,7 @@ static int begin_body(txn *t, void *arg) {
   if (b->first && !t->s->memory) rc = judge_files(t);
   if (rc != ZKE_OK) return rc;
   if (t->numbered) {
-    t->zxid++; /* behind the one that raised the epoch */
+    t->zxid++; /* after the one that raised the epoch */
   } else {
     rc = txn_number(t);
   }
@@ -10216,7 +10213,8 @@ static int begin_body(txn *t, void *arg) {
   return rc == ZKE_OK ? begin_insert(t, z, b->identity) : rc;
 }
 
-/* Begin a session on a prepared handle; on failure equip_release() undoes. */
+/* Begin a session on a prepared handle; after a failure the caller calls
+ * equip_release(). */
 static int begin_session(zke *z, const char *identity, bool first) {
   begin_arg b = {z, identity, first};
   bool own = !carrier_is_light(z);
@@ -10230,27 +10228,28 @@ static int begin_session(zke *z, const char *identity, bool first) {
 /* ======================================================================
  * discard_: nodes that a session has yet to remove (private)
  *
- * What zke_discard() was told stays in a list until it has been removed.  A
- * call of the session that changes anything removes it first, or fails.  So
- * what the session makes later cannot be taken for what it discarded, and
- * nothing that it does comes before.  Reads and dispatches try, too, without
- * failing.  The list ends with the session, whose nodes go anyway.  Only what
- * the session owns is removed, without asking for permission, as at its end.
+ * The nodes given to zke_discard() stay in a list until they are removed.  A
+ * call of the session that changes anything removes them first, or fails.  So a
+ * later node of the session cannot be mistaken for a discarded one, and no
+ * later change of the session precedes the removal.  Reads and dispatches also
+ * try, but do not fail for it.  When the session ends, its nodes are removed
+ * anyway, and the list is dropped.  As at the session's end, only its own nodes
+ * are removed, and permissions are not checked.
  * ==================================================================== */
 
-/* One node, or all that one sequential create has made. */
+/* One node, or all nodes that one sequential create may have made. */
 typedef struct discard {
   struct discard *next;
-  int64_t session;  /* that it is of */
-  int64_t czxid;    /* 0: whatever the session owns there */
-  bool sequential;  /* the name goes on with digits */
+  int64_t session;  /* the owner */
+  int64_t czxid;    /* 0: any node of the session at the path */
+  bool sequential;  /* digits follow the name */
   int64_t batch;    /* the number of the last batch that has removed it */
-  const char *path; /* whole; an entry of the list has it in its own block */
+  const char *path; /* whole; in a list entry's own block */
 } discard;
 
 enum {
-  DISCARD_PAUSE_MS = 250,   /* until a dispatch is due for a try, at most */
-  DISCARD_PATIENCE_MS = 20, /* how long a dispatch that may wait does */
+  DISCARD_PAUSE_MS = 250,   /* until the next try by a dispatch, at most */
+  DISCARD_PATIENCE_MS = 20, /* longest wait in a dispatch that may wait */
   DISCARD_DIGITS = 10       /* of a sequence number, at least */
 };
 
@@ -10265,9 +10264,9 @@ SQL_STATEMENT(
     "length(:name)+2)NOT GLOB'*[^0-9]*'))"
     "AND owner=:owner AND(:czxid=0 OR czxid=:czxid)LIMIT " SQL_REMOVAL);
 
-/* Remove the nodes that an entry means, as far as the session owns them. No
- * permission is asked, as at the session's end. Any number of nodes goes, in
- * portions, since they are collected before they are removed. */
+/* Remove the nodes of an entry that the session owns, without checking
+ * permissions, as at the session's end.  They are removed in portions, since
+ * each portion is collected before it is removed. */
 static int discard_remove(txn *t, const discard *d) {
   REQUIRE(WRITING(t->s));
   int rc;
@@ -10284,15 +10283,15 @@ static int discard_remove(txn *t, const discard *d) {
   return rc;
 }
 
-/* Has the batch that is running removed it already? What is there now under its
- * name was made later. Batches are numbered, so a mark of an earlier one means
- * nothing. */
+/* Has the running batch removed it already?  A node that exists under the name
+ * now was made later.  Batches are numbered, so a mark of an earlier batch has
+ * no effect. */
 static bool discard_is_done(const store *s, const discard *d) {
   return s->batch && d->batch == s->batches;
 }
 
-/* Remove what all entries of a list mean, in one transaction with one zxid; one
- * that finds nothing to remove writes nothing. */
+/* Remove the nodes of all entries of a list, in one transaction with one zxid.
+ * Writes nothing if there is nothing to remove. */
 static int discard_body(txn *t, void *arg) {
   int rc = ZKE_OK;
   for (const discard *d = arg; d && rc == ZKE_OK; d = d->next) {
@@ -10301,8 +10300,8 @@ static int discard_body(txn *t, void *arg) {
   return rc;
 }
 
-/* The entries of now.  Others may be put before them meanwhile; only a thread
- * with the store's lock takes entries away. */
+/* The list's present entries.  Other threads may add entries before them; only
+ * a thread with the store's lock removes entries. */
 static discard *discard_first(zke *z) {
   pthread_mutex_lock(&z->s->m);
   discard *first = z->discards;
@@ -10310,7 +10309,7 @@ static discard *discard_first(zke *z) {
   return first;
 }
 
-/* Put an entry into the list.  The store's lock need not be held: this waits
+/* Put an entry into the list.  The store's lock need not be held, so this waits
  * for no other call. */
 static void discard_push(zke *z, discard *d) {
   pthread_mutex_lock(&z->s->m);
@@ -10321,7 +10320,7 @@ static void discard_push(zke *z, discard *d) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* Release the entries from one on. */
+/* Free the entries from this one on. */
 static void discard_free(discard *d) {
   for (discard *next; d; d = next) {
     next = d->next;
@@ -10329,9 +10328,9 @@ static void discard_free(discard *d) {
   }
 }
 
-/* The try to remove these entries has ended: forget them, or say when a
- * dispatch is due to try again, unless that time is still to come.  In a batch
- * they are marked only, as it may still be undone: discard_end_batch().
+/* After a try to remove these entries: drop them, or after a failure set the
+ * time for a dispatch to try again, unless a set time is still to come.  In a
+ * batch only mark them, since it may still be undone: discard_end_batch().
  * Returns rc. */
 static int discard_conclude(zke *z, discard *first, int rc) {
   REQUIRE(LOCK_HELD(z->s));
@@ -10358,17 +10357,17 @@ static int discard_conclude(zke *z, discard *first, int rc) {
   return ZKE_OK;
 }
 
-/* A batch that the session was part of has ended: what it has removed is
- * forgotten if it was committed, else it is still to be removed.  Later ones
- * stand before them in the list. */
+/* After a batch that the session was part of: drop the entries that the batch
+ * has removed if it was committed; else they stay.  Later entries are before
+ * them in the list. */
 static void discard_end_batch(zke *z, int rc) {
   discard *d = discard_first(z);
   while (d && d->batch != z->s->batches) d = d->next;
   if (d) discard_conclude(z, d, rc);
 }
 
-/* There was no memory to note what is to go: with the session all goes, which
- * is no part of a batch. */
+/* There was no memory to note a node: end the session, which removes all its
+ * nodes.  This cannot be part of a batch. */
 static int discard_session(zke *z) {
   bool ended;
   if (z->s->batch) return base_nomem();
@@ -10376,7 +10375,7 @@ static int discard_session(zke *z) {
   return rc == ZKE_OK ? txn_session_gone(z) : rc;
 }
 
-/* Remove all that is to be discarded, by the store's deadline. */
+/* Remove all discarded nodes, by the store's deadline. */
 static int discard_all(zke *z) {
   discard *first = discard_first(z);
   int rc = ZKE_OK;
@@ -10388,10 +10387,9 @@ static int discard_all(zke *z) {
   return discard_conclude(z, first, rc);
 }
 
-/* The same from a call that has other things to do.  It waits for others no
- * longer than so many ms, and not at all until the pause after a failure is
- * over.  The store's deadline is set back: it is that of the call that this is
- * made from. */
+/* The same as a side job of a call.  Waits for other processes at most `ms`,
+ * and not at all until the pause after a failure is over.  Restores the store's
+ * deadline, which is that of the call. */
 static void discard_try(zke *z, int64_t now, int64_t ms) {
   store *s = z->s;
   if (!atomic_load(&z->owes)) return;
@@ -10405,45 +10403,46 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
 /* ======================================================================
  * sweep_: duty (private)
  *
- * A sweep ends the sessions of the dead, ends leases that are over, and removes
- * containers and TTL nodes that are due.  Death notices do the first sooner
- * (notice_); the sweep is what finds a death of which nobody was told.
+ * A sweep ends the sessions of dead processes, ends leases that are over, and
+ * removes containers and TTL nodes that are due.  A death notice ends a session
+ * sooner (notice_); the sweep finds the deaths without a notice.
  *
- * One process of those that wait has the duty, a lock byte that the kernel
- * gives away when it dies.  It sweeps once a duty tick and stamps the liveness
- * file.  The others look at the stamp once a tick: where it is old they sweep
- * themselves, whatever the lock says, so one that is stopped with the duty
- * keeps nobody (P6).  Two sweeps at once do no harm, since each ending is
- * judged again in its transaction.
+ * One of the waiting processes has the duty, a lock byte that the kernel frees
+ * when the process dies.  It sweeps once a duty tick and stamps the liveness
+ * file.  The others look at the stamp once a tick.  If it is old, they sweep
+ * themselves, whoever has the lock, so a process that is stopped with the duty
+ * delays no other (P6).  Concurrent sweeps do no harm, since each reason to end
+ * a session is checked again in the transaction.
  *
- * A sweep never waits long: the gate for a short time only, and the removal of
- * nodes stops after a while.  What is left is for the next.
+ * A sweep waits for the gate only a short time, and stops removing nodes after
+ * a while.  The next sweep does the rest.
  *
  * A sweep's note is a stamp, the time at which it began (SIDE_SWEEP_AT), and
- * which files it has looked at (SIDE_FILES_AT).  From both others learn whether
- * they have to sweep (sweep_age()), and from the stamp alone for how long
- * nobody has swept (sweep_idle()).  So a sweep that fails keeps its stamp,
- * since it has swept, and takes back the files, so that the next process that
- * looks sweeps, too:
+ * the identity of the files that it has checked (SIDE_FILES_AT).  Both tell
+ * others whether they have to sweep (sweep_age()).  The stamp alone tells how
+ * long there was no sweep (sweep_idle()).  So a failed sweep keeps its stamp,
+ * since it has swept, and clears the files, so that the next process that looks
+ * also sweeps:
  *
  *   result                   stamp         files    duty        ended
  *   done                     its own       its own  stays       its own
- *   done, a burial put off   its own       0        given away  its own
+ *   done, an end put off     its own       0        given away  its own
  *   the gate was busy        one before    its own  stays       as it was
  *   another failure          its own       0        given away  as it was
  *   idle not given back      as it was     as was   as above    as it was
  *   sessions not looked at   one before    0        given away  as it was
  *
- * The stamp of one before is put back, but at most a tick old: older time is
- * charged to the detached sessions already.  When a sweep has looked at the
- * sessions, and given back the time in which nobody swept, it charges them the
- * time until it began (charged_until), whatever comes of the rest.
+ * "One before": the previous stamp is put back, but at most a tick old, since
+ * earlier time is already charged to the detached sessions.  After extending
+ * the timeouts of these by the time without a sweep, a sweep sets charged_until
+ * to its start: they are charged the time until then, even if the sweep fails
+ * later.
  *
  * Start reading at sweep_tick(), then sweep_run().
  * ==================================================================== */
 
 /* Give the store up if the path does not lead to this file any more.  An error
- * other than "not there" proves nothing. */
+ * other than "does not exist" proves nothing. */
 static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
   zke_file now;
   if (health_is_replaced(s) || !id->inode) return;
@@ -10452,7 +10451,7 @@ static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
     guard_give_up(s, path);
 }
 
-/* Look whether the six files are still ours. */
+/* Check whether the six files are still the store's. */
 static void sweep_verify_files(store *s) {
   if (s->memory) return;
   sweep_verify_file(s, s->file, &s->file_id);
@@ -10464,24 +10463,24 @@ static void sweep_verify_files(store *s) {
 }
 
 /* SWEEP_PATIENCE: how long a sweep waits for the gate in a call that need not
- * write.  SWEEP_REMOVAL_MS: how long it goes on to remove nodes that are due.
- * SWEEP_FEW: so many sessions are all probed by each sweep, more in turns. */
+ * write.  SWEEP_REMOVAL_MS: for how long it removes nodes that are due.
+ * SWEEP_FEW: up to this number each sweep probes all sessions, else a part. */
 enum { SWEEP_FEW = 64, SWEEP_REMOVAL_MS = 20 };
 #define SWEEP_PATIENCE (20 * ZKE_MS) /* ns */
 
-/* How a sweep goes. */
+/* The state of a running sweep. */
 typedef struct sweep {
-  int rc;    /* its first failure */
-  bool over; /* no use to go on: the gate is busy, or this store cannot write */
-  bool all;  /* it looks at all sessions, not at a part of them */
-  bool skipped; /* … but for one whose burial is put off */
-  int64_t idle; /* ns before it in which nobody swept who should have */
+  int rc;       /* its first failure */
+  bool over;    /* stop: the gate is busy, or this store cannot write */
+  bool all;     /* it looks at all sessions, not only at a part */
+  bool skipped; /* … except one whose end is put off */
+  int64_t idle; /* ns before it without the sweeps that were due */
   bool charged; /* detached sessions are charged the time until it began */
   bool noted;   /* the liveness file has its note */
 } sweep;
 
-/* Which files a sweep has looked at: a number that two stores share only if
- * they have the same ones. */
+/* A hash of the files that a sweep checks: equal in two stores only if they
+ * have the same files. */
 static int64_t sweep_files(const store *s) {
   const zke_file *files[] = {&s->file_id, &s->gate_id, &s->line_id, &s->wal_id,
                              &s->shm_id};
@@ -10494,9 +10493,9 @@ static int64_t sweep_files(const store *s) {
   return (int64_t)hash;
 }
 
-/* Stamp the liveness file: when this sweep began, and which files were looked
- * at.  A later moment would hide from the next sweep for how long this one was
- * stopped; and where others have swept since it began their note stays. */
+/* Write the note: when this sweep began, and which files were checked.  A later
+ * time would hide from the next sweep how long this one was stopped.  If
+ * another process has swept since, its note stays. */
 static void sweep_note(store *s, sweep *w) {
   int64_t at = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
   bool newer = at > s->sweep_began && at <= host_boottime(s);
@@ -10506,9 +10505,9 @@ static void sweep_note(store *s, sweep *w) {
   side_write_hint(s, SIDE_SWEEP_AT, s->strange_clock ? -1 : s->sweep_began);
 }
 
-/* What a step of a sweep gives: the first failure counts and is told, later
- * steps are made all the same, since one that cannot be buried must not keep
- * the others. */
+/* Note the result of a step.  The first failure counts and is logged.  Later
+ * steps are made all the same, since a session that cannot be ended must not
+ * delay the others. */
 static void sweep_note_step(store *s, sweep *w, int rc) {
   w->over = end_is_delayed(rc) || health_needs_recovery(s);
   if (w->rc != ZKE_OK) return;
@@ -10521,8 +10520,8 @@ SQL_STATEMENT(
     SESSION_FEW,
     "SELECT count(*)<=?1 FROM(SELECT 1 FROM zkembed_session LIMIT ?1+1)");
 
-/* Is there a detached session that needs another stamp: each after a time in
- * which nobody swept, else one that has none? */
+/* Does a detached session need a new stamp?  After a time without a sweep each
+ * does, else one that has none. */
 static bool sweep_must_stamp(const store *s, const sweep *w,
                              const sess_row *row, size_t count) {
   bool must = false;
@@ -10533,9 +10532,8 @@ static bool sweep_must_stamp(const store *s, const sweep *w,
   return must;
 }
 
-/* End a session that is over: its process is dead, or its lease or its timeout
- * has passed.  Timeouts are judged only where the stamps are known to be good
- * (`judges`). */
+/* End a session if its process is dead, or its lease or timeout is over.
+ * Timeouts are checked only if the stamps are known to be right (`judges`). */
 static int sweep_session(store *s, const sess_row *row, bool judges) {
   bool ended;
   enum life_state life = sess_life(s, row);
@@ -10548,13 +10546,13 @@ static int sweep_session(store *s, const sess_row *row, bool judges) {
   return life == LIFE_BLIND ? life_say_blind(s) : ZKE_OK;
 }
 
-/* Reap the dead, end overdue leases and timeouts.  Where sessions are many they
- * are looked at in parts, a part a sweep, unless the last sweep is too long
- * ago.
+/* Reap dead sessions, end overdue leases and timeouts.  If there are many
+ * sessions, each sweep looks at a part of them, unless the last sweep is too
+ * long ago.
  *
- * A time in which nobody swept is given back to the detached sessions first.
- * Only then is the note of this sweep written: a process that reads a note
- * relies on that.  Where the time cannot be given back no timeout is judged. */
+ * First the timeouts of detached sessions are extended by any time without a
+ * sweep.  Only then is the note of this sweep written: a process that reads a
+ * note relies on that.  If the timeouts cannot be extended, none is checked. */
 static void sweep_sessions(store *s, sweep *w) {
   buf sessions = {.a = &s->a};
   int64_t few = 1, parts = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
@@ -10589,7 +10587,7 @@ SQL_STATEMENT(
     "AND due<=:now AND nchild=0 AND ttl>=0 ORDER BY due,parent,name "
     "LIMIT " SQL_REMOVAL);
 
-/* Bind the statement that finds the nodes that are to go at this time. */
+/* Bind the statement that finds the nodes due at this time. */
 static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
   sqlite3_stmt *st = sql_statement(s, SQL_NODE_DUE, rc);
   int64_t latest = kind == NODE_CONTAINER ? now - s->container : now - 1;
@@ -10599,8 +10597,8 @@ static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
   return st;
 }
 
-/* Remove one batch of nodes that are due.  They are looked for again in the
- * transaction: since the look before it a child may have been made. */
+/* Remove one portion of nodes that are due.  They are looked for again in the
+ * transaction, since a child may have been created meanwhile. */
 static int sweep_remove_body(txn *t, void *arg) {
   sweep_nodes_arg *a = arg;
   int rc;
@@ -10610,8 +10608,8 @@ static int sweep_remove_body(txn *t, void *arg) {
 
 /* Remove the nodes of a kind that are due, NODE_REMOVAL in a transaction, until
  * there are no more or the time is over; the next sweep does the rest.  The
- * transactions are not synced: what a power cut brings back is due still, and
- * is removed again (doc/design.md 7). */
+ * transactions are not synced: if a power cut brings nodes back, they are still
+ * due and are removed again (doc/design.md 7). */
 static int sweep_nodes(store *s, int kind, int64_t until) {
   int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   sweep_nodes_arg a = {.kind = kind, .removal = {.each = true}};
@@ -10631,8 +10629,8 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
                    s->name, r->orphans);
 }
 
-/* One sweep, of all sessions or of one part of them; what is busy beyond
- * the deadline is left for the next. */
+/* One sweep, of all sessions or of one part of them.  If the gate is busy until
+ * the deadline, the next sweep does the rest. */
 static void sweep_run(store *s, sweep *w) {
   sweep_note_step(s, w, db_end(s));
   if (w->rc != ZKE_OK) return;
@@ -10642,7 +10640,7 @@ static void sweep_run(store *s, sweep *w) {
   if (!w->over) sweep_note_step(s, w, sweep_nodes(s, NODE_TTL, until));
 }
 
-/* Is there anything that a sweep would remove? */
+/* *found: is there anything that a sweep would remove? */
 static int sweep_overdue(store *s, bool *found) {
   static const int kinds[] = {NODE_CONTAINER, NODE_TTL};
   int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
@@ -10665,8 +10663,8 @@ static int sweep_overdue(store *s, bool *found) {
   return rc;
 }
 
-/* How long ago somebody with the same files swept, in ns; INT64_MAX when it is
- * not known, or when that sweep has left something undone. */
+/* How long ago a process with the same files swept, in ns; INT64_MAX if
+ * unknown, or if that sweep has left something undone. */
 static int64_t sweep_age(store *s) {
   int64_t word[3] = {-1, 0, 0}; /* the stamp, the zxid, the files */
   int64_t now = host_boottime(s);
@@ -10677,28 +10675,29 @@ static int64_t sweep_age(store *s) {
   return known && word[0] >= 0 && word[0] <= now ? now - word[0] : INT64_MAX;
 }
 
-/* Let somebody else have the duty. */
+/* Give up the duty, for another process to take. */
 static void sweep_yield(store *s) {
   if (s->sweep.duty) side_lock_byte(s, SIDE_DUTY, false);
   s->sweep.duty = false;
 }
 
-/* How long nobody has swept who should have, before a sweep that begins now, in
- * ns: all processes were stopped, or had ended, or the host was suspended.
- * INT64_MAX: it is not known.  That time does not count for the timeouts of
- * detached sessions.  `before` is the stamp in the note; this store knows by
- * itself what its own sweeps have charged. */
+/* For how long due sweeps were missed before the one that begins now, in ns:
+ * all processes were stopped, or had ended, or the host was suspended.
+ * INT64_MAX: unknown.  That time does not count for the timeouts of detached
+ * sessions.  `before` is the stamp in the note; what this store's own sweeps
+ * have charged is in charged_until. */
 static int64_t sweep_idle(const store *s, int64_t before) {
   int64_t at = s->sweep_began, swept = s->sweep.charged_until;
-  if (s->strange_clock) return 0; /* it does not judge them */
+  if (s->strange_clock) return 0; /* it checks no timeouts */
   if (before <= at) swept = base_max(swept, before);
   if (swept <= 0) return s->memory ? 0 : INT64_MAX;
   int64_t idle = at - swept - TICK_PLAIN;
   return idle > TICK_DUTY ? idle : 0;
 }
 
-/* A sweep has left something undone: change its note so that another process
- * sweeps, by the table above.  `before` is the stamp that it found. */
+/* After a sweep that has left something undone: change its note by the table
+ * above, so that another process sweeps.  `before` is the stamp that it found.
+ */
 static void sweep_unnote(store *s, const sweep *w, int64_t before) {
   bool busy = end_is_delayed(w->rc);
   if (!w->noted) return;
@@ -10707,12 +10706,13 @@ static void sweep_unnote(store *s, const sweep *w, int64_t before) {
   if (!busy) side_write_hint(s, SIDE_FILES_AT, 0);
 }
 
-/* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
- * others not to: from the start, or, after a time in which nobody swept, from
- * when sweep_sessions() has dealt with that.  A store that finds the gate busy
- * keeps the duty, if it has it, and tries again soon.  One that fails
- * otherwise, or has put off a burial that failed before, gives the duty away,
- * since the cause may be its own. */
+/* Sweep, and wait for the gate at most `patience` ns.  The note keeps others
+ * from sweeping meanwhile.  It is written at the start, or, after a time
+ * without a sweep, by sweep_sessions() when the timeouts are extended.  If the
+ * gate is busy, the store keeps the duty, if it has it, and tries again soon.
+ * If the sweep fails otherwise, or the end of a session is put off after a
+ * failure, the store gives up the duty, since the cause may be in this process.
+ */
 static void sweep_now(store *s, int64_t patience) {
   REQUIRE(LOCK_HELD(s));
   int64_t now = host_now(s), deadline = s->deadline;
@@ -10721,14 +10721,14 @@ static void sweep_now(store *s, int64_t patience) {
   sweep w = {.idle = sweep_idle(s, before)};
   if (!w.idle) sweep_note(s, &w);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
-  /* a pause that is longer than this has left out a part of the sessions */
+  /* after a longer pause a part of the sessions was missed */
   w.all = w.idle || !s->sweep.ended || s->sess.owes ||
           now - s->sweep.ended > TICK_DUTY * 3 / 2;
   sweep_run(s, &w);
   s->deadline = deadline;
   s->sweep_began = 0;
   if (w.rc == ZKE_OK) {
-    /* what closed sessions owe is written, unless one of them was left out */
+    /* the owed ends are written, unless a session was left out */
     bool left = w.skipped || w.over;
     s->sess.owes = end_is_put_off(s, 0) || (s->sess.owes && left);
     if (!s->sess.owes) buf_free(&s->sess.owed);
@@ -10742,18 +10742,18 @@ static void sweep_now(store *s, int64_t patience) {
 
 /* The tick, in three steps:
  *
- *   1. Where another process has just done the duty, stop: it has found these
- *      files in their places, and a thousand that wait need not all look.
- *   2. Verify the files.  Stop where they are others' by now, or where this
- *      store cannot write.
- *   3. Try for the duty, if somebody wants it.  Sweep with the duty, or without
- *      it where nobody has swept lately.  The sweep waits for the gate so many
- *      ns at most. */
+ *   1. If another process has just swept, stop: it has checked these files, and
+ *      a thousand waiting processes need not all do it.
+ *   2. Verify the files.  Stop if they were replaced, or if this store cannot
+ *      write.
+ *   3. Try to take the duty, if wants_duty.  Sweep with the duty, or without it
+ *      if the last sweep is too old.  The sweep waits for the gate at most
+ *      `patience` ns. */
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   /* A sweep older than `late` is overdue: the process with the duty may be
-   * scheduled late by a quarter of its tick.  One older than `missed` is made
-   * good by any process.  That is less than a whole tick, because a session
-   * looks again up to TICK_INSTANT before one has passed. */
+   * scheduled late by a quarter of its tick.  If it is older than `missed`, any
+   * process sweeps.  That is less than a whole tick, because a session may look
+   * again up to TICK_INSTANT before the tick has passed. */
   const int64_t late = TICK_DUTY * 5 / 4, missed = TICK_PLAIN * 9 / 10;
   bool alone = s->sweep.duty || s->memory || s->readonly;
   int64_t age = alone || s->sess.owes ? INT64_MAX : sweep_age(s);
@@ -10769,21 +10769,21 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   if (s->sweep.duty || age >= missed) sweep_now(s, patience);
 }
 
-/* When the next tick of a session is due, which sweeps for its store or does
- * not.  The ticks of a store's sessions fall together, on one of twenty
- * instants of a second, since what costs is to wake the process; those of
- * stores fall apart. */
+/* When the next tick of a session is due; `sweeps`: it sweeps for its store.  A
+ * store's sessions tick together, on one of twenty instants of a second, since
+ * waking the process is the main cost.  Different stores tick at different
+ * instants. */
 static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
   if (sweeps && (s->sweep.duty || s->memory)) return now + TICK_DUTY;
   int64_t at = now + TICK_PLAIN;
   return at - (at - s->sweep.phase) % TICK_INSTANT;
 }
 
-/* The tick of a session that waits, or whose host is told of a deadline.  One
- * carrier sweeps for all of its store, four times a second while the store has
- * the duty.  Nobody knows which of them the host looks after, so each of the
- * others wakes once a second, and takes over from one that is late.  Without
- * the duty, too, what one has just looked at does for the others. */
+/* The tick of a session that waits, or that has told its program a deadline.
+ * One carrier sweeps for its whole store, four times a second while the store
+ * has the duty.  The program may neglect any carrier, so each of the others
+ * wakes once a second, and takes over if that one is late.  Even without the
+ * duty, one carrier's recent check counts for the others. */
 static void sweep_in_turn(struct carrier *c, int64_t now, bool waiting) {
   if (now < c->tick_at) return;
   store *s = c->s;
@@ -10793,32 +10793,32 @@ static void sweep_in_turn(struct carrier *c, int64_t now, bool waiting) {
   if (now >= s->sweep.at + (stands_by ? TICK_DUTY : 0)) {
     sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
     s->sweep.by = c->id;
-    /* where a dispatch found the gate busy, one that may wait is to try */
+    /* if a dispatch found the gate busy, a call that may wait must try */
     bool done = waiting || !s->sweep.duty || s->sweep.ended >= now;
-    /* half of the time between sweeps: so the next regular one may come early,
-     * and all that tick at the same instant do not sweep */
+    /* half of the time between sweeps: the next regular one may come early, but
+     * carriers that tick at the same instant do not all sweep */
     if ((wants || sweeps_for_store) && done) s->sweep.at = now + TICK_DUTY / 2;
   }
   s->sweep.next = now + TICK_PLAIN;
   c->tick_at = sweep_next_tick(s, now, s->sweep.by == c->id);
-  c->timer_at = -1; /* it has run out: set it again */
+  c->timer_at = -1; /* it has expired: set it again */
 }
 
-/* Is no look due yet, in a call of a program that does not wait? */
+/* Is no tick due yet, in a call that does not wait? */
 static bool sweep_rests(const store *s, int64_t now) {
   return now < s->sweep.next;
 }
 
-/* Do what each process does from time to time, whatever it calls: see whether
- * its files are still the ones that it opened, and sweep if it is its duty.
- * The sweep waits for the gate so many ns at most. */
+/* The tick of a process that makes any calls: from time to time check whether
+ * its files are still those that it opened, and sweep if it must.  The sweep
+ * waits for the gate at most `patience` ns. */
 static void sweep_in_call(store *s, int64_t now, int64_t patience) {
   if (sweep_rests(s, now)) return;
   s->sweep.next = base_later(now, TICK_PLAIN);
   sweep_tick(s, false, patience);
 }
 
-/* Does the store look at the sessions of others, whoever calls? */
+/* Must the store look at the sessions of others in any call? */
 static bool sweep_is_ours(const store *s) {
   return s->sweep.duty || s->sess.owes;
 }
@@ -10826,37 +10826,37 @@ static bool sweep_is_ours(const store *s) {
 /* ======================================================================
  * watcher_: a session's watchers in memory (private)
  *
- * The file knows that a session watches a path; whom to call is known here.  A
- * watcher is in two lists: that of its path (a spot), by which an event finds
- * it, and that of its function and context (a pair), by which zke_forget()
- * does.
+ * The file says that a session watches a path; this section knows what to call.
+ * A watcher is in two lists: the list of its path (a spot), through which an
+ * event finds it, and the list of its function and context (a pair), through
+ * which zke_forget() does.
  *
  * Invariants:
  *
- *   - Each watcher remembers the zxid that its registration saw.  An event is
- *     for the watchers registered before it, even when it is dispatched after a
- *     newer registration.
- *   - Rows and watchers agree after each call: memory is got inside the
- *     transaction, and watcher_conclude() links it only after COMMIT.  Where
- *     nobody knows whether the COMMIT was made there may be a row without a
- *     watcher, until the path is registered again: those that were there
- *     before are marked (`unsure`), since the row may be younger.
+ *   - Each watcher has the zxid that its registration saw.  An event is only
+ *     for watchers that were registered before it, even if it is dispatched
+ *     after a newer registration.
+ *   - Rows and watchers agree after each call: memory is allocated inside the
+ *     transaction, and watcher_conclude() links it only after COMMIT.  If the
+ *     outcome of the COMMIT is unknown, there may be a row without a watcher
+ *     until the path is registered again.  In that case the path's older
+ *     watchers are marked (`unsure`), since the row may be newer than they are.
  *   - A watcher that was set too late (zke_set_watch()) is in both lists like
- *     any other, but has no row and hears nothing but the one event that it is
- *     owed.
+ *     any other, but has no row and gets only the one event that it is owed.
  *   - A spot without watchers, and a pair without, does not exist.
  *   - kinds[] of a spot counts its watchers by the rows that they were
- *     registered for, so that the last of them takes the row with it.  Where a
- *     row was fired and made anew before the event was dispatched, stale[]
- *     counts those that need the new row no more.  A registration that found no
- *     row (`fresh`) sets since[] once it is committed: older one-shot watchers
- *     of that kind have fired, whether their event was read yet or not.
+ *     registered for, so that the row is removed with the last of them.  If a
+ *     row has fired and was added again before the event was dispatched,
+ *     stale[] counts the watchers that do not need the new row.  A registration
+ *     that found no row (`fresh`) sets since[] once it is committed: older
+ *     one-shot watchers of that kind have fired, even if their event was not
+ *     read yet.
  *
  * Start reading at watcher_prepare(), then watcher_collect().
  * ==================================================================== */
 
-/* One registration: a pair on a path, in one way. It lives from the COMMIT that
- * made its rows to its event, or to its removal. */
+/* One registration: a pair on a path, with a mode and tables.  It lives from
+ * the COMMIT that added its rows to its event, or to its removal. */
 typedef struct watcher {
   struct watcher *prev, *next;   /* of the spot, in order of registration */
   struct watcher *older, *newer; /* of the pair, in the same order */
@@ -10864,15 +10864,15 @@ typedef struct watcher {
   struct watcher_pair *pair;
   int mode;        /* WATCH_… */
   unsigned tables; /* 1 << WATCH_TABLE_… */
-  /* of the state that its registration has seen: later changes are for it */
+  /* of the state that its registration saw: it gets later changes */
   int64_t zxid;
   struct watcher_fired *fired; /* the event that it is owed; NULL: armed */
   int64_t owner;               /* the carrier whose death it waits for */
-  bool unsure; /* a registration behind it was in doubt: perhaps it has fired */
+  bool unsure; /* a later registration was in doubt: it may have fired */
 } watcher;
 
-/* The event of a watcher whose node had changed before it was set; the zxid is
- * the watcher's. */
+/* The event owed to a watcher that was set after its node had changed.  Its
+ * zxid is the watcher's. */
 typedef struct watcher_fired {
   struct watcher_fired *prev, *next; /* of the session */
   watcher *w;
@@ -10884,15 +10884,14 @@ typedef struct watcher_spot {
   watcher_item item;
   watcher *first, *last;
   size_t count, kinds[6]; /* watchers; of each watch_kind() */
-  size_t stale[6];        /* of these, those that the present row is not for */
+  size_t stale[6];        /* of these, not registered for the present row */
   size_t pending;         /* registrations that point here */
-  int64_t since[6];       /* by watch_kind(): the zxid at which its row was
-                             made */
+  int64_t since[6];       /* by watch_kind(): the zxid that added its row */
   char path[];
 } watcher_spot;
 
-/* An item for a function and a context, which are found by
- * watcher_find_keyed(); pairs and alarms begin with one. */
+/* An item with a function and a context as its key, for watcher_find_keyed();
+ * pairs and alarms begin with one. */
 typedef struct watcher_keyed {
   watcher_item item;
   zke_watch_fn fn;
@@ -10907,7 +10906,7 @@ typedef struct watcher_pair {
   uint64_t listed; /* the last collection of calls that it is in */
 } watcher_pair;
 
-/* One call to be made. It is a copy, since the watcher may be gone by then. */
+/* One call to make.  It is a copy, since the watcher may be gone by then. */
 typedef struct watcher_call {
   zke_watch_fn fn;
   void *context;
@@ -10921,8 +10920,8 @@ static watcher_item **watcher_chain(const watcher_table *table, uint64_t hash) {
   return table->cap ? &table->at[hash & (table->cap - 1)] : NULL;
 }
 
-/* Double the table when it is full; false without memory. Items do not move,
- * only their links: pointers to spots and pairs stay good. */
+/* Double the table if it is full; false without memory.  Only links change,
+ * items do not move: pointers to spots and pairs stay valid. */
 static bool watcher_grow(zke *z, watcher_table *table) {
   if (table->count < table->cap) return true;
   watcher_table more = {.cap = table->cap ? table->cap * 2 : 16};
@@ -10942,7 +10941,7 @@ static bool watcher_grow(zke *z, watcher_table *table) {
   return true;
 }
 
-/* Put a new item of so many bytes into the table; NULL without memory. */
+/* Put a new item of `size` bytes into the table; NULL without memory. */
 static void *watcher_make_item(zke *z, watcher_table *table, uint64_t hash,
                                size_t size) {
   if (!watcher_grow(z, table)) return NULL;
@@ -10959,7 +10958,7 @@ static void *watcher_make_item(zke *z, watcher_table *table, uint64_t hash,
 /* Take an item out of the table and free it. */
 static void watcher_free_item(watcher_table *table, watcher_item *item) {
   watcher_item **at = watcher_chain(table, item->hash);
-  if (NEVER(!at)) return; /* it is in the table, which so is not empty */
+  if (NEVER(!at)) return; /* the item is in the table, so it is not empty */
   while (*at != item) at = &(*at)->next;
   *at = item->next;
   table->count--;
@@ -10968,8 +10967,8 @@ static void watcher_free_item(watcher_table *table, watcher_item *item) {
 
 /* ---- spots and pairs ---- */
 
-/* The spot of a path that need not end behind len bytes; NULL: nobody watches
- * there. */
+/* The spot of a path, which need not end after len bytes; NULL: it has no
+ * watcher. */
 static watcher_spot *watcher_find_spot(const zke *z, const char *path,
                                        size_t len) {
   uint64_t hash = path_hash(PATH_HASH, path, len);
@@ -10984,8 +10983,8 @@ static watcher_spot *watcher_find_spot(const zke *z, const char *path,
   return NULL;
 }
 
-/* The spot of a path, made if need be; NULL without memory. A new one has no
- * watcher yet, so it is to be given one, or to watcher_drop_spot(). */
+/* The spot of a path, made if necessary; NULL without memory.  The caller must
+ * give a new one a watcher, or pass it to watcher_drop_spot(). */
 static watcher_spot *watcher_need_spot(zke *z, const char *path) {
   size_t len = strlen(path);
   watcher_spot *spot = watcher_find_spot(z, path, len);
@@ -10996,13 +10995,13 @@ static watcher_spot *watcher_need_spot(zke *z, const char *path) {
   return spot;
 }
 
-/* Forget a spot that has no watchers, and is to get none. */
+/* Free a spot if it has no watchers, and no pending registration. */
 static void watcher_drop_spot(zke *z, watcher_spot *spot) {
   if (spot && !spot->first && !spot->pending)
     watcher_free_item(&z->spots, &spot->item);
 }
 
-/* Hash a pair. Functions and contexts are addresses, whose low bits agree, so
+/* Hash a pair.  Functions and contexts are addresses with similar low bits, so
  * both are multiplied and the high bits are folded down. */
 static uint64_t watcher_hash_pair(zke_watch_fn fn, const void *context) {
   uint64_t hash = (uintptr_t)fn * UINT64_C(0x9e3779b97f4a7c15);
@@ -11021,8 +11020,8 @@ static void *watcher_find_keyed(const watcher_table *table, zke_watch_fn fn,
   return NULL;
 }
 
-/* The same, made of so many bytes if need be: all but its key is zero then.
- * NULL without memory. */
+/* The same; if there is none, a new one of `size` bytes, zero except for its
+ * key.  NULL without memory. */
 static void *watcher_need_keyed(zke *z, watcher_table *table, zke_watch_fn fn,
                                 void *context, size_t size) {
   watcher_keyed *key = watcher_find_keyed(table, fn, context);
@@ -11040,15 +11039,16 @@ static watcher_pair *watcher_find_pair(const zke *z, zke_watch_fn fn,
   return watcher_find_keyed(&z->pairs, fn, context);
 }
 
-/* Forget a pair that has no watchers, and is to get none. */
+/* Free a pair if it has no watchers, and no pending registration. */
 static void watcher_drop_pair(zke *z, watcher_pair *pair) {
   if (pair && !pair->newest && !pair->pending)
     watcher_free_item(&z->pairs, &pair->key.item);
 }
 
-/* The watchers of a pair at a spot (pair NULL: of all pairs), the newest first:
- * the one after w, or the first for NULL.  Walks the shorter of the two lists,
- * so it is quick for many pairs at one spot and for one pair at many. */
+/* Iterate over the watchers of a pair at a spot (pair NULL: of all pairs),
+ * newest first: the next older one than w, or the newest if w is NULL.  Walks
+ * the shorter of the two lists, so it is fast for many pairs at one spot and
+ * for one pair at many spots. */
 static watcher *watcher_older(const watcher_spot *spot,
                               const watcher_pair *pair, const watcher *w) {
   bool by_pair = pair && pair->count < spot->count;
@@ -11059,8 +11059,8 @@ static watcher *watcher_older(const watcher_spot *spot,
   return at;
 }
 
-/* Count a watcher in the notice of its owner's death, or out of it. A notice
- * without watchers is dropped at the next dispatch (notice_take_all()). */
+/* Add `by` to the watchers of an owner's death notice.  A notice without
+ * watchers is dropped at the next dispatch (notice_take_all()). */
 static void watcher_count_notice(zke *z, int64_t owner, int by) {
   struct carrier *c = z->c;
   for (size_t i = 0; owner && i < c->notice_count; i++) {
@@ -11068,17 +11068,17 @@ static void watcher_count_notice(zke *z, int64_t owner, int by) {
   }
 }
 
-/* Has an event fired the watcher in this table, and is there a row again by a
- * later registration?  It is only not yet told of the event. */
+/* Has an event that is not dispatched yet fired the watcher in this table, and
+ * has a later registration added the row again? */
 static bool watcher_is_stale(const watcher_spot *spot, const watcher *w,
                              int table) {
   return w->mode == WATCH_ONE_SHOT &&
          w->zxid < spot->since[watch_kind(w->mode, table)];
 }
 
-/* Count a watcher in its spot and in the session, or (by -1) out of them; with
- * the tables and the mode that it has. It is called before and after a change
- * of either, so that the counts never show a mode that no watcher has. */
+/* Add a watcher to the counts of its spot and session, or (by -1) subtract it,
+ * by its present tables and mode.  Call it before and after a change of these,
+ * to keep the counts right. */
 static void watcher_count_kinds(zke *z, const watcher *w, int by) {
   if (w->fired) return; /* it needs no row */
   for (int table = 0; table < 2; table++) {
@@ -11090,8 +11090,8 @@ static void watcher_count_kinds(zke *z, const watcher *w, int by) {
   if (w->mode == WATCH_RECURSIVE) z->recursive_count += (size_t)by;
 }
 
-/* A registration that saw this zxid has made the row of a kind: one-shot
- * watchers of the kind that are there already have fired. */
+/* Note that a registration that saw this zxid has added the row of a kind: the
+ * kind's one-shot watchers that exist already have fired. */
 static void watcher_note_row(watcher_spot *spot, int mode, int table,
                              int64_t zxid) {
   int kind = watch_kind(mode, table);
@@ -11106,7 +11106,8 @@ static void watcher_note_row(watcher_spot *spot, int mode, int table,
 }
 
 /* Append the event that a watcher is owed.  A running dispatch may have read
- * the file before it: then events of earlier changes are still there. */
+ * the file before, so z->unread makes it look again: events of earlier changes
+ * may have been added since. */
 static void watcher_link_fired(zke *z, watcher_fired *f) {
   z->unread = true;
   f->prev = z->fired_last;
@@ -11117,7 +11118,7 @@ static void watcher_link_fired(zke *z, watcher_fired *f) {
   z->fired_last = f;
 }
 
-/* Take the event out that a watcher is owed, and free it. */
+/* Unlink and free the event that a watcher is owed. */
 static void watcher_drop_fired(zke *z, watcher_fired *f) {
   if (f->prev)
     f->prev->next = f->next;
@@ -11130,8 +11131,8 @@ static void watcher_drop_fired(zke *z, watcher_fired *f) {
   mem_free(f);
 }
 
-/* Enter a watcher in both lists, at their new ends, when the COMMIT that makes
- * it count has been made. It needs no memory, and so cannot fail. */
+/* Append a watcher to both lists as the newest, after its COMMIT.  This needs
+ * no memory, and so cannot fail. */
 static void watcher_link(zke *z, watcher *w) {
   watcher_spot *spot = w->spot;
   watcher_pair *pair = w->pair;
@@ -11153,7 +11154,7 @@ static void watcher_link(zke *z, watcher *w) {
   if (w->fired) watcher_link_fired(z, w->fired);
 }
 
-/* Unlink and free a watcher, and its pair where it was the last one; the spot
+/* Unlink and free a watcher, and its pair if it was the last one; the spot
  * stays. */
 static void watcher_remove(zke *z, watcher *w) {
   watcher_spot *spot = w->spot;
@@ -11182,9 +11183,9 @@ static void watcher_remove(zke *z, watcher *w) {
   watcher_drop_pair(z, pair);
 }
 
-/* Has no later registration made this watcher's row anew?  One that did found
- * the row gone, so an event has fired the watcher and is only not yet
- * dispatched.  It is asked after watcher_note_row(), by which that is known. */
+/* Has no later registration added this watcher's row again?  If one has, it
+ * found the row gone: an event has fired the watcher, but is not dispatched
+ * yet.  Call it after watcher_note_row(). */
 static bool watcher_is_current(const watcher_spot *spot, const watcher *w) {
   if (w->unsure) return false;
   for (int table = 0; table < 2; table++) {
@@ -11194,10 +11195,9 @@ static bool watcher_is_current(const watcher_spot *spot, const watcher *w) {
   return true;
 }
 
-/* The watcher of this pair that is registered in the same way already, and has
- * not fired; NULL: there is none.  Of those that were registered in this way
- * the newest tells: where its rows have fired, so have those of the older
- * ones. */
+/* An older watcher of the same pair, path, mode and tables that has not fired;
+ * NULL: there is none.  Only the newest such watcher is checked: if its rows
+ * have fired, so have the rows of the older ones. */
 static watcher *watcher_same(const watcher *like) {
   watcher *w = watcher_older(like->spot, like->pair, NULL);
   while (w && (w->fired || w->mode != like->mode || w->tables != like->tables))
@@ -11214,17 +11214,17 @@ static void watcher_add_call(buf *calls, zke_watch_fn fn, void *context) {
   buf_add(calls, &call, sizeof call);
 }
 
-/* Note the call of a pair, once in this collection: one event calls a pair
- * once, however many of its watchers hear it, as in ZooKeeper. */
+/* Note the call of a pair, once per collection: as in ZooKeeper, one event
+ * calls a pair once, however many of its watchers match. */
 static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
   if (pair->listed == z->listing) return;
   pair->listed = z->listing;
   watcher_add_call(calls, pair->key.fn, pair->key.context);
 }
 
-/* Does an event, on the watcher's path itself or below it, speak to the
- * watcher?  Not if the watcher was registered after the change, or waits for
- * nothing any more. */
+/* Does an event, on the watcher's path itself or below it, match the watcher?
+ * Not if the watcher was registered after the change, or is owed its event
+ * already. */
 static bool watcher_hears(const watcher *w, const event *e, bool below) {
   if (w->fired || w->zxid >= e->zxid) return false;
   for (int table = 0; table < 2; table++) {
@@ -11237,8 +11237,8 @@ static bool watcher_hears(const watcher *w, const event *e, bool below) {
 }
 
 /* Collect the calls of all watchers, the default watcher last: for an overflow,
- * and for the session's end. A pair that is the default watcher, too, is called
- * once. */
+ * and for the session's end.  If the default watcher is also a pair, it is
+ * called once. */
 static void watcher_collect_all(zke *z, buf *calls) {
   z->listing++;
   for (size_t i = 0; i < z->spots.cap; i++) {
@@ -11254,10 +11254,9 @@ static void watcher_collect_all(zke *z, buf *calls) {
     watcher_add_call(calls, z->watcher, z->watcher_context);
 }
 
-/* Collect the calls for an event; an overflow speaks to all. From the event's
- * path it climbs to the root only where there are recursive watchers. No
- * watcher is consumed by this, so the event can be delivered later where memory
- * lacks. */
+/* Collect the calls for an event; an overflow is for all watchers.  Ancestors
+ * are searched only if there are recursive watchers.  This consumes no watcher,
+ * so if memory is short the event can be delivered later. */
 static void watcher_collect(zke *z, const event *e, buf *calls) {
   size_t len = strlen(e->path);
   bool below = false;
@@ -11276,8 +11275,8 @@ static void watcher_collect(zke *z, const event *e, buf *calls) {
   } while (z->recursive_count && path_climb(e->path, &len));
 }
 
-/* Remove the one-shots of a spot that have heard an event, or, by an overflow,
- * all that were registered before it. */
+/* Remove the one-shots of a spot that match an event; for an overflow, all that
+ * were registered before it. */
 static void watcher_consume_spot(zke *z, watcher_spot *spot, const event *e) {
   bool all = e->type == ZKE_EVENT_OVERFLOW;
   for (watcher *w = spot->first, *next; w; w = next) {
@@ -11289,8 +11288,8 @@ static void watcher_consume_spot(zke *z, watcher_spot *spot, const event *e) {
   watcher_drop_spot(z, spot);
 }
 
-/* Consume the one-shots to which an event speaks.  They are at its own path:
- * nothing below a path speaks to a one-shot of it. */
+/* Consume the one-shots that match an event.  They are at the event's own path,
+ * since a one-shot does not see below its path. */
 static void watcher_consume(zke *z, const event *e) {
   if (e->type != ZKE_EVENT_OVERFLOW) {
     watcher_spot *spot = watcher_find_spot(z, e->path, strlen(e->path));
@@ -11305,7 +11304,8 @@ static void watcher_consume(zke *z, const event *e) {
   }
 }
 
-/* Free all watchers of a session that ends; its rows are the session's. */
+/* Free all watchers of a session that ends.  Its rows are removed with the
+ * session. */
 static void watcher_free(zke *z) {
   for (size_t i = 0; i < z->spots.cap; i++) {
     for (watcher_item *item = z->spots.at[i], *next; item; item = next) {
@@ -11320,17 +11320,17 @@ static void watcher_free(zke *z) {
   z->spots = z->pairs = (watcher_table){.at = NULL};
 }
 
-/* A registration in the making: rows and memory before COMMIT, the link after
- * it.  In a batch several may wait for that at once, for one spot or pair. */
+/* A pending registration: rows and memory before COMMIT, links after it.  In a
+ * batch several may be pending for the same spot or pair. */
 typedef struct watcher_pending {
   watcher_spot *spot;
   watcher_pair *pair;
   watcher *w;
-  unsigned fresh; /* tables whose row was not there before */
+  unsigned fresh; /* tables in which it has added a row */
 } watcher_pending;
 
-/* Get the memory for a watcher, inside the transaction. What was got is in *out
- * also after a failure, and watcher_conclude() takes it back. */
+/* Allocate a watcher inside the transaction.  Allocated blocks are in *out even
+ * after a failure; watcher_conclude() frees them then. */
 static int watcher_make(txn *t, const char *path, int mode, unsigned tables,
                         zke_watch_fn fn, void *context, watcher_pending *out) {
   out->spot = watcher_need_spot(t->z, path);
@@ -11348,8 +11348,9 @@ static int watcher_make(txn *t, const char *path, int mode, unsigned tables,
   return ZKE_OK;
 }
 
-/* Inside the transaction: write the rows and get the memory. A row that was
- * there already is another watcher's of this session, and serves both. */
+/* Inside the transaction: add the rows and allocate the memory.  A row that
+ * exists already belongs to another watcher of this session, and serves both.
+ */
 static int watcher_prepare(txn *t, const char *path, int mode, unsigned tables,
                            zke_watch_fn fn, void *context,
                            watcher_pending *out) {
@@ -11362,8 +11363,8 @@ static int watcher_prepare(txn *t, const char *path, int mode, unsigned tables,
   return watcher_make(t, path, mode, tables, fn, context, out);
 }
 
-/* The same for a one-shot watcher whose node has changed already: it gets no
- * row, and an event of this type, of the state that the transaction sees. */
+/* The same for a one-shot watcher if its node has changed already: it gets no
+ * row, but an event of this type, with the zxid that the transaction sees. */
 static int watcher_prepare_fired(txn *t, const char *path, unsigned tables,
                                  zke_watch_fn fn, void *context, int type,
                                  watcher_pending *out) {
@@ -11377,17 +11378,17 @@ static int watcher_prepare_fired(txn *t, const char *path, unsigned tables,
   return ZKE_OK;
 }
 
-/* Nobody knows whether a registration at this spot was committed.  If it was,
- * its row may be a new one, and the one-shot watchers that are there have
- * fired: the next registration must not rely on one of them. */
+/* Call if it is unknown whether a registration at this spot was committed.  If
+ * it was, its row may be new, and the older one-shot watchers have fired: the
+ * next registration must not rely on them. */
 static void watcher_doubt(watcher_spot *spot) {
   for (watcher *w = spot ? spot->first : NULL; w; w = w->next)
     w->unsure = w->mode == WATCH_ONE_SHOT;
 }
 
-/* After the transaction, which has ended with rc: link, or forget.  A pair that
- * is there already and still armed is not noted twice.  It takes this one's
- * notice of the owner's death if there was no room for one of its own. */
+/* After the transaction, which has ended with rc: link or free the
+ * registration.  If an equal watcher is still armed, no second one is linked.
+ * The old watcher takes the new one's death notice if it has none. */
 static void watcher_conclude(zke *z, watcher_pending *entry, int rc) {
   bool committed = rc == ZKE_OK;
   watcher_spot *spot = entry->spot;
@@ -11414,8 +11415,8 @@ static void watcher_conclude(zke *z, watcher_pending *entry, int rc) {
   watcher_drop_spot(z, spot);
 }
 
-/* The rows of a path have changed from one staying mode to the other: so do
- * the watchers. */
+/* Change the mode of a spot's watchers, after their rows have changed from one
+ * persistent mode to the other. */
 static void watcher_change_mode(zke *z, watcher_spot *spot, int from, int to) {
   const size_t *count = &spot->kinds[watch_kind(from, 0)]; /* of two tables */
   if (!count[0] && !count[1]) return;
@@ -11427,9 +11428,9 @@ static void watcher_change_mode(zke *z, watcher_spot *spot, int from, int to) {
   }
 }
 
-/* Has the pair (NULL: any) a watcher at the spot in one of the tables? One that
- * has been fired but not called yet counts: for its caller it is still there.
- */
+/* Has the pair (NULL: any) a watcher at the spot in one of the tables?  A
+ * watcher that has fired but was not called yet counts, since for the caller it
+ * still exists. */
 static bool watcher_exists(const watcher_spot *spot, unsigned tables,
                            const watcher_pair *pair) {
   const watcher *w = watcher_older(spot, pair, NULL);
@@ -11437,9 +11438,9 @@ static bool watcher_exists(const watcher_spot *spot, unsigned tables,
   return w != NULL;
 }
 
-/* Which rows of a path nobody would need any more after the pair (NULL: all)
- * was removed from these tables: bit watch_kind() of the result. It changes
- * nothing, as the rows are removed first. */
+/* Which rows of a path no watcher would need after the pair (NULL: all) is
+ * removed from these tables: bit watch_kind() of the result.  This changes
+ * nothing, since the rows must be removed first. */
 static unsigned watcher_unneeded(const watcher_spot *spot, unsigned tables,
                                  const watcher_pair *pair) {
   size_t gone[6] = {0};
@@ -11458,14 +11459,14 @@ static unsigned watcher_unneeded(const watcher_spot *spot, unsigned tables,
   return rows;
 }
 
-/* Take the watchers of a pair (NULL: all) off the spot. A watcher in both
- * tables of which one is taken stays in the other. */
+/* Remove the watchers of a pair (NULL: all) from the spot.  A watcher in both
+ * tables that is removed from one stays in the other. */
 static void watcher_take(zke *z, watcher_spot *spot, unsigned tables,
                          const watcher_pair *pair) {
   for (watcher *w = watcher_older(spot, pair, NULL), *next; w; w = next) {
     next = watcher_older(spot, pair, w);
     if ((w->tables & ~tables) == 0) {
-      watcher_remove(z, w); /* the last one takes the pair with it */
+      watcher_remove(z, w); /* frees the pair with its last watcher */
       continue;
     }
     watcher_count_kinds(z, w, -1);
@@ -11482,7 +11483,7 @@ static unsigned watcher_unneeded_rows(const watcher *w) {
   return watcher_unneeded(w->spot, 3, w->pair);
 }
 
-/* Take every watcher of a pair off, on all paths, and the pair with them. */
+/* Remove every watcher of a pair, on all paths, and so the pair. */
 static void watcher_take_pair(zke *z, const watcher_pair *pair) {
   for (watcher *w = pair ? pair->newest : NULL, *older; w; w = older) {
     watcher_spot *spot = w->spot;

@@ -1801,7 +1801,7 @@ TEST_LOOP(impossible_length_is_damage, 0, 2) {
   sql_on(db,
          text_of("UPDATE zkembed_node SET len=%s WHERE name='n'", lengths[_i]));
   ck_rc(zke_exists(z, "/n", NULL, NULL, &stat), ZKE_CORRUPT);
-  ck_says("no such length");
+  ck_says("impossible length");
   ck_rc(change(z, "/n"), ZKE_CORRUPT);
   ck_rc(zke_check(z, NULL, NULL), ZKE_DATAINCONSISTENCY);
   zke_close(z);
