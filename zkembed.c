@@ -11496,26 +11496,26 @@ static void watcher_take_pair(zke *z, const watcher_pair *pair) {
 /* ======================================================================
  * alarm_: calls at a time (private)
  *
- * What zke_call_at() was told: a function and its context, and a time.  A pair
- * has one alarm at most.  Those that are set stand in a list, the earliest
- * first, and alarm_at is the time of that one, so that a look costs one atomic
- * read.
+ * An alarm is what zke_call_at() sets: a function and its context, and a time.
+ * A pair has at most one alarm.  The alarms that are set stand in a list, the
+ * earliest first, and alarm_at is the time of the first: a check costs one
+ * atomic read.
  *
- * All of this is guarded by the mutex alone, not by the store's lock, so that
- * setting a time waits for no other call.  The thread that dispatches rings
- * them one by one, and holds nothing while it calls.
+ * The mutex alone guards the alarms, not the store's lock, so setting a time
+ * waits for no other call.  The thread that dispatches rings them one by one,
+ * and holds nothing while it calls.
  * ==================================================================== */
 
-/* One pair's alarm. It stays when it has rung, unset, so that setting it again
- * needs no memory. */
+/* One pair's alarm.  It stays when it has rung, unset: setting it again needs
+ * no memory. */
 typedef struct alarm_call {
   watcher_keyed key;
   int64_t at;              /* monotonic ns; INT64_MAX: not set */
-  struct alarm_call *next; /* of those that are set, the earliest first */
+  struct alarm_call *next; /* the next alarm that is set, by time */
 } alarm_call;
 
-/* Set an alarm to another time, monotonic ns.  Of two with the same time that
- * one rings first which was set first. */
+/* Set an alarm to another time, monotonic ns (INT64_MAX: unset it).  Alarms
+ * with the same time ring in the order in which they were set. */
 static void alarm_move(zke *z, alarm_call *a, int64_t at) {
   alarm_call **link = &z->alarm_first;
   while (*link && *link != a) link = &(*link)->next;
@@ -11531,9 +11531,10 @@ static void alarm_move(zke *z, alarm_call *a, int64_t at) {
   carrier_sooner_m(z, atomic_load(&z->alarm_at));
 }
 
-/* Set the alarm of a pair.  *sooner: it is earlier than all others, and than
- * it was.  A time in the past is now: before those that are due already it
- * would, set again and again, never let them ring. */
+/* Set the alarm of a pair.  *sooner: the first alarm of all is now earlier than
+ * it was.  A time in the past becomes now.  Otherwise an alarm that is set
+ * again and again would stand before the ones already due, and they would never
+ * ring. */
 static int alarm_set(zke *z, zke_watch_fn fn, void *context, int64_t at,
                      bool *sooner) {
   at = base_max(at, host_now(z->s));
@@ -11546,7 +11547,7 @@ static int alarm_set(zke *z, zke_watch_fn fn, void *context, int64_t at,
   return a ? ZKE_OK : base_nomem();
 }
 
-/* How many are due. Mostly none is, and then no lock is taken. */
+/* Count the due alarms.  Usually there are none, and then no lock is taken. */
 static int alarm_count_due(zke *z, int64_t now) {
   int count = 0;
   if (atomic_load(&z->alarm_at) > now) return 0;
@@ -11557,8 +11558,8 @@ static int alarm_count_due(zke *z, int64_t now) {
   return count;
 }
 
-/* The call of the first that is due, which is set no longer; false: none is. It
- * is unset before the call, so that the call may set it again. */
+/* Get the call of the first alarm that is due; false: none is.  The alarm is
+ * unset before the call, so that the call may set it again. */
 static bool alarm_take(zke *z, int64_t now, watcher_call *call) {
   pthread_mutex_lock(&z->s->m);
   alarm_call *a = z->alarm_first;
@@ -11572,9 +11573,9 @@ static bool alarm_take(zke *z, int64_t now, watcher_call *call) {
   return due;
 }
 
-/* Add the calls of those that are set to a collection that
- * watcher_collect_all() has begun, unless they are in it. A pair that has asked
- * for a time is told of the session's end, as one with a watch is. */
+/* Add the calls of the alarms that are set to what watcher_collect_all() has
+ * collected, each call once.  A pair with an alarm is told of the session's
+ * end, like a pair with a watch. */
 static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_lock(&z->s->m);
   for (const alarm_call *a = z->alarm_first; a; a = a->next) {
@@ -11586,7 +11587,7 @@ static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* Forget the alarm of a pair, set or not. */
+/* Remove the alarm of a pair, set or not. */
 static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
   pthread_mutex_lock(&z->s->m);
   alarm_call *a = watcher_find_keyed(&z->alarms, fn, context);
@@ -11597,7 +11598,7 @@ static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* Free all alarms of a session whose calls have ended. */
+/* Free all alarms of a session.  All calls on it have ended. */
 static void alarm_free(zke *z) {
   for (size_t i = 0; i < z->alarms.cap; i++) {
     while (z->alarms.at[i]) watcher_free_item(&z->alarms, z->alarms.at[i]);
@@ -11609,22 +11610,24 @@ static void alarm_free(zke *z) {
  * role_: which thread dispatches (private)
  *
  * One thread at a time has the dispatcher role of a carrier, and dispatches all
- * of its sessions.  Other threads that wait for one of the sessions sleep until
- * that thread has called a watcher of it, or take the role over from it.
+ * of its sessions.  Other threads that wait for one of these sessions sleep
+ * until that thread has called a watcher of it, or until they can take over the
+ * role.
  *
- * A frame on the thread's stack says whose watchers run.  A watcher may make
- * calls that dispatch again, so a thread may have several frames; the role is
- * free when it has none of the carrier any more.
+ * A frame on the thread's stack says which session's watchers run.  A watcher
+ * may make calls that dispatch again, so a thread may have several frames.  The
+ * role is free when the thread has no frame of the carrier left.
  *
  * Start reading at role_take().
  * ==================================================================== */
 
-/* Which sessions this thread is dispatching, innermost first: a callback may
- * dispatch again but not close. The frames lie on the stacks of those calls. */
+/* The sessions that this thread is dispatching, innermost first: a callback may
+ * dispatch again but not close.  The frames lie on the stacks of the calls that
+ * dispatch. */
 typedef struct role_frame {
   struct role_frame *outer;
   zke *z;
-  bool served; /* dispatched for another's call: counted as a call of its own */
+  bool served; /* by a call on another handle: counts as one on z */
 } role_frame;
 
 static _Thread_local role_frame *role_frames;
@@ -11636,16 +11639,16 @@ static bool role_is_inside(const zke *z) {
   return f != NULL;
 }
 
-/* Does this thread have the role of the carrier? Any session of the carrier
- * will do: the role is the carrier's. */
+/* Does this thread have the role of the carrier?  A frame of any session of the
+ * carrier will do: the role is the carrier's. */
 static bool role_is_ours(const struct carrier *c) {
   const role_frame *f = role_frames;
   while (f && f->z->c != c) f = f->outer;
   return f != NULL;
 }
 
-/* Take the role unless another thread has it. A thread that has it already,
- * since it is in a callback, takes it once more. */
+/* Take the role unless another thread has it.  A thread in a callback has it
+ * already, and takes it once more. */
 static bool role_take(zke *z, role_frame *frame) {
   if (z->c->dispatching && !role_is_ours(z->c)) return false;
   z->c->dispatching = true;
@@ -11656,8 +11659,8 @@ static bool role_take(zke *z, role_frame *frame) {
   return true;
 }
 
-/* Give the role back; a thread that waits for it may go on. In a child that was
- * forked in a callback only the frame goes: lock and role are the parent's. */
+/* Give the role back, and wake the threads that wait for it.  In a child forked
+ * in a callback only the frame goes: lock and role are the parent's. */
 static void role_release(zke *z, const role_frame *frame) {
   role_frames = frame->outer;
   if (fork_is_copy(z->s)) return;
@@ -11668,18 +11671,18 @@ static void role_release(zke *z, const role_frame *frame) {
 /* ======================================================================
  * notice_: notices of death (private)
  *
- * A carrier keeps a writing end of the FIFO of each owner whose death one of
- * its watchers waits for.  When the owner's process has ended, the kernel
- * reports that the FIFO has no reader, and the owner is probed (P6).  If it is
- * dead, its sessions are ended here.
+ * If a watcher waits for the death of an owner, its carrier keeps a writing end
+ * of the owner's FIFO.  When the owner's process has ended, the kernel reports
+ * that the FIFO has no reader, and the owner is probed (P6).  If it is dead,
+ * its sessions are ended here.
  *
- * A notice may be lost, or there may be no room for it.  It only makes the end
- * sooner: the sweep finds the dead session, too.
+ * A notice may be lost, or there may be no room for it.  The sweep finds the
+ * dead session all the same, but later.
  *
  * Start reading at notice_watch_owner(), then notice_take_all().
  * ==================================================================== */
 
-/* Close a notice's descriptor; the notice stays, to be probed. */
+/* Close a notice's descriptor.  The notice stays, so its owner is probed. */
 static void notice_close(struct carrier *c, notice *n) {
   if (n->fd < 0) return;
   if (c->poller >= 0)
@@ -11688,7 +11691,8 @@ static void notice_close(struct carrier *c, notice *n) {
   c->s->notices--;
 }
 
-/* Room for one more notice; without memory the sweep must do. */
+/* Make room for one more notice.  Without memory (NULL) the sweep finds the
+ * death. */
 static notice *notice_new(struct carrier *c) {
   if (c->notice_count == c->notice_cap) {
     size_t cap = c->notice_cap ? c->notice_cap * 2 : 4;
@@ -11709,12 +11713,12 @@ static bool notice_exists(const struct carrier *c, int64_t owner) {
   return false;
 }
 
-/* Have the kernel tell of the death of an owner, which is named by its carrier:
- * a writing end of the FIFO reports an error when its reader is gone (P6).
- * Called after the watch is in the file; an owner that has died before is
- * probed at the next dispatch.  False: there is no such notice; where there
- * should be, the sweep must do, as it must where this store has as many as it
- * may. */
+/* Have the kernel report the death of an owner, which is named by its carrier:
+ * a writing end of the FIFO gets an error when its reader is gone (P6).  The
+ * caller has put the watch into the file; an owner that has died before is
+ * probed at the next dispatch.  False: there is no notice.  Either none is
+ * needed, as the owner belongs to this store, or the store has as many as it
+ * may, or this failed; then the sweep finds the death. */
 static bool notice_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
   struct carrier *c = z->c;
@@ -11740,13 +11744,14 @@ static bool notice_watch_owner(zke *z, int64_t owner) {
   return true;
 }
 
-enum { NOTICE_FAILING_MS = 20 }; /* for burials in a dispatch, once one fails */
+enum { NOTICE_FAILING_MS = 20 }; /* for a dispatch, once an end fails */
 
-/* End the sessions of a carrier whose process is dead, or detach the kept ones,
- * without waiting for the gate.  One that fails, or is put off since it has
- * failed before, does not keep the others, unless they would fail by the same.
- * Where many fail, the rest is for the next time, when these are put off.
- * *left: not all of them have ended.  The last failure is returned. */
+/* End the sessions of a dead process's carrier, or detach the kept ones,
+ * without waiting for the gate.  A session that fails, or is put off since it
+ * failed before, does not stop the others, unless they would fail for the same
+ * reason.  After a failure this stops when it has taken NOTICE_FAILING_MS.  The
+ * next call does the rest, with the failed ones put off.  *left: some have not
+ * ended.  Returns the last failure. */
 static int notice_end_carried(store *s, int64_t carrier, bool *left) {
   buf sessions = {.a = &s->a};
   size_t n;
@@ -11769,12 +11774,13 @@ static int notice_end_carried(store *s, int64_t carrier, bool *left) {
   return rc;
 }
 
-enum { NOTICE_BUSY_MS = 16 }; /* between two tries for the gate, at most */
+enum { NOTICE_BUSY_MS = 16 }; /* longest pause between tries for the gate */
 
-/* The owner's FIFO has hung up or there was none: look whether it is dead, and
- * if not yet (the kernel releases files one by one) look again, later and
- * later; where only the gate was busy, soon, but less often the longer that
- * lasts: its holder may be stopped.  True: the notice has done its work. */
+/* The owner's FIFO has hung up, or there was none: is the owner dead?  If not
+ * yet (the kernel releases files one by one), probe it again, with longer and
+ * longer pauses.  If only the gate was busy, try again soon; these pauses grow
+ * slowly, since the gate's holder may be stopped.  True: the notice has done
+ * its work. */
 static bool notice_probe_owner(store *s, notice *n, int64_t now) {
   bool busy = false, left;
   enum life_state life = life_look(s, n->owner, 0);
@@ -11793,7 +11799,7 @@ static bool notice_probe_owner(store *s, notice *n, int64_t now) {
   return false;
 }
 
-/* Find the notices that have come, a batch at a time. */
+/* Poll for notices that have come, a batch at a time, and make each due. */
 static void notice_poll(struct carrier *c) {
   struct pollfd fds[32];
   for (size_t from = 0; from < c->notice_count; from += 32) {
@@ -11809,8 +11815,9 @@ static void notice_poll(struct carrier *c) {
   }
 }
 
-/* Act on the notices that have come or whose time to probe again has.  From the
- * last to the first, since one that is dropped is replaced by the last. */
+/* Probe the owners of notices that have come or are due again, and drop the
+ * notices that are done or not needed any more.  From the last to the first,
+ * since the last one takes the place of a dropped one. */
 static void notice_take_all(struct carrier *c, int64_t now) {
   notice_poll(c);
   for (size_t i = c->notice_count; i-- > 0;) {
@@ -11831,23 +11838,23 @@ static void notice_take_all(struct carrier *c, int64_t now) {
  * queue in memory, in their order.  The rows stay in the file until the session
  * removes them: with its next change, or by event_trim().
  *
- * A read takes no locks, so it may have seen a writer's half.  Then the queue
- * is emptied, the cursor is set back, and the read is repeated until it stands.
+ * A read without locks may see half of a commit.  Then the queue is emptied,
+ * the cursor is set back, and the read is repeated (db_read_stands()).
  *
  * Start reading at event_fetch().
  * ==================================================================== */
 
 enum { EVENT_BATCH = 64 }; /* SQL_BATCH */
 
-/* May the session see an event of a node that had this ACL?  The identities
- * that it has now decide: a session that has lost an identity is not told of
- * changes from before, either. */
+/* May the session see an event of a node that had this ACL?  Its present
+ * identities decide: a session that has lost an identity is not told of earlier
+ * changes, either. */
 static bool event_may_see(const zke *z, const char *acl) {
   return acl_allows(&z->who, acl, ZKE_PERM_READ);
 }
 
-/* The event's path as the handle sees it, below its chroot. One outside of it
- * is shown whole: the returned pointer then is the argument. */
+/* The event's path without the handle's chroot.  A path outside of the chroot
+ * is shown whole: then the argument itself is returned. */
 static const char *event_visible_path(const zke *z, const char *path) {
   const char *below = path + z->chroot_len;
   if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0 ||
@@ -11857,9 +11864,9 @@ static const char *event_visible_path(const zke *z, const char *path) {
   return *below ? below : "/";
 }
 
-/* The texts of the row that SQL_EVENT_NEXT is at: path, and ACL or NULL.  A
- * text that is missing for lack of memory must not pass for the root, or for
- * the open ACL: false. */
+/* Read the texts of a row of SQL_EVENT_NEXT: the path, and the ACL or NULL.
+ * False if memory ran out: a missing text must not pass for the root, or for
+ * the open ACL. */
 static bool event_texts(sqlite3_stmt *st, const char **path, const char **acl) {
   bool whole = true;
   *path = sql_read_text(st, 2, &whole);
@@ -11867,8 +11874,8 @@ static bool event_texts(sqlite3_stmt *st, const char **path, const char **acl) {
   return whole && *path;
 }
 
-/* An event with its path and its ACL, which may be NULL, in one block of its
- * own: each event is freed by itself. NULL without memory. */
+/* Make an event, with its path and its ACL (which may be NULL), in one block
+ * that is freed by itself.  NULL without memory. */
 static event *event_make(const zke *z, int type, int64_t zxid, const char *path,
                          const char *acl) {
   size_t len = strlen(path) + 1, acl_len = acl ? strlen(acl) + 1 : 0;
@@ -11881,9 +11888,8 @@ static event *event_make(const zke *z, int type, int64_t zxid, const char *path,
   return e;
 }
 
-/* Copy the row that the statement is at into the queue. From then on it counts
- * as read: the cursor is behind it. That is why a read that does not stand sets
- * the cursor back. */
+/* Copy the statement's row into the queue, and move the cursor past it.  This
+ * is why a read that must be repeated sets the cursor back. */
 static int event_read(zke *z, sqlite3_stmt *st) {
   const char *path, *acl;
   if (!event_texts(st, &path, &acl)) return base_nomem();
@@ -11896,8 +11902,8 @@ static int event_read(zke *z, sqlite3_stmt *st) {
   return ZKE_OK;
 }
 
-/* Drop the events that were read and not delivered. Their rows stay, unless the
- * session has ended. */
+/* Drop the events that were read but not delivered.  Their rows stay, unless
+ * the session has ended. */
 static void event_clear_queue(zke *z) {
   for (event *e = z->queue, *next; e; e = next) {
     next = e->next;
@@ -11912,8 +11918,9 @@ SQL_STATEMENT(
     "SELECT seq,type,path,zxid,acl FROM zkembed_event WHERE session=:session "
     "AND seq>:seen ORDER BY seq LIMIT " SQL_BATCH);
 
-/* Read the next events into the queue, at most EVENT_BATCH, then look whether
- * the session is still this handle's: an end takes the events with it. */
+/* Read the next events into the queue, at most EVENT_BATCH.  Then read the
+ * session's carrier, which tells whether the session is still this handle's: an
+ * end removes the events, too. */
 static int event_read_batch(zke *z, int *count, int64_t *carrier) {
   int rc;
   bool row = true;
@@ -11931,10 +11938,10 @@ static int event_read_batch(zke *z, int *count, int64_t *carrier) {
   return rc == ZKE_OK ? sess_read_carrier(z->s, z->id, carrier) : rc;
 }
 
-/* Fill the queue, which is empty; *full tells that there may be more. Nothing
- * is there where nobody has written since all was read, and then the file is
- * not looked into. A read without locks may have seen a writer's half: it is
- * thrown away and repeated until it stands. */
+/* Fill the queue, which is empty.  *full: there may be more.  If nothing was
+ * committed since all was read, there are no events, and the file is not read.
+ * A read without locks that has seen half of a commit is discarded and
+ * repeated. */
 static int event_fetch(zke *z, bool *full) {
   REQUIRE(LOCK_HELD(z->s));
   int rc, count;
@@ -11957,17 +11964,17 @@ static int event_fetch(zke *z, bool *full) {
   return ZKE_OK;
 }
 
-/* A session that only reads trims its delivered events from time to time,
- * lest they count as pending. */
+/* Changes nothing: the transaction itself removes the delivered events.  A
+ * session that only reads needs this, since they count as pending. */
 static int event_trim_body(txn *t, void *arg) {
   (void)t, (void)arg;
   return ZKE_OK;
 }
 
-/* Remove delivered events from the file where nothing else that the session
- * wrote has taken them along.  It never waits for the gate, and a failure is no
- * matter: the next dispatch comes here again.  Half of event_limit is the bound
- * since delivered rows count as pending for the limit. */
+/* Remove delivered events from the file, unless a change of the session has
+ * removed them already.  Never waits for the gate.  A failure does not matter:
+ * the next dispatch tries again.  Delivered rows count as pending for
+ * event_limit, so the bound is at most half of that. */
 static void event_trim(zke *z) {
   int64_t most = base_min(ZKE_TRIM_EVENTS, z->event_limit / 2);
   if (z->cursor - z->trimmed > most)
@@ -11979,21 +11986,21 @@ static void event_trim(zke *z) {
  *
  * Calls the watchers of a session: about its events in the order of their
  * zxids, about its end, and at the time of its alarms.  No lock is held in the
- * calls. The store's mutex guards the list of the calls that are still to be
- * made, so that zke_forget() can take one back.
+ * calls.  The store's mutex guards the list of calls that are still to be made,
+ * so that zke_forget() can cancel one.
  *
- * An event leaves the queue, and its one-shot watchers are gone, before the
- * calls are made.  If there is no memory for the calls, all stays as it was for
- * the next dispatch.
+ * An event leaves the queue, and its one-shot watchers are removed, before the
+ * calls are made.  Without memory for the calls, everything stays for the next
+ * dispatch.
  *
- * A watcher may do anything but close the handle.  It may fork, and then the
- * child leaves the call at once; it may end its thread, and then
- * deliver_leave_callback() gives up what the call holds.
+ * A watcher may do anything but close the handle.  If it forks, the child
+ * leaves the call immediately.  If it ends its thread, deliver_leave_callback()
+ * releases what the call holds.
  *
  * Start reading at deliver_all(), then deliver_call().
  * ==================================================================== */
 
-/* The session's state as callers are told it: ZKE_STATE_… */
+/* The session's state for callers: ZKE_STATE_… */
 static int deliver_state(const zke *z) {
   if (z->s->readonly) return ZKE_STATE_READONLY;
   if (z->state == SESS_ALIVE) return ZKE_STATE_CONNECTED;
@@ -12002,8 +12009,9 @@ static int deliver_state(const zke *z) {
                                       : ZKE_STATE_EXPIRED;
 }
 
-/* The calls of one event, on the stack of the thread that makes them; changed
- * under the store's mutex.  A call that was made or taken back has no fn. */
+/* The calls about one event, on the stack of the thread that makes them;
+ * changed under the store's mutex.  A call that was made or cancelled has no
+ * fn. */
 typedef struct deliver_calls {
   struct deliver_calls *outer;
   zke *z;
@@ -12015,16 +12023,16 @@ typedef struct deliver_calls {
   int made;
 } deliver_calls;
 
-/* A watcher has run: let every zke_wait() of the handle return.  With the
- * store's mutex held. */
+/* A watcher has run: make every zke_wait() of the handle return.  The caller
+ * holds the store's mutex. */
 static void deliver_count_turn(zke *z) {
   atomic_fetch_add(&z->turn, 1);
   pthread_cond_broadcast(&z->c->done);
 }
 
-/* Make the next call of a batch unless it was taken back. Under the mutex
- * zke_forget() of another thread either takes the call back, or finds it
- * running and waits for it. */
+/* Make the next call, unless it was cancelled.  zke_forget() of another thread
+ * looks under the same mutex: it either cancels the call, or finds it running
+ * and waits for it. */
 static void deliver_call_next(deliver_calls *b) {
   zke *z = b->z;
   pthread_mutex_lock(&z->s->m);
@@ -12040,8 +12048,8 @@ static void deliver_call_next(deliver_calls *b) {
   b->made++;
 }
 
-/* A callback has ended its thread instead of returning: give up what its call
- * holds, the role above all.  The batch's other calls are not made. */
+/* A callback has ended its thread instead of returning: release what its call
+ * holds, above all the role.  The other calls about the event are not made. */
 static void deliver_leave_callback(void *arg) {
   deliver_calls *b = arg;
   zke *z = b->z;
@@ -12060,14 +12068,14 @@ static void deliver_leave_callback(void *arg) {
     role_frames = role_frames->outer;
     lock_uncount_call(z->s, z);
   }
-  z = role_frames->z; /* by whose call it is dispatched */
+  z = role_frames->z; /* the handle of the call that dispatches */
   role_release(z, role_frames);
   lock_drop_call(z->s, z);
   os_cancel_back();
 }
 
-/* Make the calls of a batch, with no lock held.  A handle that is being closed
- * makes no more, and a forked child none of its parent's. */
+/* Make the calls, with no lock held.  None is made once the handle is being
+ * closed; a forked child makes none of its parent's. */
 static void deliver_call_all(deliver_calls *b) {
   pthread_cleanup_push(deliver_leave_callback, b);
   while (b->next < b->count && !atomic_load(&b->z->closing) &&
@@ -12077,10 +12085,10 @@ static void deliver_call_all(deliver_calls *b) {
   pthread_cleanup_pop(0);
 }
 
-/* Make the calls about an event, or about the session's end where e is NULL.
- * The thread's limit (zke_limit()) does not hold in them. ZKE_FORKED: one of
- * them forked, and this is the child; the lock is not held then, and nothing of
- * the handle may be touched. */
+/* Make the calls about an event, or about the session's end if e is NULL.  The
+ * thread's limit (zke_limit()) does not apply in them.  ZKE_FORKED: a call has
+ * forked, and this is the child.  Then the lock is not held, and nothing of the
+ * handle may be touched. */
 static int deliver_call(zke *z, const buf *calls, event *e, int *count) {
   deliver_calls b = {.outer = z->calling,
                      .z = z,
@@ -12092,7 +12100,7 @@ static int deliver_call(zke *z, const buf *calls, event *e, int *count) {
                      .path = e ? event_visible_path(z, e->path) : ""};
   if (!b.count) return ZKE_OK;
   lock_bound bound = lock_limit;
-  lock_limit.z = NULL; /* the callbacks are not the call that has it */
+  lock_limit.z = NULL; /* it limits the call, not the callbacks */
   z->calling = &b;
   lock_drop(z->s);
   deliver_call_all(&b);
@@ -12104,11 +12112,11 @@ static int deliver_call(zke *z, const buf *calls, event *e, int *count) {
   return ZKE_OK;
 }
 
-/* Take back the calls of a pair that are still to be made; true: none of them
- * is running on another thread.  Else this waits, without the lock, until a
- * call of the carrier has ended.  The look and the beginning of the wait are
- * one step under the mutex, under which a call ends: so its end is not missed,
- * after which no other may come. */
+/* Cancel the calls of a pair that are still to be made.  True: none is running
+ * on another thread.  False: one was, and this has waited, without the lock,
+ * until a call of the carrier ended.  The check and the start of the wait are
+ * one step under the mutex, and a call ends under it.  So the wait cannot miss
+ * the end of the last call. */
 static bool deliver_take_back(zke *z, zke_watch_fn fn, const void *context) {
   bool quiet = true;
   pthread_mutex_lock(&z->s->m);
@@ -12127,8 +12135,8 @@ static bool deliver_take_back(zke *z, zke_watch_fn fn, const void *context) {
 }
 
 /* Deliver the first event of the queue; ZKE_NOMEM leaves it there, with its
- * watchers. The one-shots are consumed before the calls, so that a callback may
- * set the same watch again. */
+ * watchers.  One-shots are removed before the calls, so that a callback may set
+ * the same watch again. */
 static int deliver_event(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   event *e = z->queue;
@@ -12138,7 +12146,7 @@ static int deliver_event(zke *z, int *count) {
     return base_nomem();
   }
   watcher_consume(z, e);
-  if (!event_may_see(z, e->acl)) { /* spent in silence (semantics.md 5.8) */
+  if (!event_may_see(z, e->acl)) { /* used up silently (semantics.md 5.8) */
     calls.len = 0;
     z->silent = base_int32((int64_t)z->silent + 1);
   }
@@ -12150,8 +12158,9 @@ static int deliver_event(zke *z, int *count) {
   return rc;
 }
 
-/* Deliver the first event that a watcher is owed since it was set; ZKE_NOMEM
- * leaves it there.  As in ZooKeeper no permission is looked at. */
+/* Deliver the first event of z->fired, which a watcher had missed when it was
+ * set; ZKE_NOMEM leaves it there.  As in ZooKeeper, permissions are not
+ * checked. */
 static int deliver_fired(zke *z, int *count) {
   const watcher_fired *f = z->fired;
   watcher *w = f->w;
@@ -12172,10 +12181,10 @@ static int deliver_fired(zke *z, int *count) {
   return rc;
 }
 
-/* Deliver the session's end: to everybody, once; what was queued or is owed is
- * void: were it left there, the session would seem to have work for ever.
- * Without memory nothing was told yet, and the next dispatch comes here again.
- */
+/* Tell all watchers, once, that the session has ended.  Events that were not
+ * delivered are dropped: if they stayed, the session would seem to have work
+ * forever.  Without memory no watcher is called, and the next dispatch tries
+ * again. */
 static int deliver_end(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   event_clear_queue(z);
@@ -12185,7 +12194,7 @@ static int deliver_end(zke *z, int *count) {
     buf_free(&calls);
     return base_nomem();
   }
-  /* what is owed goes with its watchers, which wait for nothing else */
+  /* drop these events with their watchers, which wait for nothing else */
   while (z->fired) {
     watcher *w = z->fired->w;
     watcher_spot *spot = w->spot;
@@ -12198,8 +12207,8 @@ static int deliver_end(zke *z, int *count) {
   return rc;
 }
 
-/* Make the call of the first alarm that is due; ZKE_NOMEM leaves it set. Memory
- * is taken first for that. */
+/* Make the call of the first alarm that is due.  Memory is allocated first, so
+ * ZKE_NOMEM leaves the alarm set. */
 static int deliver_alarm(zke *z, int64_t now, int *count) {
   buf calls = {.a = &z->s->a};
   event *e = event_make(z, ZKE_EVENT_ALARM, 0, "", NULL);
@@ -12215,8 +12224,8 @@ static int deliver_alarm(zke *z, int64_t now, int *count) {
   return rc;
 }
 
-/* Make the calls of the alarms that are due now.  One that is set again
- * meanwhile, to a time that has passed, is for the next dispatch. */
+/* Make the calls of the alarms that are due now.  An alarm that is set again
+ * meanwhile, even to a past time, waits for the next dispatch. */
 static int deliver_alarms(zke *z, int64_t now, int *count) {
   int rc = ZKE_OK;
   for (int left = alarm_count_due(z, now); left > 0 && rc == ZKE_OK; left--) {
@@ -12228,9 +12237,9 @@ static int deliver_alarms(zke *z, int64_t now, int *count) {
 
 enum { DELIVER_BATCHES = 16 }; /* of events, in one dispatch */
 
-/* What a dispatch is to deliver, and what came of it. */
+/* What a dispatch should deliver, and its results. */
 typedef struct deliver_progress {
-  int64_t zxid; /* events of changes up to it; INT64_MAX: what there is */
+  int64_t zxid; /* deliver events up to this one; INT64_MAX: all */
   int count;    /* watchers called */
   bool more;    /* an event is left */
   int batches;  /* of events that were read for this session */
@@ -12238,10 +12247,11 @@ typedef struct deliver_progress {
   char why[BASE_SENTENCE];
 } deliver_progress;
 
-/* The next step of a delivery: the session's end, a batch of events from the
- * file, or one event to its watchers.  False: nothing is left, or, with
- * p->more, the rest is for another dispatch.  Without a bound a dispatch reads
- * so many batches and no more, lest a fast writer keep the caller here. */
+/* Do the next step of a delivery: tell the session's end, read a batch of
+ * events from the file, or deliver one event.  False: nothing is left, or, with
+ * p->more, the rest waits for another dispatch.  Unless a zxid bounds it, a
+ * dispatch reads at most DELIVER_BATCHES batches, lest a fast writer keep the
+ * caller here. */
 static bool deliver_next(zke *z, deliver_progress *p, int *rc) {
   if (z->end_untold) {
     *rc = deliver_end(z, &p->count);
@@ -12263,12 +12273,12 @@ static bool deliver_next(zke *z, deliver_progress *p, int *rc) {
   return true;
 }
 
-/* Deliver what a session has in the file.  Where a zxid bounds it, the caller
- * relies on having heard of all up to it.  The session's end is told whatever
- * the bound is: no event follows it. */
+/* Deliver the events of a session.  If a zxid bounds them, all events up to it
+ * are delivered, as the caller relies on that.  The session's end is told
+ * whatever the bound is: no event follows it. */
 static int deliver_all(zke *z, deliver_progress *p) {
   int rc = ZKE_OK;
-  bool before = p->more; /* by another session */
+  bool before = p->more; /* set for another session */
   p->more = false;
   p->batches = 0;
   z->unread = true;
@@ -12284,15 +12294,15 @@ static int deliver_all(zke *z, deliver_progress *p) {
 /* ======================================================================
  * untold_: what the watchers have not been told (private)
  *
- * Lists the events of a path and of what is below it that no watcher has been
- * called for, as of the open transaction: those whose calls are being made,
- * those in memory, and those in the file.  zke_op_untold() asks for it.
+ * Lists the events of a path and its descendants that no watcher has been told
+ * yet, as of the open transaction: events in running calls, in memory and in
+ * the file. zke_op_untold() asks for them.
  *
  * Start reading at untold_all().
  * ==================================================================== */
 
-/* What the session's watchers have not been told of a path and what is below
- * it: those events, in their order, and how many it may not see. */
+/* The events of a path and its descendants that the session's watchers have not
+ * been told, in their order, and how many the session may not see. */
 typedef struct untold_list {
   zke *z;
   const char *path;
@@ -12302,8 +12312,8 @@ typedef struct untold_list {
   buf paths;
 } untold_list;
 
-/* Take one event into the answer, if it is of the path and may be seen. An
- * overflow among them means that nobody knows what was dropped. */
+/* Add an event to the answer, if it is at or below the path and may be seen.
+ * An overflow makes the answer unknown: it does not say what was dropped. */
 static void untold_add(untold_list *u, int type, const char *path,
                        bool readable) {
   size_t len = strlen(u->path);
@@ -12320,8 +12330,8 @@ static void untold_add(untold_list *u, int type, const char *path,
   u->count++;
 }
 
-/* Add the events behind *cursor that the open transaction sees, a batch of
- * them; *rows: how many. */
+/* Add a batch of the events after *cursor, as the open transaction sees them.
+ * *rows: how many it has read. */
 static int untold_batch(untold_list *u, int64_t *cursor, int *rows) {
   int rc;
   bool row = true;
@@ -12337,16 +12347,16 @@ static int untold_batch(untold_list *u, int64_t *cursor, int *rows) {
     const char *path, *acl;
     bool whole = event_texts(st, &path, &acl);
     *cursor = sqlite3_column_int64(st, 0);
-    if (!whole) u->paths.failed = true; /* told when all are read */
+    if (!whole) u->paths.failed = true; /* reported at the end */
     untold_add(u, sqlite3_column_int(st, 1), path ? path : "",
                whole && event_may_see(u->z, acl));
     ++*rows;
   }
 }
 
-/* All of them, as of the open transaction: those whose calls are being made,
- * those in memory, those in the file.  A watcher that is called with an event
- * may not have got as far as to note it, so that one counts. */
+/* Collect all untold events, as of the open transaction: in running calls, in
+ * memory, in the file.  An event in a running call counts, since its watcher
+ * may not have noted it yet. */
 static int untold_all(untold_list *u) {
   int rc = ZKE_OK, rows = EVENT_BATCH;
   int64_t cursor = u->z->cursor;
@@ -12367,9 +12377,9 @@ static int untold_all(untold_list *u) {
  * light_: light sessions that have something to be told (private)
  *
  * A dispatch does not look at each light session of its carrier.  One statement
- * finds those that have events since the last look, and a number in the meta
- * row tells whether another process has ended or taken one.  These become ready
- * (carrier_ready()), and the dispatch serves those that are ready.
+ * finds the sessions with events since the last look, and a counter in the meta
+ * row tells whether another process has ended or taken one.  These sessions
+ * become ready (carrier_ready()), and the dispatch serves the ready ones.
  *
  * Start reading at light_find().
  * ==================================================================== */
@@ -12380,8 +12390,8 @@ SQL_STATEMENT(
     "carrier<>0 AND zxid>:looked");
 
 /* Collect the carrier's sessions that have events of changes after the last
- * look. An index has the events by carrier and zxid, so sessions without new
- * events cost nothing. */
+ * look.  Events are indexed by carrier and zxid, so sessions without new events
+ * cost nothing. */
 static int light_read_told(const struct carrier *c, buf *out) {
   int rc;
   sqlite3_stmt *st = sql_statement(c->s, SQL_EVENT_CARRIED, &rc);
@@ -12391,9 +12401,9 @@ static int light_read_told(const struct carrier *c, buf *out) {
   return sql_collect_ints(c->s, st, out);
 }
 
-/* Somebody has ended light sessions, or attached them elsewhere: find those of
- * this carrier that its handles do not know of yet.  They are told of it when
- * they are served, since each looks at its row then. */
+/* Light sessions were ended, or attached elsewhere: find those of this carrier
+ * whose handles do not know it yet.  They learn it when they are served, since
+ * each reads its row then. */
 static int light_read_lost(const struct carrier *c, buf *out) {
   buf rows = {.a = &c->s->a};
   size_t n, at = 0;
@@ -12409,8 +12419,8 @@ static int light_read_lost(const struct carrier *c, buf *out) {
   return rc == ZKE_OK && out->failed ? base_nomem() : rc;
 }
 
-/* Make those light sessions ready that have events, or have been lost, since
- * the last look.  Nothing is looked for where nobody has written since. */
+/* Make the light sessions ready that have events, or were lost, since the last
+ * look.  If nothing was committed since then, the file is not read. */
 static int light_find(struct carrier *c) {
   store *s = c->s;
   int64_t meta[3] = {0};
@@ -12445,11 +12455,11 @@ static int light_find(struct carrier *c) {
  * dispatch_: one dispatch, and when the next is due (private)
  *
  * A dispatch looks after the store first: recovery, notices of death, the
- * sweep. Then it serves the session that the carrier was made for, and the
- * light ones that are ready, each with its events before its alarms.  A session
- * that is served in a call on another handle is counted in as by a call of its
- * own (`served`, role_).  A failure is noted, and the dispatch goes on; it
- * returns the first one.
+ * sweep.  Then it serves the session that the carrier was made for, and the
+ * light sessions that are ready.  Each gets its events before its alarms.
+ * Serving a session in a call on another handle counts as a call on its own
+ * handle (`served`, role_).  A failure is noted and does not stop the dispatch,
+ * which returns the first one.
  *
  * Watchers make calls, which set the store's deadline and its caller.  So code
  * after a watcher must set its own deadline.
@@ -12462,10 +12472,10 @@ static int light_find(struct carrier *c) {
 
 /* ---- deadlines ---- */
 
-/* When the sessions of a carrier want to be looked after, monotonic ns;
- * INT64_MAX: never. A session inside zke_wait() always ticks. It is the
- * earliest of what its sessions want, of the tick where somebody relies on it,
- * of notices to be probed, and of a recovery that is due. */
+/* When must a carrier be dispatched next, in monotonic ns?  INT64_MAX: never.
+ * This is the earliest time of what its sessions need, of the tick if something
+ * relies on it, of the notices to probe, and of a recovery that is due.  A
+ * session inside zke_wait() always ticks. */
 static int64_t dispatch_deadline(struct carrier *c, bool waiting) {
   store *s = c->s;
   const zke *own = c->own;
@@ -12482,8 +12492,8 @@ static int64_t dispatch_deadline(struct carrier *c, bool waiting) {
   return at;
 }
 
-/* Set the timer behind zke_fd(), where it is not set so already: 0 would disarm
- * it, so a time that has passed is 1. */
+/* Set the timer behind zke_fd(), unless it is set so already. 0 would disarm
+ * it, so a time in the past becomes 1. */
 static void dispatch_arm_carrier(struct carrier *c) {
   if (c->timer < 0) return;
   int64_t at = dispatch_deadline(c, false);
@@ -12499,8 +12509,8 @@ static void dispatch_arm_carrier(struct carrier *c) {
 /* The same for the carrier of a session. */
 static void dispatch_arm(const zke *z) { dispatch_arm_carrier(z->c); }
 
-/* The store owes a sweep: set the timers of all its carriers, since nobody
- * knows which of their descriptors the host looks at. */
+/* The store owes a sweep: set the timers of all its carriers, as any of their
+ * descriptors may be the one that the program polls. */
 static void dispatch_arm_all(const store *s) {
   for (size_t i = 0; i < s->session_count; i++) {
     const zke *z = s->sessions[i];
@@ -12511,8 +12521,8 @@ static void dispatch_arm_all(const store *s) {
 
 /* ---- a dispatch ---- */
 
-/* Note a failure in a dispatch, which goes on: what it does then, and the
- * watchers that it calls, may set other sentences.  Returns rc. */
+/* Note the first failure of a dispatch, with its sentence: the steps and
+ * watchers that follow may set other sentences.  Returns rc. */
 static int dispatch_note(deliver_progress *p, int rc) {
   if (rc == ZKE_OK || p->rc != ZKE_OK) return rc;
   p->rc = rc;
@@ -12520,14 +12530,14 @@ static int dispatch_note(deliver_progress *p, int rc) {
   return rc;
 }
 
-/* What a dispatch returns: its first failure, with the sentence of that. */
+/* The result of a dispatch: its first failure, with the sentence of it. */
 static int dispatch_outcome(const deliver_progress *p) {
   if (p->rc != ZKE_OK) base_restore(p->why);
   return p->rc;
 }
 
-/* Empty the FIFO, before the events are read: a byte that comes later wakes
- * again. */
+/* Empty the FIFO before the events are read: a byte that comes later wakes the
+ * session again. */
 static void dispatch_drain(struct carrier *c) {
   char bytes[256];
   while (c->s->os.read(c->s->os.context, c->wake_rfd, bytes, sizeof bytes) ==
@@ -12536,10 +12546,9 @@ static void dispatch_drain(struct carrier *c) {
   }
 }
 
-/* A session that only waits has changes to make, too, the burial of those it
- * waits for: try to be rid of what a failed COMMIT left.  It waits for nobody,
- * and tries once per duty tick at most, since the others' changes wait
- * meanwhile. */
+/* Retry recovery without waiting, at most once per duty tick, since the others'
+ * changes wait meanwhile.  A session that only waits needs this, too: it has to
+ * end the dead sessions that it waits for. */
 static void dispatch_recover(store *s, int64_t now) {
   int64_t deadline = s->deadline;
   if (!health_needs_recovery(s) || now < s->recover_at) return;
@@ -12549,10 +12558,10 @@ static void dispatch_recover(store *s, int64_t now) {
   s->deadline = deadline;
 }
 
-/* End a kept session whose time is over, unless that has failed and is put off.
- * Where no zke_touch() came meanwhile and the transaction found nothing to end,
- * the row is gone already, or another handle's: one in AUTH_FAILED learns it
- * here, since it reads no more. */
+/* End a kept session if its timeout is over, unless an end has failed and is
+ * put off.  If the transaction found nothing to end, and zke_touch() was not
+ * called meanwhile, then the row is gone, or another handle has the session.  A
+ * session in AUTH_FAILED learns this only here, since it reads no more. */
 static void dispatch_end_overdue(zke *z, int64_t now) {
   bool ended;
   if (!carrier_is_timed(z) || carrier_time_left(z, now) >= 0) return;
@@ -12562,8 +12571,8 @@ static void dispatch_end_overdue(zke *z, int64_t now) {
     z->row_gone |= carrier_time_left(z, now) < 0;
 }
 
-/* What a session has to do for its own sake. It comes before its events are
- * told, since a watcher may run for long. */
+/* Do the upkeep of one session.  This comes before its events, since a watcher
+ * may run for long. */
 static void dispatch_look_after(zke *z, int64_t now, bool waiting) {
   if (z->state == SESS_ALIVE) {
     lease_stamp(z);
@@ -12572,8 +12581,8 @@ static void dispatch_look_after(zke *z, int64_t now, bool waiting) {
   dispatch_end_overdue(z, now);
 }
 
-/* Tell the watchers of one session what there is, and ring its alarms.  Its end
- * is told by a store that is broken, too: nothing is read for that.  A failure
+/* Deliver the events of one session, and ring its alarms.  A broken store
+ * delivers the session's end, too, since nothing is read for that.  A failure
  * is noted, and returned. */
 static int dispatch_serve(zke *z, int64_t now, deliver_progress *p) {
   int rc = ZKE_OK;
@@ -12588,9 +12597,9 @@ static int dispatch_serve(zke *z, int64_t now, deliver_progress *p) {
   return rc;
 }
 
-/* Serve a light session in a dispatch that was called on another handle.  This
- * counts as a call on the session's own handle, so that a thread that closes
- * that handle waits until this is done. */
+/* Serve a session in a dispatch that was called on another handle.  This counts
+ * as a call on the session's own handle, so that a thread that closes that
+ * handle waits for it. */
 static int dispatch_serve_other(zke *z, int64_t now, bool waiting,
                                 deliver_progress *p) {
   store *s = z->s;
@@ -12612,7 +12621,7 @@ static int dispatch_serve_other(zke *z, int64_t now, bool waiting,
 }
 
 /* Serve the light sessions that are ready now.  One that fails is tried again
- * soon, and does not keep the others.  ZKE_FORKED ends it; what else fails is
+ * soon, and does not stop the others.  ZKE_FORKED ends this; other failures are
  * noted. */
 static int dispatch_serve_ready(struct carrier *c, int64_t now, bool waiting,
                                 deliver_progress *p) {
@@ -12627,8 +12636,8 @@ static int dispatch_serve_ready(struct carrier *c, int64_t now, bool waiting,
   return ZKE_OK;
 }
 
-/* Tell one light session what there is up to a zxid, and no other: what comes
- * for the others stays, and so does what wakes them. */
+/* Deliver the events of one light session up to a zxid, and serve no other:
+ * events of the others stay, and so does what wakes them. */
 static int dispatch_alone(zke *z, deliver_progress *p) {
   int64_t now = host_now(z->s);
   dispatch_recover(z->s, now);
@@ -12640,11 +12649,10 @@ static int dispatch_alone(zke *z, deliver_progress *p) {
                                 : dispatch_outcome(p);
 }
 
-/* One dispatch by the thread that has the role: of all sessions of the carrier
- * of the handle z.  By a call on another handle of it, the session that the
- * carrier was made for is served as a light one is.  What is in the file waits
- * while the store is cut off; it is said when that was so before.  The first
- * failure is returned. */
+/* Dispatch all sessions of the carrier of z.  The caller's thread has the role.
+ * If z is not the session that the carrier was made for, that session is served
+ * like a light one.  If the store is broken after dispatch_recover(), this is
+ * noted, and events stay in the file.  Returns the first failure. */
 static int dispatch_carrier(zke *z, bool waiting, deliver_progress *p) {
   store *s = z->s;
   struct carrier *c = z->c;
@@ -12673,23 +12681,23 @@ static int dispatch_carrier(zke *z, bool waiting, deliver_progress *p) {
 /* ======================================================================
  * wait_: waiting for something to dispatch (private)
  *
- * A thread that waits takes the role, dispatches and sleeps, until a watcher of
- * the session was called (a turn) or the deadline has passed.  While another
- * thread has the role, it sleeps until that one has called a watcher or gives
- * the role back.
+ * A thread that waits takes the role, then dispatches and sleeps in a loop,
+ * until a watcher of the session was called (a turn) or the deadline has
+ * passed.  While another thread has the role, it sleeps until that thread has
+ * called a watcher or gives the role back.
  *
- * A session that sleeps is woken in three ways: by a byte in its FIFO, which a
- * process that queues an event for it writes; by an owner's FIFO that hangs up
- * (notice_); and by its own deadline (dispatch_deadline()).  A byte and a
- * notice may be lost.  They only make it sooner: what they tell of stands in
- * the file, and the tick finds it (P7).
+ * Three things wake a sleeping session: a byte in its FIFO, written by a
+ * process that queues an event for it; an owner's FIFO that hangs up (notice_);
+ * and its own deadline (dispatch_deadline()).  A byte or a notice may be lost.
+ * They only save time: what they report is in the file, and the tick finds it
+ * (P7).
  *
  * Start reading at wait_until().
  * ==================================================================== */
 
-/* Prepare what a death that is waited for will need: most sessions bury but
- * once, and preparing takes longer than burying.  What fails now is prepared
- * then. */
+/* Prepare the statements that end a dead session, before a sleep: most sessions
+ * end only one, and preparing takes longer than running.  A statement that
+ * fails here is prepared when it is needed. */
 static void wait_prepare(store *s) {
   static const sql_text *const sql[] = {
       SQL_NODE_OWNED,         SQL_NODE_ROW,       SQL_NODE_REMOVE,
@@ -12704,8 +12712,8 @@ static void wait_prepare(store *s) {
   for (int i = 0; i < COUNT; i++) sql_statement(s, sql[i], &rc);
 }
 
-/* A thread that sleeps for a session, with the role and without the lock. It is
- * what the thread's cancellation needs to undo the sleep. */
+/* A thread's sleep for a session, with the role and without the lock: all that
+ * is needed to undo it when the thread is cancelled. */
 typedef struct wait_sleeper {
   zke *z;
   struct pollfd *fds;
@@ -12717,8 +12725,8 @@ static void wait_free_fds(wait_sleeper *sleeper) {
   if (sleeper->fds != sleeper->few) mem_free(sleeper->fds);
 }
 
-/* Its thread was cancelled in the sleep: leave the call as api_leave() does.
- * Nothing has been taken from the file, and another thread gets the role. */
+/* The thread was cancelled in the sleep: leave the call as api_leave() does.
+ * No event has been taken from the file, and another thread gets the role. */
 static void wait_leave_sleep(void *arg) {
   wait_sleeper *sleeper = arg;
   zke *z = sleeper->z;
@@ -12739,7 +12747,7 @@ static void wait_poll(wait_sleeper *sleeper, unsigned n, int timeout) {
   pthread_cleanup_pop(0);
 }
 
-/* What the session is woken by: fds of the sleeper, and how many. */
+/* Fill the sleeper's fds with what wakes the session; returns how many. */
 static unsigned wait_fds(zke *z, wait_sleeper *sleeper) {
   struct pollfd *fds = sleeper->few;
   size_t n = 1;
@@ -12749,7 +12757,7 @@ static unsigned wait_fds(zke *z, wait_sleeper *sleeper) {
     size_t all = c->notice_count + 1;
     if (all > 8) fds = mem_resize(&z->s->a, NULL, all * sizeof *fds);
     if (!fds) {
-      fds = sleeper->few; /* the sweep must do */
+      fds = sleeper->few; /* the sweep finds the deaths */
     } else {
       fds[0] = sleeper->few[0];
       for (; n < all; n++) fds[n] = (struct pollfd){c->notices[n - 1].fd, 0, 0};
@@ -12759,9 +12767,9 @@ static unsigned wait_fds(zke *z, wait_sleeper *sleeper) {
   return (unsigned)n;
 }
 
-/* Sleep in the kernel until something comes or the deadline (monotonic ns),
- * with the lock dropped. Milliseconds are rounded up, so that a sleep never
- * ends just before its time and goes round once more. */
+/* Sleep in the kernel, with the lock dropped, until something comes or until
+ * the deadline (monotonic ns).  Milliseconds are rounded up: a sleep that ended
+ * just before its time would need another round. */
 static void wait_sleep(zke *z, int64_t deadline) {
   store *s = z->s;
   if (z->c->notice_count) wait_prepare(s);
@@ -12776,8 +12784,8 @@ static void wait_sleep(zke *z, int64_t deadline) {
   wait_free_fds(&sleeper);
 }
 
-/* Would a dispatch find something: is it due, or has something come? It polls
- * what a sleep would, and does not look into the file. */
+/* Does a dispatch have work: is it due, or has something come?  Polls what a
+ * sleep would poll, and does not read the file. */
 static bool wait_has_work(zke *z) {
   zke_os *os = &z->s->os;
   if (z->queue || z->fired || dispatch_deadline(z->c, false) <= host_now(z->s))
@@ -12789,8 +12797,8 @@ static bool wait_has_work(zke *z) {
   return come;
 }
 
-/* A thread was cancelled while another had the role: only its call is to be
- * left.  pthread_cond_wait() has taken the mutex. */
+/* The thread was cancelled while another had the role: it only leaves its call.
+ * pthread_cond_wait() has taken the mutex. */
 static void wait_leave_queue(void *arg) {
   zke *z = arg;
   pthread_mutex_unlock(&z->s->m);
@@ -12798,10 +12806,10 @@ static void wait_leave_queue(void *arg) {
   os_cancel_back();
 }
 
-/* Wait for the thread that has the role, or ns nanoseconds; a cancellation
- * point.  A turn that is not `before` any more ends it: zke_wake() counts turns
- * without the lock, but under the mutex, which is held from this look to the
- * wait. */
+/* Wait for the thread that has the role, for at most ns nanoseconds; a
+ * cancellation point.  If the turn is not `before` any more, this does not
+ * wait. zke_wake() counts turns without the lock, but under the mutex, which is
+ * held from this check to the wait. */
 static void wait_for_leader(zke *z, uint64_t before, int64_t ns) {
   store *s = z->s;
   pthread_mutex_lock(&s->m);
@@ -12816,8 +12824,8 @@ static void wait_for_leader(zke *z, uint64_t before, int64_t ns) {
   pthread_mutex_unlock(&s->m);
 }
 
-/* Is a wait over?  *rc is what it then returns.  The first look at the deadline
- * is left out, so that a deadline that has passed still gets one dispatch. */
+/* Is a wait over?  Then *rc is its result.  `late` is never set in the first
+ * round, so that a deadline that has passed still gets one dispatch. */
 static bool wait_is_over(const zke *z, uint64_t before, bool late, int *rc) {
   *rc = ZKE_OK;
   if (atomic_load(&z->closing)) {
@@ -12832,34 +12840,34 @@ static bool wait_is_over(const zke *z, uint64_t before, bool late, int *rc) {
   return *rc != ZKE_OK;
 }
 
-/* May the thread with the role sleep?  Not where something was delivered, nor
- * where nothing can wake it for good: by an end of the session, by a close, or
- * in a store that is broken and has to be recovered first. */
+/* May the thread with the role sleep?  Not if something was delivered, and not
+ * if nothing would wake it: after the session's end, after a close, or in a
+ * broken store, which must be recovered first. */
 static bool wait_may_sleep(const zke *z, uint64_t before) {
   return atomic_load(&z->turn) == before && !health_is_broken(z->s) &&
          !atomic_load(&z->closing) && z->state == SESS_ALIVE;
 }
 
 /* One round of a wait by the thread with the role: recover, dispatch, sleep.
- *  Nothing is lost between the dispatch and the sleep, since a writer commits
- * the event before it writes its byte into the FIFO: either the dispatch has
+ * No event is missed between the dispatch and the sleep, since a writer commits
+ * the event before it writes its byte into the FIFO.  Either the dispatch has
  * read the event, or the byte came after the FIFO was drained, and ends the
  * sleep. */
 static int wait_round(zke *z, uint64_t before, int64_t now, int64_t deadline) {
   store *s = z->s;
   deliver_progress progress = {.zxid = INT64_MAX};
   lease_begin_call(s, z, base_min(deadline, base_later(now, s->busy)));
-  int rc = s->index.open ? ZKE_OK : db_end(s); /* one that failed before */
+  int rc = s->index.open ? ZKE_OK : db_end(s); /* an end that failed */
   if (rc == ZKE_OK && health_is_broken(s)) rc = recover_store(s);
-  if (health_is_replaced(s)) rc = ZKE_OK; /* the session's end is to be told */
+  if (health_is_replaced(s)) rc = ZKE_OK; /* still tell the session's end */
   if (rc == ZKE_OK) rc = dispatch_carrier(z, true, &progress);
   if (rc == ZKE_OK && wait_may_sleep(z, before)) wait_sleep(z, deadline);
   return rc;
 }
 
-/* Wait as the thread with the role, or for the one that has it, until a watcher
- * was called since the turn was `before`.  Each round looks at everything anew,
- * because the lock was dropped in the sleep. */
+/* Wait as the thread with the role, or for the thread that has it, until a
+ * watcher has been called since the turn was `before`.  Each round checks
+ * everything again, because the lock was dropped in the sleep. */
 static int wait_until(zke *z, uint64_t before, int64_t deadline) {
   for (bool first = true;; first = false) {
     int rc;
@@ -12881,34 +12889,34 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
 /* ======================================================================
  * view_: lists for inspection, zke_check (private)
  *
- * What is asked about a database as a whole: seldom, so these are plain queries
- * that are prepared each time.  Each list is one statement, so it is of one
+ * Queries about a database as a whole.  They are rare, so they are plain SQL
+ * that is prepared each time.  Each list is one statement, and so of one
  * moment.
  *
- * A list is given out as one block, which zke_free() frees: head, records,
- * texts.  The texts stand in the order of the records, one for each.
+ * A list is returned as one block, which zke_free() frees: head, records,
+ * texts.  There is one text for each record, in the same order.
  *
- * zke_check() tests the invariants I0 to I19 of doc/format.md: most by a query
- * that has a row for each violation, names and ACLs by the functions that the
- * engine itself reads them with.
+ * zke_check() tests the invariants I0 to I19 of doc/format.md: most of them by
+ * a query that returns a row for each violation, names and ACLs by the
+ * functions with which the engine itself reads them.
  * ==================================================================== */
 
-/* A list under construction: what view_collect() fills and buf_block() makes
- * one block of. */
+/* A list under construction: view_collect() fills it, and buf_block() makes one
+ * block of it. */
 typedef struct view_list {
   buf records, texts; /* one text a record */
   int count;
 } view_list;
 
-/* Add a column as the text of the record that is being made; NULL is "". */
+/* Add a column as the text of the current record; NULL becomes "". */
 static void view_add_text(view_list *l, sqlite3_stmt *st, int column) {
   const char *text = (const char *)sqlite3_column_text(st, column);
   buf_add_string(&l->texts, text ? text : "");
 }
 
-/* Run a query of the views and let add() turn each row into a record. A query
- * with two parameters gets `from` and `to`. Memory that lacks shows in the
- * buffers, and is found when the block is made. */
+/* Run a query of the views, and let add() make a record of each row.  A query
+ * with two parameters gets `from` and `to`.  If memory runs out, the buffers
+ * note it, and no block is made. */
 static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
                         void (*add)(store *s, sqlite3_stmt *st, view_list *l),
                         view_list *l) {
@@ -12929,8 +12937,8 @@ static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
   return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, "listing");
 }
 
-/* Make a record of a session's row.  Whether it is alive is not in the file:
- * the kernel is asked. */
+/* Make a record of a session's row.  The kernel is asked whether the session is
+ * alive, since the file does not say. */
 static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   zke_session_info r;
   memset(&r, 0, sizeof r);
@@ -12953,8 +12961,8 @@ static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   view_add_text(l, st, 1);
 }
 
-/* The sessions with ids in a range, by id. Their counts are of the same moment
- * as the rows; whether they live is asked for while the rows are read. */
+/* List the sessions with ids in a range, by id.  Rows and counts are of one
+ * moment; whether a session lives is asked while its row is read. */
 static int view_sessions(store *s, int64_t from, int64_t to,
                          zke_session_list **out) {
   view_list l;
@@ -12986,8 +12994,8 @@ static int view_sessions(store *s, int64_t from, int64_t to,
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
-/* Make a record of a watch's row. The kind's two parts are the mode and the
- * table (watch_kind()). */
+/* Make a record of a watch's row.  Its kind is made of the mode and the table
+ * (watch_kind()). */
 static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   zke_watch_info r;
   (void)s;
@@ -13001,8 +13009,8 @@ static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   view_add_text(l, st, 0);
 }
 
-/* All watches. One by which a session waits for an ephemeral node of another
- * has the owner; in the other rows the join gives NULL, which is read as 0. */
+/* List all watches.  A watch on an ephemeral node of another session has the
+ * owner.  In the other rows the join gives NULL, which is read as 0. */
 static int view_watches(store *s, zke_watch_list **out) {
   view_list l;
   char *records = NULL, *text = NULL;
@@ -13026,18 +13034,17 @@ static int view_watches(store *s, zke_watch_list **out) {
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
-/* In SQL: the path of a row of node, and the part of a path up to its last
- * '/'. */
+/* In SQL: the path of a node's row, and a path up to its last '/'. */
 #define VIEW_PATH                                                  \
   "CASE n.parent WHEN '' THEN '/' WHEN '/' THEN '/'||n.name ELSE " \
   "n.parent||'/'||n.name END"
 #define VIEW_HEAD(p) "rtrim(" p ",replace(" p ",'/',''))"
 
-/* The nodes of which something is true. */
+/* Select the nodes for which a condition holds. */
 #define VIEW_NODES "SELECT " VIEW_PATH " FROM zkembed_node n WHERE "
 
-/* The invariants of doc/format.md that SQL can test: each query gives a row
- * for a violation. */
+/* The invariants of doc/format.md that SQL can test.  Each query returns a row
+ * for each violation. */
 /* clang-format off */
 static const struct {
   const char *name, *sql;
@@ -13103,14 +13110,14 @@ static const struct {
      "OR EXISTS(SELECT 1 FROM zkembed_event WHERE session=s.id)OR life<>0)"}};
 /* clang-format on */
 
-/* What zke_check() has found, and whom it tells. */
+/* What zke_check() has found, and the function that it tells. */
 typedef struct view_report {
   zke_check_fn fn;
   void *context;
   int found;
 } view_report;
 
-/* Count a violation, and tell the caller of it if it wants to know. */
+/* Count a violation, and tell the caller's function, if there is one. */
 ZKE_PRINTF(2, 3)
 static void view_tell(view_report *r, const char *format, ...) {
   char text[1024];
@@ -13122,9 +13129,10 @@ static void view_tell(view_report *r, const char *format, ...) {
   if (r->fn) r->fn(r->context, text);
 }
 
-/* Run one query whose rows are violations; quick_check's "ok" is none. A
- * failure of the query itself, as in a damaged file, is returned and is no
- * violation; nor is what quick_check says of a page that it could not read. */
+/* Run one query.  Each row is a violation, except quick_check's "ok".  A
+ * failure of the query itself, as in a damaged file, is returned, and is not a
+ * violation.  The same holds for what quick_check says of a page that it could
+ * not read. */
 static int view_check_query(store *s, const char *name, const char *sql,
                             view_report *r) {
   int *db = &s->index.file.unread, *log = &s->wal_log.file.unread;
@@ -13145,8 +13153,8 @@ static int view_check_query(store *s, const char *name, const char *sql,
   return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, name);
 }
 
-/* Is the text an ACL that acl_next() reads to its end? A damaged one allows
- * nothing from the damage on, so it locks out and does not let in. */
+/* Is the text an ACL that acl_next() reads to its end?  A damaged ACL allows
+ * nothing from the damage on: it locks users out, but lets nobody in. */
 static bool view_acl_valid(const char *text) {
   acl_entry e;
   int entries = 0;
@@ -13154,8 +13162,8 @@ static bool view_acl_valid(const char *text) {
   return entries > 0 && !*text;
 }
 
-/* What SQL cannot test: names and ACLs. Names were checked when they were made,
- * so one that fails now was written by something else. */
+/* Check what SQL cannot test: names and ACLs.  Names were checked when they
+ * were created, so a bad name was written by something else. */
 static int view_check_texts(store *s, view_report *r) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(
@@ -13175,9 +13183,9 @@ static int view_check_texts(store *s, view_report *r) {
   return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, "checking names");
 }
 
-/* Test all invariants in one snapshot.  fn may be NULL: the caller then learns
- * the number only.  A database that SQLite finds corrupt is told of in the same
- * way as a violation, and the code is ZKE_CORRUPT. */
+/* Test all invariants in one snapshot.  If fn is NULL, the caller learns only
+ * the number.  Corruption that SQLite finds is reported like a violation, and
+ * the result is ZKE_CORRUPT. */
 static int view_check(store *s, zke_check_fn fn, void *context) {
   REQUIRE(LOCK_HELD(s));
   view_report r = {fn, context, 0};
@@ -13202,34 +13210,34 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
 /* ======================================================================
  * store_: making and ending a store (private)
  *
- * A store is what the sessions of one zke_open() share: SQLite's connection,
- * the locks, the side files.  Opening one goes from harmless to not: options,
- * the name, what kind of file it is, and only then is anything made.  A file
- * that is refused has not been touched, and nothing lies beside it.
+ * A store is what the sessions of one zke_open() share: a SQLite connection,
+ * the locks, the side files.  Opening checks the options, the name and the kind
+ * of the file before it creates anything.  A file that is refused is not
+ * touched, and nothing is left beside it.
  *
- * A session gets its own carrier or joins that of another one.  In a forked
- * child the parent's connections (orphans) have to go before anything is
+ * A session gets its own carrier, or joins another session's.  In a forked
+ * child the parent's connections (orphans) must be closed before anything is
  * opened.  The last session of all processes leaves the whole database in its
  * file (store_finish()).
  *
  * Start reading at store_open().
  * ==================================================================== */
 
-/* An option's value: what was given, or its default. ZKE_AT_ONCE stands for 0,
- * since 0 stands for the default. */
+/* An option's value: the given one, or its default if that is 0.  ZKE_AT_ONCE
+ * means 0. */
 static int64_t store_default(int64_t given, int64_t otherwise) {
   if (given == ZKE_AT_ONCE) return 0;
   return given ? given : otherwise;
 }
 
-/* A number of the options, and its bounds. */
+/* A numeric option, and its bounds. */
 typedef struct store_number {
   const char *name;
   int64_t value, least, most;
 } store_number;
 
-/* Are the numbers of the options in their bounds? Times must not overflow as
- * nanoseconds. A session has a lease or a timeout, not both. */
+/* Are the numeric options within their bounds?  Times must not overflow as
+ * nanoseconds.  A session has a lease or a timeout, not both. */
 static int store_check_numbers(const zke_options *o) {
   const store_number numbers[] = {
       {"data_limit", o->data_limit, 0, INT_MAX},
@@ -13255,9 +13263,9 @@ static int store_check_numbers(const zke_options *o) {
                    (long long)o->timeout_ms, (long long)o->lease_ms);
 }
 
-/* The caller's options as this version knows them, with a whole table of system
- * calls in *os. A caller of an older header has shorter structs: what is
- * missing is zero, which means the default. */
+/* Copy the caller's options as this version knows them, with a complete table
+ * of system calls in *os.  A caller that uses an older header has shorter
+ * structs: missing members are zero, which means the default. */
 static int store_options(const zke_options *given, zke_options *out,
                          zke_os *os) {
   const unsigned known = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
@@ -13275,7 +13283,7 @@ static int store_options(const zke_options *given, zke_options *out,
                      "options.durability is %d, which is no ZKE_DURABLE_...",
                      out->durability);
   }
-  /* a flag that is not known asks for something that would not be given */
+  /* an unknown flag asks for something that this version does not do */
   if (out->flags & ~known) {
     return base_fail(ZKE_BADARGUMENTS,
                      "options.flags has 0x%x, which this version does not know",
@@ -13286,8 +13294,8 @@ static int store_options(const zke_options *given, zke_options *out,
   return ZKE_OK;
 }
 
-/* Free a store with all that it holds open, however far its opening came. The
- * caller is alone with it. */
+/* Free a store, and close all that it has open, however far its opening got.
+ * No other thread uses it. */
 static void store_free(store *s) {
   wake_forget(s);
   life_forget(s);
@@ -13310,8 +13318,8 @@ static void store_free(store *s) {
   mem_free(s);
 }
 
-/* Take what the options say of the store; defaults stand in place of zeros.
- * They are fixed from here on, so they are read without a lock. */
+/* Set the store's options, with defaults for zeros.  They are fixed from here
+ * on, so no lock is needed to read them. */
 static void store_set_options(store *s, const zke_options *o) {
   s->os = *o->os;
   s->log = o->log;
@@ -13329,9 +13337,9 @@ static void store_set_options(store *s, const zke_options *o) {
   s->container = store_default(o->container_ms, 60000);
 }
 
-/* Make a store with its settings and nothing open.  Its lock is held by the
- * thread that opens it.  The phase spreads the ticks of processes that were
- * started together. */
+/* Make a store with its settings and nothing open.  The opening thread holds
+ * its lock.  The phase spreads the ticks of processes that were started
+ * together. */
 static int store_new(const char *name, const zke_options *o, store **out) {
   zke_allocator a = o->allocator;
   if (!a.resize) a.resize = mem_default_resize;
@@ -13367,8 +13375,8 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   return rc;
 }
 
-/* The directory that a file lies in, for questions about it: of the file that
- * SQLite would open, with symbolic links resolved, where it can tell. */
+/* The directory of the file that SQLite would open, for questions about it.
+ * Symbolic links are resolved if SQLite can do that. */
 static char *store_directory(store *s) {
   sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
   char *full = v ? mem_zero(&s->a, (size_t)v->mxPathname + 1) : NULL;
@@ -13383,13 +13391,13 @@ static char *store_directory(store *s) {
   return dir;
 }
 
-/* Does SQLite take the path, of which it is known that it leads to no directory
- * and that its own directory exists?  Then what hinders it to make the path
- * absolute is the length.  Beside its limit it wants room for a suffix. */
+/* Is the path short enough for SQLite?  The caller knows that it is not a
+ * directory, and that its own directory exists.  So if SQLite cannot make it
+ * absolute, it is too long.  SQLite also needs room for a suffix. */
 static int store_check_length(store *s) {
   enum { SUFFIX = 8 }; /* "-journal" */
   sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
-  if (!v) return ZKE_OK; /* connecting says so */
+  if (!v) return ZKE_OK; /* connecting reports it */
   char *full = mem_zero(&s->a, (size_t)v->mxPathname + 1);
   if (!full) return base_nomem();
   int rc = v->xFullPathname(v, s->name, v->mxPathname, full) & 0xff;
@@ -13403,9 +13411,9 @@ static int store_check_length(store *s) {
                    v->mxPathname - SUFFIX, s->name);
 }
 
-/* Is the file one that its processes can share? The files beside it are found
- * by its name, so all of them must reach it by one name in one directory. Each
- * refusal names what would go wrong, and what to do. */
+/* Can processes share the file?  They find the files beside it by its name, so
+ * all must reach it by one name in one directory.  Each refusal says what would
+ * go wrong, and what to do. */
 static int store_inspect_file(store *s, const zke_file *f,
                               const zke_file *dir) {
   if (f->type != ZKE_FILE_REGULAR) {
@@ -13429,9 +13437,9 @@ static int store_inspect_file(store *s, const zke_file *f,
   return ZKE_OK;
 }
 
-/* Refuse a network file system, and one of which the system does not tell
- * whether it is one.  A system without such an answer, or a sandbox that
- * forbids the question, is no reason. */
+/* Refuse a network file system, and a file system of an unknown kind.  But if
+ * the system cannot tell at all, or a sandbox forbids the question, the file is
+ * accepted. */
 static int store_check_network(store *s, const char *path) {
   int network = s->os.network(s->os.context, path);
   if (network == 1) {
@@ -13444,8 +13452,8 @@ static int store_check_network(store *s, const char *path) {
   return host_fail(s, network, "cannot see which file system has", s->name);
 }
 
-/* Look at the name before anything is opened or made: *exists. What is refused
- * here has not been touched. */
+/* Check the name before anything is opened or created, so that a file that is
+ * refused is not touched.  *exists: there is a file. */
 static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   zke_file f, above;
   char *dir = store_directory(s);
@@ -13468,14 +13476,14 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   return rc == ZKE_OK ? store_check_length(s) : rc;
 }
 
-/* The path of a side file; NULL without memory. It is beside the file that a
- * link leads to. */
+/* The path of a side file, beside the file that a symbolic link leads to.  NULL
+ * without memory. */
 static char *store_beside(store *s, const char *suffix) {
   return mem_format(&s->a, "%s%s", s->file, suffix);
 }
 
-/* The names of the side files follow SQLite's idea of the database's, which
- * has symbolic links resolved. */
+/* Name the side files after the database's name in SQLite, in which symbolic
+ * links are resolved. */
 static int store_name_files(store *s) {
   const char *file = sqlite3_db_filename(s->db, "main");
   s->file = mem_copy(&s->a, file, strlen(file));
@@ -13493,8 +13501,8 @@ static int store_name_files(store *s) {
   return ZKE_OK;
 }
 
-/* A first read rolls back a creation that was cut short, which leaves an empty
- * file. */
+/* Make a first read, which rolls back an interrupted creation and so leaves an
+ * empty file.  Then recognise the file again. */
 static int store_roll_back(store *s, enum schema_kind *kind) {
   int rc = sql_exec(s, "SELECT 1 FROM sqlite_schema LIMIT 1", "reading");
   if (rc == ZKE_CORRUPT && *kind == SCHEMA_UNFINISHED) rc = ZKE_OK;
@@ -13503,11 +13511,11 @@ static int store_roll_back(store *s, enum schema_kind *kind) {
   return rc == ZKE_OK ? schema_accept(s, *kind) : rc;
 }
 
-/* Make the tables in a program's database, with the gate held.  It may have
- * been in use for years: so write-ahead logging comes first, and the COMMIT is
- * synced, as any durable one (db_configure()), directory and all.  That it can
- * hold them is known by now, but for an empty file, which a program may just
- * have filled. */
+/* Create the tables in a program's database, with the gate held.  It may have
+ * been in use for years: so write-ahead logging comes first, and the COMMIT and
+ * the directory are synced as for any durable commit (db_configure()).  It is
+ * known that the database can hold the tables, unless the file was empty: a
+ * program may just have filled it. */
 static int store_create_hosted(store *s) {
   REQUIRE(GATE_HELD(s));
   enum schema_kind kind = SCHEMA_STRANGER;
@@ -13518,17 +13526,17 @@ static int store_create_hosted(store *s) {
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
-/* Make it durable that the file is empty.  A process may have rolled back a
- * creation and died before the sync.  SQLite removes the journal of an empty
- * file when it first reads that; a power cut could then bring back the pages,
- * and nothing to roll them back. */
+/* Sync an empty file.  A process may have rolled back a creation and died
+ * before the sync.  SQLite removes the journal of an empty file when it first
+ * reads the file.  A power cut could then bring back the pages, without a
+ * journal to roll them back. */
 static int store_sync_empty(store *s) {
   const file_wrapped *db = &s->index.file;
   int rc = db->real->xSync(db->f, SQLITE_SYNC_NORMAL);
   return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, "creating");
 }
 
-/* With the gate held: make the tables, or accept what is there now. */
+/* With the gate held: create the tables, or accept what is there now. */
 static int store_ensure_schema(store *s) {
   REQUIRE(GATE_HELD(s));
   enum schema_kind kind = SCHEMA_STRANGER;
@@ -13544,7 +13552,7 @@ static int store_ensure_schema(store *s) {
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
-/* Is a file of SQLite's still open?  By the methods of its VFS, below ours. */
+/* Is a file of SQLite's still open?  Asks the VFS below ours. */
 static bool store_has_open(const file_wrapped *w) {
   sqlite3_int64 size = 0;
   return w->real->xFileSize(w->f, &size) == SQLITE_OK;
@@ -13552,8 +13560,9 @@ static bool store_has_open(const file_wrapped *w) {
 
 /* In a forked child: has the host closed the descriptors of the parent's
  * connection, and opened files of its own under their numbers?  SQLite does not
- * tell the numbers.  But what is read by the database's has to begin as a
- * database does; and the log is closed where the database is. */
+ * tell the numbers.  But a read of the database must find the head of a
+ * database, and the log must be closed if the database is, and open if it is
+ * open. */
 static bool store_is_taken(const store *o) {
   const file_wrapped *db = &o->index.file, *log = &o->wal_log.file;
   char head[16];
@@ -13565,12 +13574,13 @@ static bool store_is_taken(const store *o) {
          memcmp(head, "SQLite format 3", sizeof head) != 0;
 }
 
-/* In a forked child: let go of the parent's connections, which SQLite would
- * otherwise take for this process's own and share their locks.  Where another
- * thread of the parent was using one, SQLite's own locks may be held for ever:
- * nothing can be opened here, nor closed, so all are looked at first.  Nor can
- * it where closing one would close files of the host's: a new connection
- * would lock by their numbers. */
+/* In a forked child: close the parent's connections.  Otherwise SQLite would
+ * take them for this process's own, and share their locks.  All are checked
+ * before any is closed.  If another thread of the parent was using one,
+ * SQLite's own locks may be held forever, and nothing can be opened or closed
+ * here.  If the host has taken the numbers of their descriptors, closing one
+ * would close files of the host, and a new connection would lock by their
+ * numbers. */
 static int store_drop_orphans(store *s) {
   bool in_use = false, taken = false;
   pthread_mutex_lock(&fork_mutex);
@@ -13595,12 +13605,12 @@ static int store_drop_orphans(store *s) {
                    s->name);
 }
 
-/* Open a file for work: recognise it before anything is made beside it, then
- * the liveness file, then the rest under the gate. */
+/* Open a file for work: recognise it before anything is created beside it, then
+ * open the liveness file, then do the rest under the gate. */
 static int store_open_file(store *s, bool exists) {
   enum schema_kind kind = SCHEMA_EMPTY;
-  /* else SQLite makes it, but lets no group write whatever the umask says; to
-   * let everybody write needs more than a careless umask */
+  /* SQLite would create it without write permission for the group, whatever the
+   * umask is.  Others may not write even if the umask is careless. */
   if (!exists) s->os.mkfile(s->os.context, s->name, 0664);
   int rc = db_connect(s, !exists);
   if (rc == ZKE_OK) rc = schema_recognise(s, &kind);
@@ -13615,8 +13625,8 @@ static int store_open_file(store *s, bool exists) {
   return rc;
 }
 
-/* What a read-only handle is told whose first reads gave this code: where they
- * failed because something would have to be written, it was the -shm. */
+/* Turn the rc of a read-only handle's first reads into its result.  If they
+ * failed because something would have to be written, that was the -shm file. */
 static int store_tell_shm(store *s, int rc) {
   if (rc != ZKE_CANTOPEN && rc != ZKE_READONLY) return rc;
   return base_fail(ZKE_CANTOPEN,
@@ -13626,7 +13636,7 @@ static int store_tell_shm(store *s, int rc) {
                    s->name, sqlite3_errmsg(s->db), s->name);
 }
 
-/* The first reads of a read-only handle. */
+/* Make the first reads of a read-only handle. */
 static int store_begin_reading(store *s) {
   int rc = db_configure(s);
   if (rc == ZKE_OK) rc = sql_exec(s, "PRAGMA query_only=1", "configuring");
@@ -13636,16 +13646,15 @@ static int store_begin_reading(store *s) {
   return rc == ZKE_OK ? judge_sync_log(s, meta[0], known) : rc;
 }
 
-/* Open a file for inspection: nothing is made, nothing is changed. Even then
- * SQLite wants the -shm file, whose locks keep a checkpoint away from what is
- * being read. */
+/* Open a file for inspection: nothing is created or changed.  SQLite still
+ * needs the -shm file: its locks keep checkpoints away from a read. */
 static int store_open_readonly(store *s) {
   enum schema_kind kind = SCHEMA_STRANGER;
   int rc = db_connect(s, false);
   if (rc != ZKE_OK) return rc;
   rc = schema_recognise(s, &kind);
   if (rc != ZKE_OK) return store_tell_shm(s, rc);
-  /* refuse what is not ours, and what would have to be made first */
+  /* refuse what is not ours, and what would have to be created first */
   bool nothing =
       kind <= SCHEMA_UNFINISHED || (kind == SCHEMA_STRANGER && s->host);
   rc = schema_accept(s, nothing ? SCHEMA_NO_DATABASE : kind);
@@ -13659,8 +13668,9 @@ static int store_open_readonly(store *s) {
   return store_tell_shm(s, store_begin_reading(s));
 }
 
-/* Open a database that nobody else can reach: no gate, no lives, no log. The
- * tables are the same, but for the views, which no other program could read. */
+/* Open a database in memory, which no other process can reach: no gate, no
+ * lives, no log.  The tables are the same, but there are no views, since no
+ * other program could read them. */
 static int store_open_memory(store *s) {
   int rc = db_connect(s, true);
   if (rc == ZKE_OK) rc = db_configure(s);
@@ -13684,8 +13694,8 @@ static int store_open(store *s, unsigned flags) {
   return s->readonly ? store_open_readonly(s) : store_open_file(s, exists);
 }
 
-/* Is the library that was linked new enough, and safe with threads? It may be
- * another one than that of the header which this was compiled with. */
+/* Is the linked SQLite new enough, and safe with threads?  It may be of another
+ * version than the header that this was compiled with. */
 static int store_check_sqlite(void) {
   if (sqlite3_libversion_number() < ZKE_SQLITE_OLDEST) {
     return base_fail(ZKE_SQLITEVERSION, "SQLite %s is older than 3.37.2",
@@ -13696,9 +13706,8 @@ static int store_check_sqlite(void) {
   return ZKE_OK;
 }
 
-/* Give a new handle its carrier: that of another session, or (NULL) its own.
- * The handle counts as one of its users from here on, also if its session never
- * begins. */
+/* Give a new handle its carrier: c, or a new one if c is NULL.  From here on
+ * the handle counts as a user of the carrier, even if no session begins. */
 static int store_give_carrier(zke *z, struct carrier *c) {
   if (c) {
     z->carrier_id = c->id;
@@ -13713,11 +13722,11 @@ static int store_give_carrier(zke *z, struct carrier *c) {
   return ZKE_OK;
 }
 
-/* Handles that the process has made. */
+/* The number of handles that the process has made. */
 static atomic_uint_fast64_t store_serials;
 
-/* A session's handle, not yet begun; c: what is to carry it, NULL for a carrier
- * of its own. After a failure *out is a handle to be freed, or NULL. */
+/* Make a handle; its session has not begun.  c: its carrier, or NULL for a new
+ * one.  After a failure *out is a handle that the caller must free, or NULL. */
 static int store_new_session(store *s, const zke_options *o, struct carrier *c,
                              zke **out) {
   zke *z = mem_zero(&s->a, sizeof *z);
@@ -13762,9 +13771,8 @@ static void store_free_session(zke *z) {
   mem_free(z);
 }
 
-/* Room for one more in the store's list; false without memory. It is made
- * before the session begins, so that a session which has begun can be listed.
- */
+/* Make room for one more session in the store's list; false without memory.
+ * This is done before the session begins, since listing it must not fail. */
 static bool store_session_room(store *s) {
   if (s->session_count < s->session_cap) return true;
   size_t cap = s->session_cap ? s->session_cap * 2 : 4;
@@ -13800,20 +13808,20 @@ static void store_unlist_session(zke *z) {
   carrier_leave(z);
 }
 
-/* How a session is to come to a new handle. Opening, zke_open_session() and
- * zke_attach() differ in this alone. */
+/* How a new handle gets its session.  Only this differs between zke_open(),
+ * zke_open_session() and zke_attach(). */
 typedef struct store_adding {
   const zke_options *o;
   struct carrier *c; /* of a light session; NULL: it gets its own */
   bool first;        /* it is the store's first session */
-  int64_t session;   /* 0: a new one, else the one to be attached */
+  int64_t session;   /* the one to attach; 0: a new one */
   const unsigned char *password;
 } store_adding;
 
-/* Begin a session on a new handle, or attach one.  A handle of this store that
- * had it learns at once that it has moved.  Where nobody knows whether the
- * COMMIT was made it has moved as well: if it was made the handle's watches are
- * gone, and its row does not show that. */
+/* Begin a session on a new handle, or attach one.  If another handle of this
+ * store had the session, that handle immediately counts as SESS_MOVED.  This is
+ * so even if nobody knows whether the COMMIT was made: if it was, the old
+ * handle's watches are gone, and the session's row does not show that. */
 static int store_begin_session(zke *z, const store_adding *a) {
   store *s = z->s;
   const zke_options *o = a->o;
@@ -13832,9 +13840,9 @@ static int store_begin_session(zke *z, const store_adding *a) {
   return rc;
 }
 
-/* Make a handle with a session and put it into the store's list.  On failure
- * the handle is freed.  Its host may never ask for a deadline, and look at the
- * descriptor alone: so the timer is set from the start. */
+/* Make a handle with a session, and put it into the store's list.  On failure
+ * the handle is freed.  The timer is set from the start, since the program may
+ * poll the descriptor alone and never ask for a deadline. */
 static int store_add_session(store *s, const store_adding *a, zke **out) {
   zke *z = NULL;
   int rc = store_new_session(s, a->o, a->c, &z);
@@ -13853,7 +13861,7 @@ static int store_add_session(store *s, const store_adding *a, zke **out) {
   return ZKE_OK;
 }
 
-/* Are the tables in a database of the program's?  Else the file is ours. */
+/* Are the tables in the program's own database?  Otherwise the file is ours. */
 static int store_is_hosted(store *s) {
   enum schema_kind kind = SCHEMA_OURS;
   int rc = s->memory ? ZKE_OK : schema_read_header(s, &kind);
@@ -13863,8 +13871,9 @@ static int store_is_hosted(store *s) {
                    s->name);
 }
 
-/* May the tables go?  Not while anybody uses them: another session; a trigger
- * of the program's, whose table could not be written any more; or a view. */
+/* May the tables be dropped?  Not while another session uses them, nor while a
+ * view or a trigger of the program does: the trigger's table could not be
+ * written any more. */
 static int store_may_drop(store *s) {
   buf sessions = {.a = &s->a};
   size_t n;
@@ -13890,11 +13899,10 @@ static int store_may_drop(store *s) {
                    s->name, (long long)triggers);
 }
 
-/* When the last session of all processes has ended, the database file alone
- * holds everything: the log is emptied into it, synced. So a file that nobody
- * uses can be copied by itself. A failure is no matter: the next opening reads
- * the log. But a log that could not be synced is settled, as far as possible.
- */
+/* After the last session of all processes, empty the log into the database
+ * file, and sync it.  So a database that is not in use can be copied as one
+ * file.  A failure does not matter: the next opening reads the log.  But a log
+ * in doubt is recovered, if that is possible. */
 static void store_finish(store *s) {
   REQUIRE(LOCK_HELD(s));
   int64_t any = 1;
@@ -13911,13 +13919,12 @@ static void store_finish(store *s) {
 /* ======================================================================
  * engine_: handles of other engines behind this interface (private)
  *
- * Knows the tables that were registered, and nothing of what they do.  A handle
- * of another engine has its table as its first member, where a file's has NULL:
- * each public function that gets a handle looks there before anything else, and
- * hands the call on.
+ * Knows the tables of functions that were registered, but not what they do.
+ * The first member of a handle is its engine's table, or NULL for a file.  Each
+ * public function that gets a handle looks there first, and passes the call on.
  *
- * Tables are only ever added, so one that was found stays, and a reader needs
- * no lock: a slot is filled first, and shown then.
+ * Tables are never removed, so a table that was found stays.  Readers need no
+ * lock: a slot is filled before it is marked as ready.
  *
  * Start reading at ENGINE_IS_OTHER().
  * ==================================================================== */
@@ -13932,10 +13939,9 @@ typedef struct engine_slot {
 static engine_slot engine_slots[ENGINE_MOST];
 static atomic_int engine_taken;
 
-/* Is the handle another engine's?  Then a public function hands on by one line:
- * the call by the engine's table, or the answer that the engine does not have
- * it.  Functions that only a file can have give that answer at once
- * (engine_lacks()). */
+/* Is the handle another engine's?  Then one line of the public function makes
+ * the call by the engine's table, or refuses it if the engine does not have it.
+ * Functions that only a file can have are refused directly (engine_lacks()). */
 #define ENGINE_IS_OTHER(z) ((z) && (z)->engine)
 #define ENGINE_CALL(z, call, ...)                     \
   ((z)->engine->call ? (z)->engine->call(__VA_ARGS__) \
@@ -13948,7 +13954,7 @@ static int engine_lacks(const zke_engine *engine, const char *call) {
                    *engine->prefix ? engine->prefix : "this engine");
 }
 
-/* The table whose prefix the name has, the longest one; NULL: it is a file. */
+/* The table with the longest prefix of the name; NULL: it is a file. */
 static const zke_engine *engine_find(const char *name) {
   const zke_engine *best = NULL;
   for (int i = 0; i < ENGINE_MOST; i++) {
@@ -13960,22 +13966,23 @@ static const zke_engine *engine_find(const char *name) {
   return best;
 }
 
-/* Is it a name that only an engine can open: letters and "://"?  Opened as a
- * file it would fail by a directory that is missing, which misleads. */
+/* Is it a name that only an engine can open: letters and "://"?  As a file it
+ * would fail because of a missing directory, which misleads. */
 static bool engine_is_name(const char *name) {
   size_t letters = strspn(name, "abcdefghijklmnopqrstuvwxyz");
   return letters && strncmp(name + letters, "://", 3) == 0;
 }
 
-/* The required members, those whose answer has no room for an error. */
+/* Are the required members set?  Except for the first three, these are
+ * functions whose result has no room for an error. */
 static bool engine_is_complete(const zke_engine *e) {
   return e->prefix && e->open && e->close && e->session_id && e->state &&
          e->now && e->wall && e->busy_timeout && e->limit && e->event_zxid &&
          e->turn;
 }
 
-/* Open a name that an engine has claimed.  It gets all options of this version,
- * and an allocator that is there. */
+/* Open a name by its engine, which gets all options of this version, and always
+ * an allocator. */
 static int engine_open(const zke_engine *engine, const char *name,
                        const zke_options *options, zke **z_out) {
   zke_options o;
@@ -13986,8 +13993,8 @@ static int engine_open(const zke_engine *engine, const char *name,
   return engine->open(engine, name, &o, z_out);
 }
 
-/* Give a table a slot of its own.  One with the same prefix stays: to register
- * an engine twice does no harm. */
+/* Put a table into a slot.  If there is a table with the same prefix, that one
+ * stays: registering an engine twice does no harm. */
 static int engine_register(const zke_engine *e) {
   for (int i = 0; i < ENGINE_MOST; i++) {
     if (atomic_load(&engine_slots[i].ready) &&
@@ -14007,47 +14014,48 @@ static int engine_register(const zke_engine *e) {
 /* ======================================================================
  * api_: how a call begins and ends (private)
  *
- * api_enter() holds off the thread's cancellation, takes the store's lock and
- * then admits the call: api_admit() is where a path, the handle's rights, the
- * health of the store and the state of the session are judged, in this order.
- * Its flags say what a call needs.  Between api_enter() and api_leave() the
- * thread is alone in the store.  The lock is dropped only in the sleep of a
- * wait, around watchers, and where zke_close() and zke_forget() wait for calls;
- * not at the gate.
+ * api_enter() disables the thread's cancellation, takes the store's lock and
+ * calls api_admit(), which checks the path, the handle's rights, the health of
+ * the store and the state of the session, in this order.  Flags say what a call
+ * needs.  Between api_enter() and api_leave() the thread is alone in the store.
+ * The lock is dropped only in the sleep of a wait, around watchers, and while
+ * zke_close() and zke_forget() wait for calls.  A thread that waits for the
+ * gate keeps it.
  *
- * Calls that must wait for no other thread's do without the lock: zke_touch(),
- * zke_wake() and zke_call_at().  They, zke_sleep() and zke_discard() count
- * themselves in and out (api_count_in(), api_count_out()), so that the handle
- * is not freed meanwhile.
+ * Calls that must not wait for calls of other threads do without the lock:
+ * zke_touch(), zke_wake() and zke_call_at().  Like zke_sleep() and
+ * zke_discard(), they count themselves in and out (api_count_in(),
+ * api_count_out()), so that the handle is not freed meanwhile.
  *
- * A change runs by api_change(), and a read asks api_lose_read(), so that tests
- * can lose their replies.
+ * A change runs by api_change(), and a read calls api_lose_read(), so that
+ * tests can lose their replies.
  *
  * Start reading at api_enter().
  * ==================================================================== */
 
 /* What a call needs, or can do without. */
 enum {
-  API_CHANGE = 1,     /* a handle that may write; its transaction looks whether
+  API_CHANGE = 1,     /* a handle that may write; its transaction checks whether
                          the session still exists */
   API_SEQUENTIAL = 2, /* the path may end like a prefix */
   API_LOOK = 4,       /* a change that may do without such a transaction: the
-                         call looks before it begins */
+                         session is checked before it begins */
   API_ANY_STATE = 8,  /* works on a session that has ended, too */
   API_LIGHT = 16,     /* looks at the handle only, does no I/O, and so waits
                          for other threads' calls however long they take;
-                         but zke_sql_adopt() and zke_forget() do some */
-  API_READ = 32,      /* begins its read by itself, and looks there whether
+                         but zke_sql_adopt() and zke_forget() do some I/O */
+  API_READ = 32,      /* begins its read itself, and checks there whether
                          the session still exists */
-  API_DISPATCH = 64,  /* ticks, and recovers, by itself */
+  API_DISPATCH = 64,  /* ticks and recovers itself */
   API_DISCARD = 128,  /* removes what the session has discarded */
   API_BATCH = 256     /* can be part of a batch */
 };
 
-/* Check a path and put the chroot before it; *full lives until the handle's
- * next call. Without a chroot it is the caller's own. Below one, "/" is the
- * chroot's node, so no whole path ends in a slash; a sequential create of it
- * would make a sibling of the chroot. */
+/* Check a path, and put the chroot before it.  *full is valid until the
+ * handle's next call; without a chroot it is the caller's own pointer.  Below a
+ * chroot, "/" is the chroot's node, so no full path ends in a slash.  A
+ * sequential create of "/" is refused, as it would make a sibling of the
+ * chroot. */
 static int api_path(zke *z, const char *path, unsigned flags,
                     const char **full) {
   bool sequential = (flags & API_SEQUENTIAL) != 0;
@@ -14077,17 +14085,15 @@ static int api_path(zke *z, const char *path, unsigned flags,
   return ZKE_OK;
 }
 
-/* Is the session alive, as far as the handle knows? Only this handle's
- * knowledge is asked: others may have ended the session. */
+/* Is the session alive, as this handle knows it?  Others may have ended it. */
 static int api_state(const zke *z) {
   return z->state == SESS_ALIVE ? ZKE_OK : sess_say_ended(z);
 }
 
-/* Read what the session's row says in the state that is open, for
- * txn_session_stands().  An end by a handle of this store is known already; in
- * memory there are no others but of a kept session, which another handle may
- * have taken over.  A read-only handle has no session.  Where the thread wants
- * it, *zxid becomes the state's. */
+/* Read the session's row in the open snapshot, for txn_session_stands().  A
+ * read-only handle has no session.  In memory, only a kept session's row is
+ * read: another handle may have taken it over, but the store knows of all other
+ * ends.  If the thread wants zxids, *zxid becomes the snapshot's. */
 static int api_look(const zke *z, int64_t *zxid, int64_t *carrier) {
   bool unowned = z->s->readonly || (z->s->memory && !z->timeout);
   int64_t meta[4] = {0}, found = z->carrier_id;
@@ -14099,14 +14105,14 @@ static int api_look(const zke *z, int64_t *zxid, int64_t *carrier) {
   } else if (!unowned) {
     rc = sess_read_carrier(z->s, z->id, &found);
   }
-  /* a look that fails shows no end */
+  /* a failed read does not show an end */
   *carrier = rc == ZKE_OK && !unowned ? found : z->carrier_id;
   return rc;
 }
 
-/* What the handle knows of its session, and what the file says: a call that
- * begins after the session's end is refused.  Not under db_begin_read(), where
- * what is read need not stand. */
+/* Is the session alive, as the handle knows it and by the file?  A call that
+ * begins after the session's end is refused.  Not under db_begin_read(), since
+ * that read may have to be repeated. */
 static int api_session(zke *z) {
   int64_t zxid = 0, carrier = z->carrier_id;
   int rc = api_state(z);
@@ -14116,8 +14122,8 @@ static int api_session(zke *z) {
   return rc == ZKE_OK ? stands : rc;
 }
 
-/* What the session has discarded goes before anything else that it changes: a
- * change fails where that cannot be removed.  A read tries. */
+/* Remove what the session has discarded before anything else that it changes.
+ * If that fails, a change fails; a call that only reads goes on. */
 static int api_discard_first(zke *z, unsigned flags, int64_t now) {
   if (!atomic_load(&z->owes) || (flags & API_DISCARD)) return ZKE_OK;
   if (flags & API_CHANGE) return discard_all(z);
@@ -14125,18 +14131,18 @@ static int api_discard_first(zke *z, unsigned flags, int64_t now) {
   return api_state(z);
 }
 
-/* May a read go on in what the read before it has mapped?  It may while nothing
- * is known to be wrong and no tick is due; then nothing but the handle's own
- * state is to be looked at.  This is what makes a read cheap. */
+/* May a read use the snapshot that the read before it has left open?  Yes, if
+ * nothing is known to be wrong and no tick is due.  Then only the handle's own
+ * state is checked, which makes reads cheap. */
 static bool api_reads_on(const zke *z, unsigned flags, int64_t now) {
   const store *s = z->s;
   return (flags & API_READ) && s->index.open && !health_is_broken(s) &&
          sweep_rests(s, now) && !atomic_load(&z->owes);
 }
 
-/* End a read that was left open, and recover the store as health_ says: before
- * anything where it is broken, and before a change where it is in doubt.  A
- * call that works in any state can do with the doubt. */
+/* End a read that was left open, and recover the store as health_ says: a
+ * broken store before anything, a store in doubt before a change.  A call that
+ * works in any state tolerates the doubt. */
 static int api_recover(store *s, unsigned flags) {
   int rc = db_end(s);
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
@@ -14145,20 +14151,19 @@ static int api_recover(store *s, unsigned flags) {
   return first ? recover_store(s) : ZKE_OK;
 }
 
-/* Make the database fit for the call, do what is due in it, and look whether
- * the session lives.  The recovery and the tick may find that the files were
- * replaced, so that is judged again.  A change looks at the session's row in
- * its transaction (API_CHANGE), a read in its own snapshot; all others have it
- * done here. */
+/* Recover the database if that is needed, do a tick if it is due, and check
+ * that the session lives.  The recovery and the tick may find that the files
+ * were replaced, so that is checked again.  A change checks the session's row
+ * in its transaction (API_CHANGE), a read in its snapshot.  For all other calls
+ * it is checked here. */
 static int api_admit_to_database(zke *z, unsigned flags, int64_t now) {
   store *s = z->s;
   bool any_state = (flags & API_ANY_STATE) != 0;
   int rc = api_recover(s, flags);
   if (health_is_replaced(s) && any_state) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  /* Where many write without pause, standing in the line is the only way to
-   * the gate.  A call that changes something stands there anyway, so half of
-   * its time is for the sweep. */
+  /* If many write without pause, standing in line is the only way to the gate.
+   * A change stands there anyway, so the sweep gets half of its time. */
   int64_t half = flags & API_CHANGE ? (s->deadline - now) / 2 : 0;
   sweep_in_call(s, now, base_max(half, SWEEP_PATIENCE));
   if (any_state) return ZKE_OK;
@@ -14168,15 +14173,15 @@ static int api_admit_to_database(zke *z, unsigned flags, int64_t now) {
   return rc == ZKE_OK ? api_discard_first(z, flags, now) : rc;
 }
 
-/* Judge a call for which the lock is held.  The order is what callers see: a
- * malformed path is told before a handle that may not write, that before files
- * that were replaced, and that before a session that has ended.
+/* Check whether a call may run; the lock is held.  Callers see the order of the
+ * checks: a malformed path comes before a handle that may not write, this
+ * before replaced files, and these before a session that has ended.
  *
- * Why no check is missing where the function returns early: a light call does
- * no I/O and so depends on the handle alone; a dispatch does by itself what
- * follows, since it has more to do in a store that is broken; a read that goes
- * on in an open snapshot was judged when the snapshot was opened, and sees the
- * session's end there, because any commit, that of the end too, ends it. */
+ * The early returns miss no check.  A light call does no I/O and so depends on
+ * the handle alone.  A dispatch does the rest itself, since it has more to do
+ * in a broken store.  A read that uses an open snapshot was checked when the
+ * snapshot was opened.  It cannot miss the session's end, because every commit
+ * ends the snapshot, including the commit of that end. */
 static int api_admit(zke *z, const char *path, unsigned flags,
                      const char **full, int64_t now) {
   store *s = z->s;
@@ -14184,7 +14189,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (rc != ZKE_OK) return rc;
   if ((flags & API_CHANGE) && s->readonly)
     return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
-  /* a call that works in any state is let in, since it is to tell of that */
+  /* a call that works in any state is admitted, since it has to report that */
   if (health_is_replaced(s) && !(flags & API_ANY_STATE))
     return health_say_replaced(s);
   if (!(flags & API_LIGHT)) lease_trust(z);
@@ -14196,8 +14201,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   return api_admit_to_database(z, flags, now);
 }
 
-/* The result and the sentence of every call in a child on its parent's handle.
- */
+/* The result and the sentence of every call on a parent's handle in a child. */
 static int api_forked(const store *s) {
   return base_fail(ZKE_FORKED,
                    "%s: the handle belongs to the parent process; open one "
@@ -14205,10 +14209,10 @@ static int api_forked(const store *s) {
                    s->name);
 }
 
-/* Judge a call that the function of a batch makes, and that becomes a part of
- * the batch's transaction.  The checks come in the order of api_admit().  Nodes
- * that the session has discarded are removed before a change.  A read removes
- * none, and may see them, as outside of a batch. */
+/* Check a call that the function of a batch makes, and that becomes a part of
+ * the batch's transaction.  The checks come in the order of api_admit().
+ * Before a change, the nodes that the session has discarded are removed.  A
+ * read removes none, and may see them, as it may outside of a batch. */
 static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
                               unsigned flags, const char **full) {
   if (!(flags & (API_BATCH | API_LIGHT)))
@@ -14231,11 +14235,11 @@ static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
   return rc == ZKE_OK && owes ? discard_all(z) : rc;
 }
 
-/* End a call that api_enter() has let in; returns rc. A call that has become a
- * child's by a fork() inside a watcher drops no lock: the lock is the parent's,
- * and the child is told so. In a batch the lock stays. What the lock protects
- * may be another thread's at once, so nothing of the store is touched behind
- * this. */
+/* End a call that api_enter() has admitted; returns rc.  In a child that a
+ * watcher has forked, no lock is dropped, since it is the parent's, and the
+ * result is ZKE_FORKED.  In a batch the lock is kept.  Another thread may have
+ * the store as soon as the lock is dropped, so nothing of the store is touched
+ * after that. */
 static int api_leave(zke *z, int rc) {
   txn_batch *b = txn_batch_here();
   if (fork_is_copy(z->s)) {
@@ -14251,15 +14255,15 @@ static int api_leave(zke *z, int rc) {
   return rc;
 }
 
-/* End a call that api_enter() has let in with API_LIGHT, and that failed by
- * what is not the database: in a batch this says nothing about its
+/* End a call that api_enter() has admitted with API_LIGHT.  A failure has
+ * nothing to do with the database: in a batch it says nothing about the
  * transaction. */
 static int api_leave_light(zke *z, int rc) {
   int left = api_leave(z, ZKE_OK);
   return left == ZKE_OK ? rc : left;
 }
 
-/* End a call that api_count_in() has let in and that does not have the lock;
+/* End a call that api_count_in() has admitted and that does not hold the lock;
  * returns rc. */
 static int api_count_out(zke *z, int rc) {
   lock_uncount_call(z->s, z);
@@ -14267,8 +14271,8 @@ static int api_count_out(zke *z, int rc) {
   return rc;
 }
 
-/* Refuse a call whose thread holds a store's lock and gate already, in a
- * function of the program's or in a transaction of its own connection. */
+/* Refuse a call of a thread that holds a store's lock and gate already, in a
+ * function of the program or in a transaction of its own connection. */
 static int api_not_here(void) {
   return base_fail(ZKE_MISUSE,
                    "%s: a call in a function of zke_op_sql(), or between "
@@ -14276,12 +14280,12 @@ static int api_not_here(void) {
                    app_here->name);
 }
 
-/* Count a call in that does without the lock, or takes it later: on ZKE_OK
- * api_count_out() must follow, after anything else nothing.  The order matters.
- * The fork flag is looked at before any lock is touched, since a child may have
- * inherited a locked one.  The call counts itself before it looks whether the
- * handle is being closed: zke_close() sets that first and counts then, so that
- * one of the two sees the other. */
+/* Count in a call that does without the lock, or takes it later.  On ZKE_OK
+ * api_count_out() must follow, otherwise nothing.  The order matters.  The fork
+ * flag is checked before any lock is touched, since a child may have inherited
+ * a locked one.  The call counts itself before it checks whether the handle is
+ * being closed.  zke_close() sets that flag before it reads the count, so one
+ * of the two sees the other. */
 static int api_count_in(zke *z) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   if (fork_is_copy(z->s)) return api_forked(z->s);
@@ -14291,10 +14295,10 @@ static int api_count_in(zke *z) {
   return api_count_out(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
 }
 
-/* Begin a call: on ZKE_OK the lock is held and api_leave() must follow; after
- * anything else nothing is held.  The call's deadline is taken before the lock
- * is waited for, which is waited for until then, and at least until a time.  In
- * a batch the lock is held already. */
+/* Begin a call.  On ZKE_OK the lock is held, and api_leave() must follow;
+ * otherwise nothing is held.  The call's deadline is set before it waits for
+ * the lock.  It waits until that deadline, or until `until` if that is later.
+ * In a batch the lock is held already. */
 static int api_enter_until(zke *z, const char *path, unsigned flags,
                            const char **full, int64_t until) {
   if (!(flags & (API_LIGHT | API_DISPATCH))) base_zxid = 0;
@@ -14320,15 +14324,15 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
-/* Begin a call that waits for the lock no longer than for others. */
+/* Begin a call that waits for the lock until its deadline at most. */
 static int api_enter(zke *z, const char *path, unsigned flags,
                      const char **full) {
   return api_enter_until(z, path, flags, full, 0);
 }
 
-/* Count a change of the session's, for zke_test_fail(): ZKE_TEST_FAIL_BEFORE or
- * _AFTER where it is the one whose reply is to be lost, else 0.  The calls in a
- * batch do not count: they have no replies of their own. */
+/* Count a change of the session, for zke_test_fail().  Returns
+ * ZKE_TEST_FAIL_BEFORE or _AFTER if this change must lose its reply, else 0.
+ * Calls in a batch do not count, since they have no replies. */
 static int api_count_change(zke *z) {
   int fail = z->fail_when;
   if (!fail || fail == ZKE_TEST_FAIL_READ || z->s->batch) return 0;
@@ -14337,14 +14341,14 @@ static int api_count_change(zke *z) {
   return fail;
 }
 
-/* What a call returns whose reply is lost for a test. */
+/* The result of a call that loses its reply for a test. */
 static int api_lose_reply(void) {
   base_zxid = 0; /* it was in the reply */
   return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
 
-/* Run a change as one transaction.  Where zke_test_fail() asked for it, the
- * reply is lost: before the change was made, or after. */
+/* Run a change as one transaction.  If zke_test_fail() asked for it, the reply
+ * is lost, before or after the change is made. */
 static int api_change_by(txn_runner run, zke *z, enum txn_class hint,
                          txn_body body, void *arg) {
   int fail = api_count_change(z);
@@ -14363,7 +14367,7 @@ static int api_change_one(zke *z, enum txn_class hint, txn_body body,
   return api_change_by(txn_run_guarded, z, hint, body, arg);
 }
 
-/* Fail if this is the read whose reply zke_test_fail() wants to be lost. */
+/* Fail if zke_test_fail() wants this read to lose its reply. */
 static int api_lose_read(zke *z) {
   if (z->fail_when != ZKE_TEST_FAIL_READ || z->s->batch || z->fail_skip-- > 0)
     return ZKE_OK;
@@ -14371,25 +14375,25 @@ static int api_lose_read(zke *z) {
   return api_lose_reply();
 }
 
-/* Refuse a call of the tree by its arguments, before api_enter(): it has seen
- * no state (zke_zxid()). */
+/* Refuse a call of the tree for its arguments, before api_enter().  The call
+ * has seen no state, so its zke_zxid() is 0. */
 #define api_refuse_arguments(...) \
   (base_zxid = 0, base_fail(ZKE_BADARGUMENTS, __VA_ARGS__))
 
-/* Refuse a call that takes no lock, or its own, in the function of a batch. */
+/* Refuse a call that must not be made in the function of a batch. */
 static int api_misuse(const char *call) {
   return base_fail(ZKE_MISUSE, "%s in the function of a batch", call);
 }
 
-/* Refuse a length that no value has, and NULL with a length.  It is looked at
- * before the handle is, since it is the caller's mistake whatever the state. */
+/* Refuse a negative length other than -1, and NULL with a length.  This is
+ * checked before the handle, since it is the caller's mistake in any state. */
 static int api_length(const void *data, int len) {
   if (len >= -1 && (data || len <= 0)) return ZKE_OK;
   return api_refuse_arguments("data of length %d", len);
 }
 
-/* Refuse a value over the store's limit.  This comes behind the state of the
- * session, as ZooKeeper's limit does, which its server knows. */
+/* Refuse a value over the store's limit.  This is checked after the session's
+ * state, as in ZooKeeper, where the server has the limit. */
 static int api_limit(const zke *z, int len) {
   if (len <= z->s->data_limit) return ZKE_OK;
   return base_fail(ZKE_BADARGUMENTS, "data of %d bytes, the limit is %d", len,
@@ -14399,14 +14403,14 @@ static int api_limit(const zke *z, int len) {
 /* ======================================================================
  * zke_, api_: the public functions (public)
  *
- * zkembed.h says what each of them promises; here stands only what the header
- * does not tell.  They stand in its order, each group of it under a line of its
- * own; what only one function needs stands before it.
+ * zkembed.h says what each function promises; comments here say only what the
+ * header does not.  The functions stand in the header's order, under a line for
+ * each of its groups.  What only one function needs stands before it.
  *
- * Each has the same shape: look at the arguments, api_enter(), one call into
- * the layers above, api_leave().  Results are made ready before api_leave(),
- * and are given to the caller only when the call has succeeded.  No out
- * parameter is written by a call that fails, unless zkembed.h says so.
+ * Each has the same shape: check the arguments, api_enter(), one call into the
+ * layers above, api_leave().  Results are complete before api_leave(), and the
+ * caller gets them only if the call has succeeded.  A call that fails writes no
+ * out parameter, unless zkembed.h says so.
  *
  * Start reading at zke_set() for a change and at zke_get() for a read.
  * ==================================================================== */
@@ -14428,7 +14432,7 @@ const char *zke_error_name(int rc) {
   }
 }
 
-/* The sentence of a code, for where there is no sentence of the call's own. */
+/* The text of a code, if the call itself has left no sentence. */
 const char *zke_error_text(int rc) {
   switch (rc) {
 #define ZKE_RESULT_TEXT(name, number, text) \
@@ -14445,7 +14449,7 @@ const char *zke_errmsg(void) { return base_sentence; }
 
 /* ---- opening and closing ---- */
 
-/* zke_open(), with arguments that are there and cancellation held off. */
+/* zke_open(), with checked arguments and cancellation disabled. */
 static int api_open(const char *name, const zke_options *options, zke **z_out) {
   zke_options o;
   zke_os os;
@@ -14467,14 +14471,15 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
   }
   guard_note_files(s);
   if (!s->readonly)
-    sweep_tick(s, false, SWEEP_PATIENCE); /* what died while nobody looked */
+    sweep_tick(s, false, SWEEP_PATIENCE); /* what died unnoticed */
   lock_drop(s);
   *z_out = z;
   return ZKE_OK;
 }
 
-/* The opening thread holds the lock of its new store from the start, though
- * nobody else can know the store yet: what is called assumes it. */
+/* The opening thread holds the lock of its new store from the start: the
+ * functions that are called here require it, though no other thread can know
+ * the store yet. */
 int zke_open(const char *name, const zke_options *options, zke **z_out) {
   if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
   *z_out = NULL;
@@ -14495,9 +14500,9 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   return rc;
 }
 
-/* A new session, or one to be attached, on the store of a handle.  Any state,
- * since the caller may want a new session because its own has ended.
- * API_ANY_STATE skips the recovery that a change needs, so it is done here. */
+/* Begin or attach a session on the store of a handle.  The handle's own session
+ * may have ended: that may be why the caller wants a new one.  API_ANY_STATE
+ * skips the recovery that a change needs, so it is done here. */
 static int api_add_session(zke *z, store_adding a, zke **z_out) {
   zke_options o;
   zke_os os;
@@ -14520,8 +14525,8 @@ static int api_add_session(zke *z, store_adding a, zke **z_out) {
   return api_leave(z, rc);
 }
 
-/* Without a carrier of its own only if it is light or kept: api_add_session().
- */
+/* Only a light or a kept session shares the handle's carrier: see
+ * api_add_session(). */
 int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, open_session, z, options, z_out);
@@ -14529,9 +14534,9 @@ int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   return api_add_session(z, a, z_out);
 }
 
-/* End or detach the session of a handle that is being closed.  What it has
- * discarded goes in the step that detaches it, since nobody else knows of it.
- * Where there was no memory to note that, the session ends. */
+/* End or detach the session of a handle that is being closed.  The step that
+ * detaches it removes what it has discarded, since nobody else knows of that.
+ * If there was no memory to note a discarded node, the session ends. */
 static int api_end_session(zke *z, enum sess_why why) {
   bool detaches = why == SESS_DETACH;
   bool doomed = detaches && atomic_load(&z->doomed);
@@ -14548,9 +14553,8 @@ static int api_end_session(zke *z, enum sess_why why) {
                    "session has ended");
 }
 
-/* The same, as far as the handle has the session still.  Where it is over, or
- * another handle has it, there is nothing to end, but nothing to detach
- * either. */
+/* The same, if the handle still has the session.  If the session has ended, or
+ * another handle has it, there is nothing to end; but detaching it fails. */
 static int api_give_up_session(zke *z, enum sess_why why) {
   bool own = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
   bool replaced = health_is_replaced(z->s);
@@ -14560,12 +14564,12 @@ static int api_give_up_session(zke *z, enum sess_why why) {
   return replaced ? health_say_replaced(z->s) : sess_say_ended(z);
 }
 
-/* zke_close(), with the handle marked as closing and cancellation held off.
- * Calls of other threads end first: those that sleep are woken, and see the
- * mark.  The session's row is ended next; where that fails the handle goes all
- * the same, and others find the session dead by its lock; a light one, whose
- * lock stays, this store ends later.  The last handle of a store takes the
- * store with it.  why: SESS_CLOSE or SESS_DETACH. */
+/* zke_close(), with the handle marked as closing and cancellation disabled.
+ * First the calls of other threads end: those that sleep are woken, and see the
+ * mark.  Then the session ends.  If that fails, the handle is freed all the
+ * same, and others find the session dead by its lock.  A light session's lock
+ * stays, so this store ends that session later.  The last handle of a store
+ * frees the store.  why: SESS_CLOSE or SESS_DETACH. */
 static int api_close(zke *z, enum sess_why why) {
   store *s = z->s;
   wake_sleeper(z);
@@ -14591,9 +14595,9 @@ static int api_close(zke *z, enum sess_why why) {
   return rc;
 }
 
-/* Only one thread gets to close: the flag is exchanged, and a second thread
- * finds it set.  A callback of the handle may not, since the dispatch that it
- * runs in goes on with the handle afterwards. */
+/* Only one thread may close: it sets the flag, and a second thread finds it
+ * set.  A callback of the handle may not close, since the dispatch that it runs
+ * in uses the handle afterwards. */
 static int api_close_once(zke *z, enum sess_why why) {
   if (fork_is_copy(z->s))
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
@@ -14608,7 +14612,7 @@ static int api_close_once(zke *z, enum sess_why why) {
     rc = base_fail(ZKE_CLOSING, "another thread is closing the handle");
   else
     rc = api_close(z, why);
-  if (limited) lock_limit.z = NULL; /* it is not that of the next one there */
+  if (limited) lock_limit.z = NULL; /* a new handle may get the address */
   os_cancel_back();
   return rc;
 }
@@ -14618,15 +14622,15 @@ int zke_close(zke *z) {
   return z ? api_close_once(z, SESS_CLOSE) : ZKE_OK;
 }
 
-/* Constant for the handle's life, so it is read without the lock; also when the
- * session has ended, for the text of a message. */
+/* Fixed for the handle's life, so it is read without the lock; also after the
+ * session's end, for messages. */
 int64_t zke_session_id(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, session_id, z);
   return z ? z->id : 0;
 }
 
-/* Any failure to enter means that the handle is of no use any more, or not
- * there where it is asked, which is what ZKE_STATE_CLOSED says. */
+/* If api_enter() fails, the handle is of no use, at least to this call: that is
+ * what ZKE_STATE_CLOSED says. */
 int zke_state(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, state, z);
   if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
@@ -14636,8 +14640,8 @@ int zke_state(zke *z) {
   return state;
 }
 
-/* The session may be this handle's own: end_session() marks it as gone at once,
- * and the next dispatch tells. */
+/* The session may be this handle's own: end_session() then marks it as gone,
+ * and the next dispatch tells the watchers. */
 int zke_expire(zke *z, int64_t session) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, expire, z, session);
   bool ended;
@@ -14653,7 +14657,7 @@ int zke_expire(zke *z, int64_t session) {
 
 void zke_free(void *block) { mem_free(block); }
 
-/* At least a byte, so that NULL always means that there is no memory. */
+/* At least one byte, so that NULL always means that memory has run out. */
 void *zke_alloc(zke *z, size_t size) {
   if (!size) size = 1;
   const zke_allocator *a = NULL;
@@ -14668,8 +14672,8 @@ void *zke_alloc(zke *z, size_t size) {
 
 /* ---- nodes ---- */
 
-/* A change of one node: what its transaction gets, and what comes of it. It
- * lies on the stack of the call, and outlives the transaction's body. */
+/* A change of one node: the arguments and results of its transaction's body.
+ * It lies on the stack of the call, and outlives that body. */
 typedef struct api_single {
   const char *path;
   const zke_op *op;
@@ -14693,8 +14697,8 @@ static int api_set_body(txn *t, void *arg) {
   return op_set(t, c->path, c->op, &c->stat);
 }
 
-/* Refuse a mode that is not known, a TTL where the mode has none, and a mode
- * with a TTL without one in its bounds. */
+/* Refuse an unknown mode, a TTL for a mode that has none, and a TTL out of
+ * bounds for a mode that has one. */
 static int api_mode(const zke_op *op) {
   if (op->mode < ZKE_PERSISTENT ||
       op->mode > ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
@@ -14709,9 +14713,9 @@ static int api_mode(const zke_op *op) {
   return ZKE_OK;
 }
 
-/* zke_create() and zke_create_ttl().  The name that was made is shown without
- * the chroot.  Where there is no memory to show it, the znode is there all the
- * same, so the caller is told what a lost reply tells: it has to look. */
+/* zke_create() and zke_create_ttl().  The created path is returned without the
+ * chroot.  If there is no memory to return it, the znode exists all the same.
+ * So the result is that of a lost reply: the caller has to look. */
 static int api_create(zke *z, const zke_op *op, char **path_out,
                       zke_stat *stat_out) {
   api_single c = {NULL, op, NULL, {0}};
@@ -14744,8 +14748,8 @@ static int api_create(zke *z, const zke_op *op, char **path_out,
   return api_leave(z, rc);
 }
 
-/* By the same struct as an operation of a multi, so that one path through the
- * engine serves both. */
+/* Uses the struct of an operation of a multi, so that both take one path
+ * through the engine. */
 int zke_create(zke *z, const char *path, const void *data, int len,
                const zke_acls *acls, int mode, char **path_out,
                zke_stat *stat_out) {
@@ -14796,8 +14800,8 @@ typedef struct api_reading {
   int64_t since; /* … and the zxid after which a change counts */
 } api_reading;
 
-/* A registration in a batch: what is left to do of it once the batch has ended,
- * in the order of the calls. */
+/* A registration that is completed or undone when its transaction has ended.  A
+ * batch keeps them in the order of the calls. */
 typedef struct api_pending {
   zke *z;
   watcher_pending entry;
@@ -14805,8 +14809,8 @@ typedef struct api_pending {
   int other;     /* mode that this one replaces, or -1 */
 } api_pending;
 
-/* The last step of a registration's body: in a batch, leave it there until the
- * batch ends.  Where there is no memory for that, txn_join() fails. */
+/* The last step of a registration's body: in a batch, keep it there until the
+ * batch ends.  If there is no memory for that, txn_join() fails. */
 static void api_register(txn *t, const watcher_pending *entry, int64_t owner,
                          int other) {
   txn_batch *b = t->s->batch;
@@ -14820,10 +14824,9 @@ static void api_register(txn *t, const watcher_pending *entry, int64_t owner,
   buf_add(&b->watches, &p, sizeof p);
 }
 
-/* Note whose death is to be noticed, for the node that was read: the carrier of
- * its owner. 0 where that is not needed: there is no owner, or it is this
- * store's, whose ends are known here; or the session is detached, and dies by
- * its timeout alone. */
+/* Note the carrier of the node's owner, for a notice of death.  0 if none is
+ * needed: there is no owner; or it is a session of this store, which knows when
+ * that ends; or it is detached, so that only its timeout ends it. */
 static int api_find_owner(txn *t, api_reading *r) {
   sess_row row;
   bool found;
@@ -14839,7 +14842,7 @@ static int api_find_owner(txn *t, api_reading *r) {
 }
 
 /* Read and register in one transaction (P3).  exists registers on a missing
- * node too; the others only where they succeed (semantics.md 5.1). */
+ * node, too; the others only if they succeed (semantics.md 5.1). */
 static int api_watch_body(txn *t, void *arg) {
   api_reading *r = arg;
   int rc = op_read(t->z, r->wish, r->path, &node_range_all, &r->answer);
@@ -14855,9 +14858,9 @@ static int api_watch_body(txn *t, void *arg) {
   return rc;
 }
 
-/* Complete a registration whose transaction has ended with rc, or take back
- * what it has in memory.  A watcher that is owed an event is told by the next
- * dispatch, which the byte in the FIFO asks for. */
+/* A registration's transaction has ended with rc: complete it, or undo it in
+ * memory.  If the watcher has an event already, a byte is written into the
+ * FIFO, and the next dispatch calls the watcher. */
 static void api_conclude(api_pending *p, int rc) {
   zke *z = p->z;
   bool committed = rc == ZKE_OK;
@@ -14870,15 +14873,15 @@ static void api_conclude(api_pending *p, int rc) {
   watcher_conclude(z, &p->entry, rc);
 }
 
-/* Is what became of a registration known, now that its call ends with rc? */
+/* Is the outcome of a registration known when its call ends with rc? */
 static bool api_is_settled(const zke *z, int rc) {
   return rc != ZKE_OK || !z->s->batch;
 }
 
-/* Read and set a watch, by one of two bodies.  The watch of an ephemeral znode
- * of another session also notes whose it is, so that this handle can hear of
- * that owner's death from the kernel.  The watcher's memory is got inside the
- * transaction, and linked when that was committed. */
+/* Read and set a watch, by one of two bodies.  A watch on an ephemeral znode of
+ * another session also notes the owner, so that the kernel can report the
+ * owner's death.  The watcher is allocated inside the transaction, and linked
+ * after the commit. */
 static int api_watch_by(zke *z, txn_body body, api_reading *r) {
   int rc = txn_run(z->s, z, TXN_NORMAL, body, r);
   api_pending p = {z, r->entry, r->owner, -1};
@@ -14891,8 +14894,8 @@ static int api_watch_by(zke *z, txn_body body, api_reading *r) {
   return ZKE_OK;
 }
 
-/* One try of api_read_plain(), without a batch.  False: what was read does not
- * stand, and r->answer is to be thrown away. */
+/* One try of api_read_plain(), outside of a batch.  False: what was read is not
+ * one state, and r->answer must be discarded. */
 static bool api_try_read(zke *z, api_reading *r, int *rc) {
   store *s = z->s;
   int64_t carrier = z->carrier_id;
@@ -14916,11 +14919,11 @@ static bool api_try_read(zke *z, api_reading *r, int *rc) {
   return true;
 }
 
-/* Read without a watch; children and Stat come from one snapshot, and so do its
- * zxid, if it is wanted, and the session's row, which are looked at where
- * somebody has committed since that was last done.  r may be NULL: only that.
- * In a batch its transaction is read, and the session was looked for when it
- * joined. */
+/* Read without a watch; children and Stat come from one snapshot.  If something
+ * was committed since the last check, the session's row is checked in that
+ * snapshot, and its zxid is read if it is wanted.  If r is NULL, only this is
+ * done.  In a batch the batch's transaction is read, and the session was
+ * checked when it joined. */
 static int api_read_plain(zke *z, api_reading *r) {
   int rc;
   if (z->s->batch) {
@@ -14936,7 +14939,8 @@ static int api_read_plain(zke *z, api_reading *r) {
   return rc;
 }
 
-/* exists, get and children are this; on ZKE_OK api_leave() must follow. */
+/* The body of zke_exists(), zke_get(), zke_children() and zke_get_acl().  On
+ * ZKE_OK api_leave() must follow. */
 static int api_read(zke *z, const char *path, api_reading *r) {
   unsigned flags = API_BATCH | (r->fn ? API_CHANGE : API_READ);
   int rc = api_enter(z, path, flags, &r->path);
@@ -14948,8 +14952,7 @@ static int api_read(zke *z, const char *path, api_reading *r) {
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
-/* A missing node is an answer (ZKE_NONODE), and its watch is registered then.
- */
+/* A missing node is an answer (ZKE_NONODE), and the watch is registered. */
 int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
                zke_stat *stat_out) {
   if (ENGINE_IS_OTHER(z))
@@ -14961,7 +14964,7 @@ int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
-/* What the caller does not want is freed here, since api_read() gives all. */
+/* api_read() returns everything: free what the caller does not want. */
 int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
             char **data_out, int *len_out, zke_stat *stat_out) {
   if (ENGINE_IS_OTHER(z))
@@ -15011,9 +15014,9 @@ int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
-/* Begin to read under SQLite's lock, in a state in which the session exists;
- * for a call that has entered with API_READ.  On ZKE_OK api_end_locked() must
- * follow.  In a batch what it has changed is read, in its transaction. */
+/* Begin a read under SQLite's lock, in a state in which the session exists, for
+ * a call that has entered with API_READ.  On ZKE_OK api_end_locked() must
+ * follow.  In a batch its transaction is read, with its changes. */
 static int api_begin_locked(zke *z) {
   if (z->s->batch) {
     base_zxid = z->s->batch->t.zxid;
@@ -15032,8 +15035,8 @@ static void api_end_locked(zke *z) {
   if (!z->s->batch) db_end(z->s);
 }
 
-/* Two statements, so under SQLite's read lock: the node must be the one whose
- * descendants are counted. */
+/* Two statements under SQLite's read lock, so that the node and its descendants
+ * are of one state. */
 int zke_count(zke *z, const char *path, int64_t *count_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, count, z, path, count_out);
   op_answer a;
@@ -15052,13 +15055,13 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   return api_leave(z, rc);
 }
 
-/* For qsort(), by bytes, as SQLite's BINARY order has it. */
+/* For qsort(): by bytes, like SQLite's BINARY order. */
 static int api_compare_strings(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Keep the paths that begin with chroot + prefix, shown without the chroot and
- * sorted. The key's order is not that of whole paths, as it compares the parent
+/* Keep the paths that begin with chroot + prefix, sorted, without the chroot.
+ * The key's order differs from that of full paths, as it compares the parent
  * first. */
 static int api_filter(const zke *z, const buf *paths, int count,
                       const char *prefix, zke_strings **out) {
@@ -15086,7 +15089,7 @@ SQL_STATEMENT(
     "SELECT parent,name FROM zkembed_node WHERE owner=:owner AND owner<>0 "
     "ORDER BY parent,name");
 
-/* One statement; under SQLite's read lock, so that its zxid is of the same
+/* One statement, but under SQLite's read lock: its zxid must be of the same
  * state. */
 int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                    zke_strings **paths_out) {
@@ -15116,10 +15119,9 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
   return api_leave(z, rc);
 }
 
-/* Reads are linearizable without it.  What it adds is to find the session's end
- * in a process that does nothing else.  Recipes begin each call with it, and so
- * are refused in a batch, which may be undone after they have told what they
- * hold. */
+/* Reads are linearizable without it.  It finds the session's end in a process
+ * that does nothing else.  Recipes begin each call with it, so they are refused
+ * in a batch: it may be undone after they have said what they hold. */
 int zke_sync(zke *z, const char *path) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sync, z, path);
   (void)path;
@@ -15127,7 +15129,7 @@ int zke_sync(zke *z, const char *path) {
   int rc = api_enter(z, NULL, API_READ, NULL);
   if (rc != ZKE_OK) return rc;
   int64_t now = host_now(z->s);
-  if (now >= z->sync_next) { /* recipes ask often: not each time in the file */
+  if (now >= z->sync_next) { /* recipes ask often: do not always read */
     rc = api_read_plain(z, NULL);
     if (rc == ZKE_OK) z->sync_next = base_later(now, TICK_PLAIN);
   }
@@ -15139,7 +15141,7 @@ int zke_sync(zke *z, const char *path) {
 /* What the functions for watches pass to their transactions. */
 typedef struct api_watch {
   const char *path;
-  int mode, other; /* the mode asked for, the one that it replaces */
+  int mode, other; /* the mode asked for, the mode that it replaces */
   zke_watch_fn fn;
   void *context;
   watcher_pending entry;
@@ -15159,10 +15161,10 @@ static int api_add_watch_body(txn *t, void *arg) {
   return rc;
 }
 
-/* The mode is checked behind the state of the handle, as ZooKeeper's server
- * checks it. mode + 1: WATCH_PERSISTENT and WATCH_RECURSIVE follow
+/* The mode is checked after the handle's state, since in ZooKeeper the server
+ * checks it.  mode + 1: WATCH_PERSISTENT and WATCH_RECURSIVE follow
  * WATCH_ONE_SHOT, which this cannot set.  The rows are changed first, then the
- * watchers in memory: between the two no event can be dispatched, as the lock
+ * watchers in memory.  No event can be dispatched between the two, as the lock
  * is held. */
 int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                   void *context) {
@@ -15184,7 +15186,7 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   return api_leave(z, rc);
 }
 
-/* Remove the rows of one path that were found to be needed no more. */
+/* Remove the rows of one path that are not needed any more. */
 static int api_remove_watch_body(txn *t, void *arg) {
   api_watch *w = arg;
   int rc = ZKE_OK;
@@ -15194,16 +15196,16 @@ static int api_remove_watch_body(txn *t, void *arg) {
   return rc;
 }
 
-/* Which watchers of a path are meant. */
+/* A selection of the watchers of a path. */
 typedef struct api_watchers {
   watcher_spot *spot;
   const watcher_pair *pair; /* NULL: all */
   unsigned tables;
 } api_watchers;
 
-/* Find the watchers of a pair (fn NULL: of all) on a path; ZKE_NOWATCHER where
- * there is none. The handle's memory is asked and not the file, whose rows know
- * sessions and no pairs. */
+/* Find the watchers of a pair (fn NULL: of all) on a path; ZKE_NOWATCHER if
+ * there is none.  The handle's memory is searched, since rows in the file name
+ * sessions but not pairs. */
 static int api_find_watchers(const zke *z, const char *path, int type,
                              zke_watch_fn fn, const void *context,
                              api_watchers *out) {
@@ -15221,8 +15223,8 @@ static int api_find_watchers(const zke *z, const char *path, int type,
   return base_fail(ZKE_NOWATCHER, "no such watcher of %s", path);
 }
 
-/* A row of the file stands for all watchers of one kind on the path, so it goes
- * only with the last of them. */
+/* A row in the file stands for all watchers of one kind on the path, so it is
+ * removed only with the last of them. */
 int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                      void *context) {
   if (ENGINE_IS_OTHER(z))
@@ -15240,7 +15242,7 @@ int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   return api_leave(z, rc);
 }
 
-/* Remove the rows that only this pair needs, of all paths. */
+/* Remove the rows that only this pair needs, on all paths. */
 static int api_forget_body(txn *t, void *arg) {
   api_watch *w = arg;
   int rc = ZKE_OK;
@@ -15253,14 +15255,14 @@ static int api_forget_body(txn *t, void *arg) {
   return rc;
 }
 
-/* Remove the rows that only this pair needs, and take the pair out of memory,
- * whatever becomes of the rows.  A row that stays makes events for which no
- * watcher is found. */
+/* Remove the rows that only this pair needs.  Then take the pair out of memory,
+ * even if the rows could not be removed.  A row that stays makes events that
+ * find no watcher. */
 static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
   REQUIRE(LOCK_HELD(z->s));
   api_watch w = {.fn = fn, .context = context};
   const watcher_pair *pair = watcher_find_pair(z, fn, context);
-  const watcher *at = NULL; /* one whose rows only this pair needs */
+  const watcher *at = NULL; /* has rows that only this pair needs */
   int rc = ZKE_OK;
   if (z->state == SESS_ALIVE && pair) at = pair->newest;
   while (at && !watcher_unneeded_rows(at)) at = at->older;
@@ -15273,12 +15275,13 @@ static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
   return rc;
 }
 
-/* Whatever becomes of the rows, the pair is not called after this returns: it
- * is taken out of memory, out of what is being dispatched, and a call of it
- * that runs in another thread is waited for.  That call may set watches again,
- * which are taken back, too: at the end the pair is in no list and not running,
- * both seen without dropping the lock in between.  The wait has dropped it, so
- * what follows it is a call's work with a time of its own. */
+/* After this returns, the pair is not called, even if its rows could not be
+ * removed.  It is taken out of memory and out of the running dispatch, and this
+ * waits for a call of it that runs in another thread.  That call may set
+ * watches again, which are removed, too.  At the end the pair is in no list and
+ * not running; both are checked without dropping the lock in between.  Each
+ * wait has dropped it, so what follows is done like a new call, with its own
+ * deadline. */
 int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, forget, z, fn, context);
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
@@ -15304,15 +15307,14 @@ int64_t zke_now(zke *z) {
   return z ? host_now(z->s) / ZKE_MS : 0;
 }
 
-/* The clock that ctime and mtime are of; it may be set, so nothing waits by it.
- */
+/* The clock of ctime and mtime.  It may be set, so nothing waits by it. */
 int64_t zke_wall(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, wall, z);
   return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
 }
 
-/* The poller shows everything that ends a sleep.  Without one (options.os) the
- * FIFO does, and zke_next_deadline() covers the rest. */
+/* The poller shows everything that ends a sleep.  Without a poller (options.os)
+ * it is the FIFO, and zke_next_deadline() covers the rest. */
 int zke_fd(zke *z, int *fd_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, fd, z, fd_out);
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
@@ -15322,7 +15324,8 @@ int zke_fd(zke *z, int *fd_out) {
   return api_leave(z, ZKE_OK);
 }
 
-/* What the timer behind the descriptor is set to, for hosts without one. */
+/* The time that the timer behind the descriptor is set to, for hosts without a
+ * timer. */
 int zke_next_deadline(zke *z, int64_t *deadline_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, next_deadline, z, deadline_out);
   if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
@@ -15330,7 +15333,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
   if (rc != ZKE_OK) return rc;
   int64_t at = dispatch_deadline(z->c, false);
   if (z->c->poller < 0 && z->c->notice_count) {
-    /* the descriptor does not show a death notice here: look for it */
+    /* the descriptor does not show a notice of death here: poll for it */
     at = base_min(at, host_now(z->s) + TICK_DUTY);
   }
   /* Rounded up: a caller that comes at that millisecond finds it due. */
@@ -15339,15 +15342,15 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
   return api_leave(z, ZKE_OK);
 }
 
-/* Has the session ended, and its end been told? */
+/* Fail if the session has ended and the watchers have been told. */
 static int api_waitable(const zke *z) {
   bool over = z->state != SESS_ALIVE && !z->end_untold;
   return over ? sess_say_ended(z) : ZKE_OK;
 }
 
-/* One thread of a session dispatches at a time, the leader; another that comes
- * meanwhile returns at once with a count of 0, and does not know what is left.
- */
+/* Only one thread dispatches at a time, the leader.  Another thread returns
+ * immediately with a count of 0, and with p->more, as it does not know what is
+ * left. */
 static int api_dispatch(zke *z, deliver_progress *p) {
   role_frame frame;
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
@@ -15363,7 +15366,7 @@ static int api_dispatch(zke *z, deliver_progress *p) {
   return api_leave(z, rc);
 }
 
-/* All that there is, but not without end: see deliver_all(). */
+/* Delivers what there is, up to a limit: see deliver_next(). */
 int zke_dispatch(zke *z, int *count_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, dispatch, z, count_out);
   deliver_progress progress = {.zxid = INT64_MAX};
@@ -15372,7 +15375,8 @@ int zke_dispatch(zke *z, int *count_out) {
   return rc;
 }
 
-/* The turn of now, so only a watcher that runs from here on ends the sleep. */
+/* Begins at the present turn, so only a watcher that runs from here on ends the
+ * sleep. */
 int zke_wait(zke *z, int64_t deadline_ms) {
   return zke_wait_turn(z, zke_turn(z), deadline_ms);
 }
@@ -15383,15 +15387,15 @@ int64_t zke_turn(zke *z) {
   return z ? (int64_t)atomic_load(&z->turn) : 0;
 }
 
-/* A deadline of zke_now() in the store's ns. ZKE_FOREVER, and what would
- * overflow, is never. */
+/* Convert a deadline by zke_now() to the store's ns.  ZKE_FOREVER, and what
+ * would overflow, is never. */
 static int64_t api_deadline(int64_t deadline_ms) {
   if (deadline_ms >= INT64_MAX / ZKE_MS) return INT64_MAX;
   return base_max(deadline_ms, 0) * ZKE_MS;
 }
 
-/* The lock is waited for until the deadline, even beyond the busy timeout: a
- * wait must not fail because another thread's call takes long. */
+/* Waits for the lock until the deadline, even beyond the busy timeout: a wait
+ * must not fail because another thread's call takes long. */
 int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, wait_turn, z, turn, deadline_ms);
@@ -15407,11 +15411,11 @@ int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
 /* The turn wakes threads of this process that wait for the leader; the byte
  * wakes the leader, which may sleep in poll().
  *
- * Without the store's lock, which another thread may have while it waits for
- * the gate or the disk: so only what is fixed at open is used, and the carrier,
- * which stays while the call is counted in.  Nothing is missed all the same.  A
- * leader drains the FIFO before it looks at the turn and sleeps, and the byte
- * comes behind the turn; wait_for_leader() looks under the mutex. */
+ * This does not take the store's lock: another thread may hold it while it
+ * waits for the gate or the disk.  So this uses only what is fixed at open, and
+ * the carrier, which stays while the call is counted in.  No wake-up is missed.
+ * The byte comes after the turn, and a leader drains the FIFO before it checks
+ * the turn and sleeps.  wait_for_leader() checks the turn under the mutex. */
 int zke_wake(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, wake, z);
   int rc = api_count_in(z);
@@ -15432,10 +15436,9 @@ int zke_wake(zke *z) {
 
 /* ---- several operations: what is asked ---- */
 
-/* The functions zke_op_…() fill all members of the operation, so that what a
- * later version adds is zero, as api_op_reserved() wants it.  The operation
- * points to what the caller gave: that must stay until the multi has returned.
- */
+/* The functions zke_op_…() set all members, so that members of a later version
+ * are zero, as api_op_reserved() requires.  The operation points to the
+ * caller's data, which must stay until the multi has returned. */
 void zke_op_create(zke_op *op, const char *path, const void *data, int len,
                    const zke_acls *acls, int mode) {
   *op = (zke_op){.type = ZKE_OP_CREATE,
@@ -15446,7 +15449,8 @@ void zke_op_create(zke_op *op, const char *path, const void *data, int len,
                  .mode = mode};
 }
 
-/* For a mode with a TTL; a plain mode with one is found when the multi runs. */
+/* For a mode with a TTL.  A TTL with another mode is refused when the multi
+ * runs. */
 void zke_op_create_ttl(zke_op *op, const char *path, const void *data, int len,
                        const zke_acls *acls, int mode, int64_t ttl_ms) {
   *op = (zke_op){.type = ZKE_OP_CREATE,
@@ -15480,8 +15484,8 @@ void zke_op_get(zke_op *op, const char *path) {
   *op = (zke_op){.type = ZKE_OP_GET, .path = path};
 }
 
-/* Its two values stand in the members of other operations: data is the name
- * after which it begins, len the most names. */
+/* Its two values use members of other operations: data is the name after which
+ * it begins, len the maximum number of names. */
 void zke_op_children(zke_op *op, const char *path, const char *after,
                      int most) {
   *op = (zke_op){
@@ -15492,22 +15496,23 @@ void zke_op_children(zke_op *op, const char *path, const char *after,
  *
  * A kind of operation is one function and one line of api_op_kind().  A change
  * runs in the transaction of zke_multi(), a read in the snapshot of
- * zke_multi_read().  Their paths are whole and have been checked. */
+ * zke_multi_read().  Their paths are full, and have been checked. */
 
 typedef int (*api_op_change)(txn *t, const char *path, const zke_op *op,
                              zke_op_result *r);
 typedef int (*api_op_read)(zke *z, const char *path, const zke_op *op,
                            zke_op_result *r);
 
-/* What an operation is in each of the two calls; NULL: it belongs not there. */
+/* What an operation does in each of the two calls; NULL: it is not allowed
+ * there. */
 typedef struct api_kind {
   api_op_change change;
   api_op_read read;
 } api_kind;
 
-/* What each type of zke_multi() does: the checks and rows of the single call,
- * on the transaction that all operations share.  A path is shown without the
- * chroot, since the caller gave it so. */
+/* The operations of zke_multi(): the checks and rows of the single calls, in
+ * the transaction that all operations share.  A path is returned without the
+ * chroot, as the caller gave it. */
 static int api_op_create(txn *t, const char *path, const zke_op *op,
                          zke_op_result *r) {
   char *made;
@@ -15536,7 +15541,7 @@ static int api_op_check(txn *t, const char *path, const zke_op *op,
   return op_check(t, path, op->version);
 }
 
-/* Its caller has found that it is to be refused, and with which code. */
+/* The caller has decided to refuse this operation, with this code. */
 static int api_op_refuse(txn *t, const char *path, const zke_op *op,
                          zke_op_result *r) {
   (void)t, (void)path, (void)r;
@@ -15544,7 +15549,7 @@ static int api_op_refuse(txn *t, const char *path, const zke_op *op,
                    zke_error_text(op->version));
 }
 
-/* The same in zke_multi_read(), where it fails nothing but itself. */
+/* The same in zke_multi_read(), where only this operation fails. */
 static int api_op_refuse_read(zke *z, const char *path, const zke_op *op,
                               zke_op_result *r) {
   (void)z, (void)path;
@@ -15552,8 +15557,8 @@ static int api_op_refuse_read(zke *z, const char *path, const zke_op *op,
   return ZKE_OK;
 }
 
-/* Read one node.  A refusal, which is an answer too, stands in the result only;
- * what is returned is a failure that ends the whole call. */
+/* Read one node.  ZKE_NONODE and ZKE_NOAUTH are answers, too, and only stand in
+ * the result.  Any other failure is returned, and ends the whole call. */
 static int api_op_look(zke *z, enum op_wish wish, const char *path,
                        const node_range *range, zke_op_result *r) {
   op_answer a;
@@ -15568,7 +15573,7 @@ static int api_op_look(zke *z, enum op_wish wish, const char *path,
   return ZKE_OK;
 }
 
-/* What each type of zke_multi_read() does. */
+/* The operations of zke_multi_read(). */
 static int api_op_get(zke *z, const char *path, const zke_op *op,
                       zke_op_result *r) {
   (void)op;
@@ -15581,8 +15586,8 @@ static int api_op_children(zke *z, const char *path, const zke_op *op,
   return api_op_look(z, OP_CHILDREN, path, &range, r);
 }
 
-/* What the session has not been told yet of a path.  The result says where that
- * is not known; this is not a failure of the call. */
+/* List what the session has not been told yet of a path.  If that is not known,
+ * the result says so, and the call does not fail. */
 static int api_op_untold(zke *z, const char *path, const zke_op *op,
                          zke_op_result *r) {
   untold_list u = {
@@ -15598,8 +15603,7 @@ static int api_op_untold(zke *z, const char *path, const zke_op *op,
   return rc;
 }
 
-/* SQL in a multi.  The function's own code is in the result, for zke_multi().
- */
+/* SQL in a multi.  The result gets the function's own code, for zke_multi(). */
 static int api_op_sql(txn *t, const char *path, const zke_op *op,
                       zke_op_result *r) {
   (void)path;
@@ -15607,9 +15611,10 @@ static int api_op_sql(txn *t, const char *path, const zke_op *op,
   return app_run(t->s, APP_WRITES, op->sql, op->context, t->zxid, &r->rc);
 }
 
-/* SQL in a snapshot.  Its function's refusal is its own; what is returned
- * fails the whole call.  In a batch it sees what the batch has changed, which
- * the meta row tells at the end only. */
+/* SQL in a snapshot.  If the function refuses, only this operation fails; a
+ * failure that is returned ends the whole call.  In a batch it sees the batch's
+ * changes, so it gets the batch's zxid: the meta row has that only at the end.
+ */
 static int api_op_sql_read(zke *z, const char *path, const zke_op *op,
                            zke_op_result *r) {
   const txn_batch *b = z->s->batch;
@@ -15658,12 +15663,12 @@ static const api_kind *api_op_kind(int type) {
 
 /* ---- several operations: the calls ---- */
 
-/* A multi under way. Results are the call's own until its end: the caller's
- * array is written once, or not at all. */
+/* A running multi.  Results are its own until the end: the caller's array is
+ * written once, or not at all. */
 typedef struct api_multi {
   const zke_op *ops;
   int count, refused; /* index of the refused operation, or -1 */
-  int code;           /* of a function of the program's that has refused */
+  int code;           /* the code of a function that has refused */
   zke_op_result *results;
 } api_multi;
 
@@ -15679,7 +15684,7 @@ static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
   const char *path;
   const api_kind *kind = api_op_kind(op->type);
   int rc = api_path(t->z, op->path, api_op_flags(op), &path);
-  /* api_multi_check() has found both good, and made room for the longest */
+  /* api_multi_check() has checked both, and made room for the longest */
   if (NEVER(!kind || !kind->change))
     return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
   if (NEVER(rc != ZKE_OK)) return rc;
@@ -15703,15 +15708,15 @@ static int api_multi_body(txn *t, void *arg) {
   return rc;
 }
 
-/* Can an operation be refused with this code?  Only with one that tells of the
- * operation, and not of what has become of the whole transaction. */
+/* Can an operation be refused with this code?  Only if the code is about the
+ * operation, and not about the outcome of the whole transaction. */
 static bool api_is_refusal(int rc) {
   return rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR ||
          rc == ZKE_UNIMPLEMENTED || (rc <= -100 && rc > -200);
 }
 
-/* zkembed.h: nothing is asked for that only a later version knows, nor a
- * refusal that is none. */
+/* Refuse what only a later version knows (zkembed.h), a refusal with a code
+ * that is none, and SQL without a function. */
 static int api_op_reserved(const zke_op *op, int i) {
   if (op->type == ZKE_OP_FAIL && !api_is_refusal(op->version)) {
     return base_fail(ZKE_BADARGUMENTS,
@@ -15731,9 +15736,9 @@ static int api_op_reserved(const zke_op *op, int i) {
                    i);
 }
 
-/* Check one operation of a multi, the i-th: all that can be judged without the
- * tree. A malformed path is ZKE_MARSHALLINGERROR here, as ZooKeeper's client
- * has it. */
+/* Check the i-th operation of a multi, as far as that is possible without the
+ * tree.  A malformed path is ZKE_MARSHALLINGERROR here, as in ZooKeeper's
+ * client. */
 static int api_multi_check_op(zke *z, const zke_op *op, int i) {
   const char *path;
   const api_kind *kind = api_op_kind(op->type);
@@ -15749,8 +15754,8 @@ static int api_multi_check_op(zke *z, const zke_op *op, int i) {
   return rc == ZKE_OK ? api_limit(z, op->len) : rc;
 }
 
-/* Check all operations before anything is done.  *hint: will it sync, for all
- * that can be known? */
+/* Check all operations before anything is done.  *hint: the class of the
+ * transaction, as far as it can be known. */
 static int api_multi_check(zke *z, const zke_op *ops, int count,
                            enum txn_class *hint) {
   int64_t sum = 0;
@@ -15774,8 +15779,8 @@ static int api_multi_check(zke *z, const zke_op *ops, int count,
   return ZKE_OK;
 }
 
-/* Enter for a multi: an ended session reads ZKE_MARSHALLINGERROR there.
- * ZooKeeper's client does the same. */
+/* Enter for a multi.  If the session has ended, the result is
+ * ZKE_MARSHALLINGERROR, as in ZooKeeper's client. */
 static int api_enter_multi(zke *z, const zke_op *ops, int count,
                            unsigned flags) {
   if (count < 0 || (count && !ops))
@@ -15800,7 +15805,7 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   if (rc == ZKE_SQL && m.code) rc = m.code;
   bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
   if (refused) {
-    /* those before the refused one have 0: they would have gone well
+    /* those before the refused one get 0: they would have succeeded
      * (semantics.md 4) */
     zke_results_clear(m.results, count);
     for (int i = m.refused; i < count; i++)
@@ -15815,8 +15820,8 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   return api_leave(z, rc);
 }
 
-/* Check all operations before anything is read, as ZooKeeper's client does: the
- * whole call is refused for one that is malformed. */
+/* Check all operations before anything is read, as ZooKeeper's client does: one
+ * malformed operation fails the whole call. */
 static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
   for (int i = 0; i < count; i++) {
     const char *path;
@@ -15842,14 +15847,14 @@ static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
   const char *path;
   const api_kind *kind = api_op_kind(op->type);
   int rc = api_path(z, op->path, 0, &path);
-  /* api_multi_read_check() has found both good, and made room */
+  /* api_multi_read_check() has checked both, and made room */
   if (NEVER(!kind || !kind->read))
     return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
   if (NEVER(rc != ZKE_OK)) return rc;
   return kind->read(z, path, op, r);
 }
 
-/* The memory of what a result has: its value, or its names and the pointers to
+/* The memory of a result: of its value, or of its names and the pointers to
  * them. */
 static int64_t api_result_bytes(const zke_op_result *r) {
   int64_t bytes = r->data ? r->len : 0;
@@ -15858,8 +15863,8 @@ static int64_t api_result_bytes(const zke_op_result *r) {
   return bytes;
 }
 
-/* Do the operations of a multi_read, in its snapshot, up to the one whose
- * result passes the limit. */
+/* Do the operations of a multi_read in its snapshot.  Results beyond the limit
+ * fail the call. */
 static int api_multi_read_all(zke *z, const zke_op *ops, int count,
                               zke_op_result *made) {
   int64_t bytes = 0;
@@ -15878,7 +15883,7 @@ static int api_multi_read_all(zke *z, const zke_op *ops, int count,
 }
 
 /* All operations are answered from one snapshot, under SQLite's read lock: a
- * lock-free read cannot span several. */
+ * read without locks cannot span several. */
 int zke_multi_read(zke *z, const zke_op *ops, int count,
                    zke_op_result *results) {
   if (ENGINE_IS_OTHER(z))
@@ -15902,7 +15907,7 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
   return api_leave(z, rc);
 }
 
-/* Also leaves every result zeroed, so that clearing twice does no harm. */
+/* Also zeroes every result, so that clearing twice does no harm. */
 void zke_results_clear(zke_op_result *results, int count) {
   for (int i = 0; results && i < count; i++) {
     mem_free(results[i].path);
@@ -15914,8 +15919,8 @@ void zke_results_clear(zke_op_result *results, int count) {
 
 /* ---- access control lists ---- */
 
-/* Add the digest identity of "user:password", once.  A name with a NUL could
- * not be told from a shorter one later. */
+/* Add the digest identity of "user:password", once.  A name with a NUL is
+ * refused, since it could not be told from a shorter one later. */
 static int api_add_digest(zke *z, const char *cert, size_t len) {
   const char *colon = memchr(cert, ':', len);
   if (memchr(cert, '\0', colon ? (size_t)(colon - cert) : len))
@@ -15927,8 +15932,8 @@ static int api_add_digest(zke *z, const char *cert, size_t len) {
   return rc;
 }
 
-/* Identities live in the handle alone, as ZooKeeper's do in a connection.  An
- * unknown scheme fails the session for good, as it does in ZooKeeper. */
+/* Only the handle has the identities, like a connection of ZooKeeper.  An
+ * unknown scheme fails the session for good, as in ZooKeeper. */
 int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, add_auth, z, scheme, cert, len);
   if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
@@ -15975,7 +15980,8 @@ static int api_set_acl_body(txn *t, void *arg) {
   return op_set_acl(t, c->path, c->version, c->acls, &c->stat);
 }
 
-/* Guessed as zke_set() is: an ephemeral node's ACL need not be synced. */
+/* The class is guessed as for zke_set(): an ephemeral node's ACL need not be
+ * synced. */
 int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
                 zke_stat *stat_out) {
   if (ENGINE_IS_OTHER(z))
@@ -15990,9 +15996,9 @@ int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
 
 /* ---- for layers between a program and the library ---- */
 
-/* A batch has ended, with rc: do what waited for that, and free it.
- * Registrations are concluded in the order of their calls, so that a later mode
- * of a path replaces an earlier one. */
+/* A batch has ended, with rc: finish what waited for that, and free it.
+ * Registrations are finished in the order of their calls, so that a later mode
+ * on a path replaces an earlier one. */
 static void api_conclude_batch(txn_batch *b, int rc) {
   size_t count = b->watches.len / sizeof(api_pending);
   api_pending *pending = (api_pending *)(void *)b->watches.data;
@@ -16006,8 +16012,8 @@ static void api_conclude_batch(txn_batch *b, int rc) {
   buf_free(&b->members);
 }
 
-/* The function has ended its thread instead of returning: nothing of the batch
- * stays, and what its call holds is given up. */
+/* The function has ended its thread instead of returning: undo the batch, and
+ * release what its call holds. */
 static void api_leave_batch(void *arg) {
   txn_batch *b = arg;
   if (fork_is_copy(b->t.s)) return;
@@ -16016,8 +16022,8 @@ static void api_leave_batch(void *arg) {
   api_leave(b->z, rc);
 }
 
-/* Call the function; its result.  Its calls come back to this thread's batch by
- * txn_batch_here(). */
+/* Call the function, and return its result.  Its calls find this thread's batch
+ * by txn_batch_here(). */
 static int api_call_batch(txn_batch *b, zke_batch_fn fn, void *context) {
   int rc;
   pthread_cleanup_push(api_leave_batch, b);
@@ -16026,8 +16032,8 @@ static int api_call_batch(txn_batch *b, zke_batch_fn fn, void *context) {
   return rc;
 }
 
-/* zke_batch() with the lock held.  A reply that is to be lost before the change
- * loses the change, too: what the function has been told was not so. */
+/* zke_batch() with the lock held.  If a test wants the reply lost before the
+ * change, the function runs, but its changes are undone. */
 static int api_batch(zke *z, zke_batch_fn fn, void *context) {
   txn_batch b;
   int fail = api_count_change(z);
@@ -16044,8 +16050,9 @@ static int api_batch(zke *z, zke_batch_fn fn, void *context) {
   return fail ? api_lose_reply() : rc;
 }
 
-/* The store's lock and the gate are held while the function runs, so what other
- * threads and processes see is the state before it, and then that after it. */
+/* The store's lock and the gate are held while the function runs, so other
+ * threads and processes see the state before it or after it, never one in
+ * between. */
 int zke_batch(zke *z, zke_batch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, batch, z, fn, context);
   if (!fn) return api_refuse_arguments("fn is NULL");
@@ -16053,16 +16060,17 @@ int zke_batch(zke *z, zke_batch_fn fn, void *context) {
   return rc == ZKE_OK ? api_leave(z, api_batch(z, fn, context)) : rc;
 }
 
-/* Whoever asks once will ask again: from here on reads look for it. */
+/* A thread that asks once will ask again: from here on its reads look up their
+ * zxid. */
 int64_t zke_zxid(void) {
   base_zxid_wanted = true;
   return base_zxid;
 }
 
-/* The sentence is made aside first, since zke_errmsg() may be among the
- * arguments, and that is where it goes. */
+/* The sentence is first made in a buffer: zke_errmsg(), which it replaces, may
+ * be among the arguments. */
 int zke_fail(int rc, const char *format, ...) {
-  char sentence[BASE_SENTENCE]; /* the old one may be an argument */
+  char sentence[BASE_SENTENCE];
   va_list ap;
   va_start(ap, format);
   vsnprintf(sentence, sizeof sentence, format, ap);
@@ -16077,10 +16085,10 @@ int zke_take_options(const void *given, void *out, size_t size,
   return base_take(given, out, size, name);
 }
 
-/* Note what is to be discarded, whatever state the handle is in.  The path gets
- * the chroot here and not by api_path(), whose buffer belongs to the call that
- * has the store's lock, which this one does not have yet.  As there, "/" below
- * a chroot is the chroot's node.  Note and path are one block, so that one
+/* Note a node that must be discarded, in any state of the handle.  The chroot
+ * is added here and not by api_path(): that uses a buffer of the call that has
+ * the store's lock, which this call does not have yet.  As there, "/" below a
+ * chroot is the chroot's node.  Note and path are one block, so that one
  * allocation decides whether there is a note. */
 static int api_note_discard(zke *z, const char *path, bool sequential,
                             int64_t czxid) {
@@ -16098,9 +16106,9 @@ static int api_note_discard(zke *z, const char *path, bool sequential,
   return ZKE_OK;
 }
 
-/* There is no memory for a note: remove it at once.  Where that fails, too,
- * the session is to end, and all that it owns with it.  In a batch, whose end
- * nobody knows, that is so from the start. */
+/* There is no memory for a note: remove the node immediately.  If that fails,
+ * too, the session must end, with all that it owns.  In a batch the removal is
+ * not tried, since the batch may be undone, and the session must end. */
 static int api_discard_now(zke *z, const char *path, bool sequential,
                            int64_t czxid) {
   discard d = {.session = z->id, .czxid = czxid, .sequential = sequential};
@@ -16116,7 +16124,7 @@ static int api_discard_now(zke *z, const char *path, bool sequential,
   return rc;
 }
 
-/* Remove what has been noted. */
+/* Remove the nodes that have been noted. */
 static int api_discard_noted(zke *z) {
   int rc = api_enter(z, NULL, API_CHANGE | API_DISCARD | API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
@@ -16126,9 +16134,9 @@ static int api_discard_noted(zke *z) {
   return api_leave(z, discard_conclude(z, first, rc));
 }
 
-/* The note comes first, and cannot fail by what the file does.  Only then is
- * the removal tried, so whatever stops it leaves a note that later calls act
- * on.  A death of the process ends the session, and its nodes with it. */
+/* The note comes first, and no error of the file can make it fail.  Then the
+ * removal is tried.  If anything stops it, later calls act on the note.  If the
+ * process dies, its session ends, and the nodes with it. */
 int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, discard, z, path, mode, czxid);
   bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
@@ -16153,11 +16161,11 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   rc = rc == ZKE_OK ? api_discard_noted(z)
                     : api_discard_now(z, path, sequential, czxid);
   if (rc != ZKE_OK && rc != ZKE_FORKED)
-    wake_sleeper(z); /* a thread that sleeps is to try again */
+    wake_sleeper(z); /* so that a sleeping thread tries again */
   return api_count_out(z, rc);
 }
 
-/* zke_raise_sequence()'s. */
+/* The arguments and the result of zke_raise_sequence(). */
 typedef struct api_raise {
   const char *path;
   int next;
@@ -16170,8 +16178,8 @@ static int api_raise_body(txn *t, void *arg) {
   return op_raise_sequence(t, c->path, c->next, &c->stat);
 }
 
-/* Synced where it raises: a number that a power cut took back could be given
- * again. */
+/* A raise is synced: otherwise a number that a power cut takes back could be
+ * given again. */
 int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, raise_sequence, z, path, next, stat_out);
@@ -16188,14 +16196,14 @@ void zke_op_untold(zke_op *op, const char *path, int most) {
   *op = (zke_op){.type = ZKE_OP_UNTOLD, .path = path, .len = most};
 }
 
-/* The root stands for the path: every check of paths lets it pass. */
+/* The path is the root, which every check of paths accepts. */
 void zke_op_fail(zke_op *op, int rc) {
   *op = (zke_op){.type = ZKE_OP_FAIL, .path = "/", .version = rc};
 }
 
-/* Where the first alarm has become earlier, a thread that sleeps, and a host
- * that knows the descriptor alone, are to know: the next dispatch sets the
- * timer.  A thread that dispatches sees to that at its end. */
+/* If the first alarm is now earlier, this wakes a thread that sleeps, or a host
+ * that polls only the descriptor: the next dispatch sets the timer.  A thread
+ * that dispatches sets it at the end. */
 int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, call_at, z, when_ms, fn, context);
@@ -16212,8 +16220,8 @@ int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
 }
 
 /* The lock is not held in the sleep, so other threads may use the handle.  A
- * call of theirs that has it for long keeps the lease meanwhile, and does not
- * keep this one beyond its deadline. */
+ * long call of theirs keeps the lease meanwhile, and does not delay this call
+ * beyond its deadline. */
 int zke_sleep(zke *z, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sleep, z, deadline_ms);
   if (txn_batch_here()) return api_misuse("zke_sleep()");
@@ -16228,7 +16236,7 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
         lease_stamp(z);
         lock_drop(s);
       }
-      /* the wait for the lock has taken some of it, or all */
+      /* the wait for the lock may have taken some time, or all */
       left = base_min(until - host_now(s), z->lease / LEASE_RENEWALS + 1);
     }
     if (left > 0) s->os.sleep(s->os.context, left);
@@ -16236,7 +16244,7 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
   return api_count_out(z, ZKE_OK);
 }
 
-/* Kept by the thread, not by the handle: other threads have their own. */
+/* The limit is the thread's, not the handle's: other threads have their own. */
 int64_t zke_limit(zke *z, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, limit, z, deadline_ms);
   int64_t was = z && lock_is_limited(z) ? lock_limit.until : ZKE_FOREVER;
@@ -16254,7 +16262,7 @@ int64_t zke_busy_timeout(zke *z) {
 
 /* ---- for servers ---- */
 
-/* As zke_open_session(), with a row that is there. */
+/* Like zke_open_session(), but the session has a row already. */
 int zke_attach(zke *z, int64_t session, const unsigned char password[16],
                const zke_options *options, zke **z_out) {
   if (ENGINE_IS_OTHER(z))
@@ -16267,7 +16275,7 @@ int zke_attach(zke *z, int64_t session, const unsigned char password[16],
   return api_add_session(z, a, z_out);
 }
 
-/* The row keeps the time of now, from which its timeout counts. */
+/* The row keeps the present time, from which the timeout counts. */
 int zke_detach(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, detach, z);
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
@@ -16297,8 +16305,7 @@ int zke_touch(zke *z) {
   return api_count_out(z, ZKE_OK);
 }
 
-/* By as much time as there is: whatever has passed counts for no detached
- * session any more. */
+/* INT64_MAX: no time that has passed counts for a detached session any more. */
 int zke_rearm(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, rearm, z);
   int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
@@ -16306,8 +16313,8 @@ int zke_rearm(zke *z) {
   return api_leave(z, kept_rearm(z->s, INT64_MAX));
 }
 
-/* A duplicate shares the open file description, and with it the lock that is
- * the session's life.  So it lasts until the last of the two is closed. */
+/* A duplicate shares the open file description, and so the lock that keeps the
+ * session alive.  So the session lasts until both descriptors are closed. */
 int zke_keepalive_fd(zke *z, int *fd_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, keepalive_fd, z, fd_out);
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
@@ -16329,7 +16336,7 @@ int zke_keepalive_fd(zke *z, int *fd_out) {
 }
 
 /* Can a host vouch for this?  A scheme's name must fit into an entry's line
- * (acl_next()), and world and auth name nobody. */
+ * (acl_next()).  The schemes world and auth name no user. */
 static int api_check_vouch(const char *scheme, const char *id) {
   size_t len = strlen(scheme);
   if (!len || len >= ACL_SCHEME || strpbrk(scheme, ":\n") ||
@@ -16342,8 +16349,8 @@ static int api_check_vouch(const char *scheme, const char *id) {
   return base_fail(ZKE_BADARGUMENTS, "%s is no id of scheme digest", id);
 }
 
-/* The scheme is noted first: the list that scheme auth stands for may then hold
- * the identity. */
+/* The scheme is noted first: it must be valid in lists before scheme auth can
+ * stand for the identity. */
 int zke_vouch(zke *z, const char *scheme, const char *id) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, vouch, z, scheme, id);
   if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
@@ -16360,8 +16367,8 @@ void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]) {
               out);
 }
 
-/* Each check goes by what the handle has at that moment, so nothing else has to
- * be forgotten. */
+/* Each check uses the identities that the handle has at that moment, so nothing
+ * else must be cleared. */
 int zke_clear_auth(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, clear_auth, z);
   int rc = api_enter(z, NULL, API_LIGHT, NULL);
@@ -16370,8 +16377,8 @@ int zke_clear_auth(zke *z) {
   return api_leave(z, ZKE_OK);
 }
 
-/* Under SQLite's read lock, as zke_count(). Both count what is below the node;
- * the node itself is added here. */
+/* Under SQLite's read lock, like zke_count().  node_count() and node_below()
+ * count what is below the node; the node itself is added here. */
 int zke_usage(zke *z, const char *path, int64_t *count_out,
               int64_t *bytes_out) {
   if (ENGINE_IS_OTHER(z))
@@ -16394,9 +16401,9 @@ int zke_usage(zke *z, const char *path, int64_t *count_out,
   return api_leave(z, rc);
 }
 
-/* What a watch would have told of that was set at an earlier zxid; 0: nothing.
- * Of what happened since only the last state is left: a node that has gone and
- * come again counts as changed (semantics.md 5.9). */
+/* The event that a watch set at an earlier zxid would have had; 0: none.  Only
+ * the present state is known: a node that was deleted and created again counts
+ * as changed (semantics.md 5.9). */
 static int api_missed(const api_reading *r) {
   if (r->type == ZKE_WATCH_EXIST) return r->missing ? 0 : ZKE_EVENT_CREATED;
   if (r->missing) return ZKE_EVENT_DELETED;
@@ -16406,8 +16413,8 @@ static int api_missed(const api_reading *r) {
   return stat->pzxid > r->since ? ZKE_EVENT_CHILD : 0;
 }
 
-/* Look what was missed, and register the watcher or give it its event, in one
- * transaction: what changes later finds the row. */
+/* Find what was missed, and register the watcher or give it its event, in one
+ * transaction: later changes find the row. */
 static int api_set_watch_body(txn *t, void *arg) {
   api_reading *r = arg;
   unsigned tables =
@@ -16417,7 +16424,7 @@ static int api_set_watch_body(txn *t, void *arg) {
   if (rc != ZKE_OK && !r->missing) return rc;
   int type = api_missed(r);
   if (type) {
-    r->owner = 0; /* it waits for nobody's death */
+    r->owner = 0; /* it needs no notice of death */
     rc = watcher_prepare_fired(t, r->path, tables, r->fn, r->context, type,
                                &r->entry);
   } else {
@@ -16447,8 +16454,8 @@ int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
   return api_leave(z, api_watch_by(z, api_set_watch_body, &r));
 }
 
-/* What the handle knows: an event that has fired the watch, and is not
- * dispatched yet, has not ended it for the caller. */
+/* Asks the handle's memory.  An event that has fired the watch, but is not
+ * dispatched yet, has not ended the watch for the caller. */
 int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                     void *context) {
   if (ENGINE_IS_OTHER(z))
@@ -16460,7 +16467,7 @@ int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   return api_leave(z, api_find_watchers(z, full, type, fn, context, &of));
 }
 
-/* Under the store's lock, by which a dispatch reads the two as one. */
+/* Under the store's lock, so that a dispatch reads the two together. */
 int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, set_watcher, z, fn, context);
   int rc = api_enter(z, NULL, API_LIGHT, NULL);
@@ -16470,8 +16477,8 @@ int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   return api_leave(z, ZKE_OK);
 }
 
-/* Looks at the clock, and polls what a sleep would, but does not look into the
- * file: so it may say yes where nothing is left to call. */
+/* Looks at the clock, and polls what a sleep would, but does not read the file.
+ * So it may say yes though there is nothing to call. */
 int zke_pending(zke *z, int *pending_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, pending, z, pending_out);
   if (!pending_out) return base_fail(ZKE_BADARGUMENTS, "pending_out is NULL");
@@ -16481,8 +16488,7 @@ int zke_pending(zke *z, int *pending_out) {
   return api_leave(z, ZKE_OK);
 }
 
-/* A light session is dispatched alone: the bound is meant for its events.
- */
+/* A light session is dispatched alone, since the bound is for its events. */
 int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, dispatch_to, z, zxid, count_out, more_out);
@@ -16493,8 +16499,8 @@ int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
   return rc;
 }
 
-/* The innermost calls are about the event whose watcher runs: only the thread
- * with the role makes calls, and it is the one that asks. */
+/* The innermost calls are about the event of the watcher that runs: only the
+ * thread with the role makes calls, and that thread is asking. */
 int64_t zke_event_zxid(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, event_zxid, z);
   if (!z || !role_is_inside(z) || !z->calling || !z->calling->e) return 0;
@@ -16503,14 +16509,14 @@ int64_t zke_event_zxid(zke *z) {
 
 /* ---- the program's own data ---- */
 
-/* The root stands for the path, as in zke_op_fail(). */
+/* The path is the root, as in zke_op_fail(). */
 void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context) {
   *op =
       (zke_op){.type = ZKE_OP_SQL, .path = "/", .sql = fn, .context = context};
 }
 
-/* Refuse a connection that is not one of the program's to the store's file.  If
- * the system does not tell which file it is, that error is returned. */
+/* Refuse a connection that is not the program's own to the store's file.  If
+ * the system does not say which file it is, that error is returned. */
 static int api_check_guest(store *s, sqlite3 *db) {
   const char *file = db ? sqlite3_db_filename(db, "main") : NULL;
   zke_file f;
@@ -16525,11 +16531,11 @@ static int api_check_guest(store *s, sqlite3 *db) {
                    file && *file ? file : "in memory");
 }
 
-/* It takes no part in a transaction yet; zke_sql_begin() begins one.  The call
- * is light since it works in a batch and needs nothing of the store's
- * connection.  But it does I/O on the program's: the stat of its file, and its
- * PRAGMA may read the schema.  Where another connection has the file locked,
- * that waits for the busy timeout, and the store's lock is held meanwhile. */
+/* Begins no transaction; zke_sql_begin() does.  The call is light, since it
+ * works in a batch and does not use the store's connection.  But it does I/O
+ * for the program's connection: the stat of its file, and its PRAGMA may read
+ * the schema.  If another connection has locked the file, that waits for the
+ * busy timeout, with the store's lock held. */
 int zke_sql_adopt(zke *z, struct sqlite3 *db) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
@@ -16539,9 +16545,9 @@ int zke_sql_adopt(zke *z, struct sqlite3 *db) {
   return api_leave_light(z, rc);
 }
 
-/* While the guest's transaction keeps all other writers out: has the session
- * not ended meanwhile, since the wait for the gate may have been long?  And has
- * no reader that recovered the log left it in doubt just before? */
+/* The guest's transaction now keeps all other writers out.  Has the session
+ * ended in the wait for the gate, which may have been long?  Has a reader just
+ * recovered the log, and left it in doubt?  Then roll back. */
 static int api_guest_may_go_on(zke *z, sqlite3 *db) {
   char cause[BASE_SENTENCE];
   int rc = api_session(z);
@@ -16553,9 +16559,9 @@ static int api_guest_may_go_on(zke *z, sqlite3 *db) {
   return rc;
 }
 
-/* Take the gate as for a batch, and begin on the program's connection.  Within
- * the gate only a foreign program can be in the way.  The directory knows the
- * log's name before the program commits, as before a full commit of ours. */
+/* Take the gate as for a batch, and begin on the program's connection.  With
+ * the gate held, only a foreign program can be in the way.  As before a full
+ * commit of ours, the log's name is made durable before the program commits. */
 static int api_begin_guest(zke *z, sqlite3 *db) {
   store *s = z->s;
   int rc = api_check_guest(s, db);
@@ -16576,8 +16582,8 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
   return rc;
 }
 
-/* The end of both kinds.  The log is shortened with the gate held, as after
- * any commit. */
+/* Commit or roll back.  On success the log is shortened with the gate held, as
+ * after any commit. */
 static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   if (z && fork_is_copy(z->s)) return api_forked(z->s);
   store *s = app_here;
@@ -16603,16 +16609,16 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   return api_leave(z, rc);
 }
 
-/* The thread has ended without an end of its transaction: nothing of that
- * stays, and what it holds is given up. */
+/* The thread has ended without ending its transaction: roll that back, and
+ * release what the thread holds. */
 static void api_leave_guest(void *arg) {
   zke *z = arg;
   api_end_guest(z, z->s->guest.db, false, "zke_sql_rollback");
 }
 
-/* On success neither the lock nor the gate is given back: api_end_guest() does
- * that, for a thread that ends before by the destructor of a key, which is
- * there no longer than the transaction. */
+/* On success the lock and the gate stay held until api_end_guest().  If the
+ * thread ends before, the destructor of a key calls that; the key lives only as
+ * long as the transaction. */
 int zke_sql_begin(zke *z, struct sqlite3 *db) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (txn_batch_here()) return api_misuse("zke_sql_begin()");
@@ -16647,8 +16653,8 @@ int zke_sql_rollback(zke *z, struct sqlite3 *db) {
 SQL_STATEMENT(HISTORY_KEPT,
               "SELECT history_rows>0 OR history_ms>0 FROM zkembed_meta");
 
-/* Drop the history, where one is kept.  Where none is, a table of that name is
- * the program's: SQLite lets a table be renamed to any name. */
+/* Drop the history, if one is kept.  Otherwise a table of that name is the
+ * program's: SQLite lets a table be renamed to any name. */
 static int api_drop_history(store *s) {
   int64_t has = 0;
   int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &has);
@@ -16656,8 +16662,8 @@ static int api_drop_history(store *s) {
   return sql_exec(s, schema_drop_history, "dropping the history");
 }
 
-/* Drop the tables, with the gate held.  By hand, since a transaction of txn_
- * ends by writing the meta row. */
+/* Drop the tables, with the gate held.  Not by txn_, which ends a transaction
+ * by writing the meta row. */
 static int api_drop_tables(store *s) {
   REQUIRE(GATE_HELD(s));
   int rc = wal_make_name(s);
@@ -16683,9 +16689,9 @@ static int api_drop_tables(store *s) {
   return rc;
 }
 
-/* The store is as one whose files were replaced from then on: what it has open
- * is the program's.  Not from a callback: the dispatch around it would go on
- * with that store. */
+/* From then on the store is treated as if its files were replaced: the file
+ * that it has open is the program's.  Not from a callback: the dispatch around
+ * it would continue with that store. */
 int zke_remove_tables(zke *z) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (z && role_is_inside(z))
@@ -16706,7 +16712,7 @@ int zke_remove_tables(zke *z) {
 
 /* ---- inspection ---- */
 
-/* A look for dead sessions is not made: `alive` says how each is found. */
+/* Does not look for dead sessions first: `alive` says how each is found. */
 int zke_sessions(zke *z, int64_t session, zke_session_list **list_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sessions, z, session, list_out);
   zke_session_list *list = NULL;
@@ -16744,8 +16750,8 @@ static int api_keep_body(txn *t, void *arg) {
   return history_keep(t, k->rows, k->ms);
 }
 
-/* Synced to the disk: a history that has begun has begun for good, whatever
- * power does then. */
+/* Synced to the disk: a history that has begun must not be undone by a power
+ * cut. */
 int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (rows < 0 || ms < 0) {
@@ -16760,7 +16766,7 @@ int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
 
 /* ---- upkeep ---- */
 
-/* For a handle that may not sweep: the same look, without the removal. */
+/* For a handle that may not sweep: the same search, without the removal. */
 int zke_overdue(zke *z, int *overdue_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, overdue, z, overdue_out);
   bool found;
@@ -16772,16 +16778,15 @@ int zke_overdue(zke *z, int *overdue_out) {
   return api_leave(z, rc);
 }
 
-/* Under the store's lock throughout, so fn must not come back into the library.
- */
+/* Under the store's lock throughout, so fn must not call the library. */
 int zke_check(zke *z, zke_check_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, check, z, fn, context);
   int rc = api_enter(z, NULL, 0, NULL);
   return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
 }
 
-/* Not from a callback: it takes long, and its thread has the role of
- * dispatching, so no other watcher could be called meanwhile. */
+/* Not from a callback: it takes long, and its thread has the dispatcher role,
+ * so no other watcher could be called meanwhile. */
 int zke_compact(zke *z, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, compact, z, deadline_ms);
   if (z && role_is_inside(z))
@@ -16812,8 +16817,8 @@ int zke_test_fail(zke *z, int when, int skip) {
   return api_leave(z, ZKE_OK);
 }
 
-/* A caller of an older header has a shorter struct: nothing is written behind
- * it. */
+/* A caller that uses an older header has a shorter struct: nothing is written
+ * past its end. */
 void zke_os_fill(zke_os *os) {
   os_fill(os, os->size < sizeof *os ? os->size : sizeof *os);
 }
@@ -16832,5 +16837,5 @@ int zke_register_engine(const zke_engine *engine) {
   return engine_register(&e);
 }
 
-/* For an engine, whose calls see states that this file knows nothing of. */
+/* For an engine: its calls see states that this file does not know. */
 void zke_set_zxid(int64_t zxid) { base_zxid = zxid; }
