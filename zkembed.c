@@ -13596,12 +13596,12 @@ static int store_drop_orphans(store *s) {
   if (!in_use)
     return base_fail(ZKE_FORKED,
                      "%s: the descriptors of the parent's handle were closed, "
-                     "and their numbers are other files' now; only a new "
-                     "program (exec) can go on",
+                     "and other files have their numbers now; only a new "
+                     "program (exec) can open it",
                      s->name);
   return base_fail(ZKE_FORKED,
                    "%s: a thread of the parent was inside SQLite at the fork; "
-                   "only a new program (exec) can go on",
+                   "only a new program (exec) can open it",
                    s->name);
 }
 
@@ -14216,10 +14216,10 @@ static int api_forked(const store *s) {
 static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
                               unsigned flags, const char **full) {
   if (!(flags & (API_BATCH | API_LIGHT)))
-    return base_fail(ZKE_MISUSE, "not a call for the function of a batch");
+    return base_fail(ZKE_MISUSE, "a call that a batch does not allow");
   if (z->s != b->t.s) {
     return base_fail(ZKE_MISUSE,
-                     "%s: a call on another store than that of the batch",
+                     "%s: a call on a store that is not the batch's",
                      z->s->name);
   }
   int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
@@ -16589,8 +16589,8 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   store *s = app_here;
   if (!z || !s || z->s != s || s->guest.by != z || s->guest.db != db || s->app)
     return base_fail(ZKE_MISUSE,
-                     "%s() of what this thread has not begun by "
-                     "zke_sql_begin()",
+                     "%s() without zke_sql_begin() by this thread, for this "
+                     "handle and connection",
                      call);
   if (commit) txn_expect_death(s);
   int rc = app_end_guest(s, db, commit);
