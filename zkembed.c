@@ -11611,8 +11611,8 @@ static void alarm_free(zke *z) {
  *
  * One thread at a time has the dispatcher role of a carrier, and dispatches all
  * of its sessions.  Other threads that wait for one of these sessions sleep
- * until that thread has called a watcher of it, or until they can take over the
- * role.
+ * until that thread has called a watcher of their session, or until they can
+ * take over the role.
  *
  * A frame on the thread's stack says which session's watchers run.  A watcher
  * may make calls that dispatch again, so a thread may have several frames.  The
@@ -11749,8 +11749,8 @@ enum { NOTICE_FAILING_MS = 20 }; /* for a dispatch, once an end fails */
 /* End the sessions of a dead process's carrier, or detach the kept ones,
  * without waiting for the gate.  A session that fails, or is put off since it
  * failed before, does not stop the others, unless they would fail for the same
- * reason.  After a failure this stops when it has taken NOTICE_FAILING_MS.  The
- * next call does the rest, with the failed ones put off.  *left: some have not
+ * reason.  Once one has failed, this stops after NOTICE_FAILING_MS.  The next
+ * call does the rest, with the failed ones put off.  *left: some have not
  * ended.  Returns the last failure. */
 static int notice_end_carried(store *s, int64_t carrier, bool *left) {
   buf sessions = {.a = &s->a};
@@ -12492,8 +12492,8 @@ static int64_t dispatch_deadline(struct carrier *c, bool waiting) {
   return at;
 }
 
-/* Set the timer behind zke_fd(), unless it is set so already. 0 would disarm
- * it, so a time in the past becomes 1. */
+/* Set the timer behind zke_fd(), unless it has that time already.  0 would
+ * disarm it, so a time in the past becomes 1. */
 static void dispatch_arm_carrier(struct carrier *c) {
   if (c->timer < 0) return;
   int64_t at = dispatch_deadline(c, false);
@@ -13213,7 +13213,7 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
  * A store is what the sessions of one zke_open() share: a SQLite connection,
  * the locks, the side files.  Opening checks the options, the name and the kind
  * of the file before it creates anything.  A file that is refused is not
- * touched, and nothing is left beside it.
+ * touched, and nothing is created beside it.
  *
  * A session gets its own carrier, or joins another session's.  In a forked
  * child the parent's connections (orphans) must be closed before anything is
@@ -13437,9 +13437,8 @@ static int store_inspect_file(store *s, const zke_file *f,
   return ZKE_OK;
 }
 
-/* Refuse a network file system, and a file system of an unknown kind.  But if
- * the system cannot tell at all, or a sandbox forbids the question, the file is
- * accepted. */
+/* Refuse a network file system.  If the question fails, refuse the file, too,
+ * unless the system has no answer, or a sandbox forbids the question. */
 static int store_check_network(store *s, const char *path) {
   int network = s->os.network(s->os.context, path);
   if (network == 1) {
@@ -14122,8 +14121,8 @@ static int api_session(zke *z) {
   return rc == ZKE_OK ? stands : rc;
 }
 
-/* Remove what the session has discarded before anything else that it changes.
- * If that fails, a change fails; a call that only reads goes on. */
+/* Remove what the session has discarded, before it changes anything else.  If
+ * that fails, a change fails; a call that only reads goes on. */
 static int api_discard_first(zke *z, unsigned flags, int64_t now) {
   if (!atomic_load(&z->owes) || (flags & API_DISCARD)) return ZKE_OK;
   if (flags & API_CHANGE) return discard_all(z);
@@ -14271,8 +14270,8 @@ static int api_count_out(zke *z, int rc) {
   return rc;
 }
 
-/* Refuse a call of a thread that holds a store's lock and gate already, in a
- * function of the program or in a transaction of its own connection. */
+/* Refuse a call of a thread that already holds a store's lock and gate: in a
+ * function of the program, or in a transaction of the program's connection. */
 static int api_not_here(void) {
   return base_fail(ZKE_MISUSE,
                    "%s: a call in a function of zke_op_sql(), or between "
@@ -14324,7 +14323,7 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
-/* Begin a call that waits for the lock until its deadline at most. */
+/* Begin a call that waits for the lock only until its deadline. */
 static int api_enter(zke *z, const char *path, unsigned flags,
                      const char **full) {
   return api_enter_until(z, path, flags, full, 0);
@@ -14332,7 +14331,7 @@ static int api_enter(zke *z, const char *path, unsigned flags,
 
 /* Count a change of the session, for zke_test_fail().  Returns
  * ZKE_TEST_FAIL_BEFORE or _AFTER if this change must lose its reply, else 0.
- * Calls in a batch do not count, since they have no replies. */
+ * Calls in a batch do not count, since only the batch has a reply. */
 static int api_count_change(zke *z) {
   int fail = z->fail_when;
   if (!fail || fail == ZKE_TEST_FAIL_READ || z->s->batch) return 0;
@@ -15366,7 +15365,8 @@ static int api_dispatch(zke *z, deliver_progress *p) {
   return api_leave(z, rc);
 }
 
-/* Delivers what there is, up to a limit: see deliver_next(). */
+/* Delivers what there is, but reads at most DELIVER_BATCHES batches of events.
+ */
 int zke_dispatch(zke *z, int *count_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, dispatch, z, count_out);
   deliver_progress progress = {.zxid = INT64_MAX};
@@ -16313,8 +16313,8 @@ int zke_rearm(zke *z) {
   return api_leave(z, kept_rearm(z->s, INT64_MAX));
 }
 
-/* A duplicate shares the open file description, and so the lock that keeps the
- * session alive.  So the session lasts until both descriptors are closed. */
+/* A duplicate shares the open file description, and with it the lock that keeps
+ * the session alive.  The session lasts until both descriptors are closed. */
 int zke_keepalive_fd(zke *z, int *fd_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, keepalive_fd, z, fd_out);
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
