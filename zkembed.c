@@ -12265,6 +12265,9 @@ static bool deliver_next(zke *z, deliver_progress *p, int *rc) {
   /* events come from two places: the list z->fired, which zke_set_watch()
    * fills, and the queue */
   int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
+  /* an overflow replaced older events, which may be of changes up to the bound */
+  if (z->queue && z->queue->type == ZKE_EVENT_OVERFLOW)
+    queued = base_min(queued, p->zxid);
   bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;
   int64_t next = fired ? z->fired->w->zxid : queued;
   p->more = next > p->zxid && next < INT64_MAX;

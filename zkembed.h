@@ -1589,8 +1589,9 @@ ZKE_API int zke_pending(zke *z, int *pending_out);
  *
  * When zke_dispatch_to() has returned, every event of a change up to that zxid
  * has been delivered, however many there are.  Later events wait, and keep the
- * descriptor readable.  The session's end and due alarms (zke_call_at()) are
- * not changes, and are delivered whatever the zxid.
+ * descriptor readable.  A ZKE_EVENT_OVERFLOW, which replaced earlier events,
+ * the session's end and due alarms (zke_call_at()) are delivered whatever the
+ * zxid.
  *
  * With it a server sends events and replies in ZooKeeper's order: the events of
  * what a reply shows come before it, and no event comes before the reply that

@@ -383,6 +383,22 @@ TEST_LOOP(a_dispatch_to_a_zxid_tells_all_up_to_it, 0, WAYS) {
   ck_assert_int_eq(more, 1);
 }
 
+/* P3: an overflow replaced events of changes up to the zxid, so it is told,
+ * though the change that it came with is a later one. */
+TEST_LOOP(a_dispatch_to_a_zxid_tells_an_overflow, 0, WAYS) {
+  begin(_i);
+  zke *few;
+  zke_options o = {.size = sizeof o, .event_limit = 2};
+  ck_ok(_i == BY_A_STORE ? zke_open(test_path("zxid.db"), &o, &few)
+                         : zke_open_session(a, &o, &few));
+  ck_ok(zke_add_watch(few, "/n", ZKE_WATCH_PERSISTENT, test_record, &seen));
+  int64_t at = make_zxid(b, "/n");
+  for (int i = 0; i < 2; i++) set(b, "/n");
+  ck_ok(zke_dispatch_to(few, at, NULL, NULL));
+  ck_assert_int_eq(seen.count, 1);
+  ck_assert_int_eq(seen.at[0].type, ZKE_EVENT_OVERFLOW);
+}
+
 /* The end is no change: it is told, and nothing after it. */
 TEST_LOOP(a_dispatch_to_a_zxid_tells_the_end, 0, WAYS) {
   begin(_i);
