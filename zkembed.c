@@ -5022,12 +5022,13 @@ static int schema_accept(store *s, enum schema_kind kind) {
     return base_fail(
         ZKE_NOTADB,
         "%s was written by an older zkembed (format below %d), from "
-        "before the first release",
+        "before the first release: export it with that one, and import it",
         s->name, ZKE_FORMAT);
   }
   if (kind == SCHEMA_NEWER) {
     return base_fail(ZKE_NEWERFORMAT,
-                     "%s was written by a newer zkembed (format above %d)",
+                     "%s was written by a newer zkembed (format above %d): "
+                     "open it with that version or a later one",
                      s->name, ZKE_FORMAT);
   }
   sql_keep_log(s->db, true);
@@ -12265,7 +12266,7 @@ static bool deliver_next(zke *z, deliver_progress *p, int *rc) {
   /* events come from two places: the list z->fired, which zke_set_watch()
    * fills, and the queue */
   int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
-  /* an overflow replaced older events, which may be of changes up to the bound */
+  /* an overflow replaced older events, perhaps of changes up to the bound */
   if (z->queue && z->queue->type == ZKE_EVENT_OVERFLOW)
     queued = base_min(queued, p->zxid);
   bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;

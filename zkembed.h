@@ -201,8 +201,8 @@ extern "C" {
  * Version and linkage
  * --------------------------------------------------------------------- */
 
-#define ZKE_VERSION "0.1.0"
-#define ZKE_VERSION_NUMBER 1000 /* major * 1000000 + minor * 1000 + patch */
+#define ZKE_VERSION "1.0.0"
+#define ZKE_VERSION_NUMBER 1000000 /* major * 1000000 + minor * 1000 + patch */
 
 /* ZKE_API marks what the shared library exports.  Define it as empty to keep
  * the functions inside the shared object that they are compiled into. */

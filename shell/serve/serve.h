@@ -519,7 +519,7 @@ bool letters_take(server *s, conn *c);
  * for ZooKeeper's, and go-zookeeper wants a date in ZooKeeper's form.  It is
  * the release's, so that two builds are the same. */
 #define SERVE_VERSION "3.8.0-zkembed-" ZKE_VERSION
-#define SERVE_VERSION_FULL SERVE_VERSION ", built on 2026-11-20 00:00 UTC"
+#define SERVE_VERSION_FULL SERVE_VERSION ", built on 2026-11-30 00:00 UTC"
 
 /* The watches of this server's clients. */
 typedef struct own_watches {

@@ -66,7 +66,7 @@ static serving serve_still(const char *file) {
  * The words
  * --------------------------------------------------------------------- */
 
-#define NUMBER "3.8.0-zkembed-0.1.0, built on 2026-11-20 00:00 UTC\n"
+#define NUMBER "3.8.0-zkembed-1.0.0, built on 2026-11-30 00:00 UTC\n"
 #define VERSION "Zookeeper version: " NUMBER
 #define STATE                                                            \
   "Latency min/avg/max: 0/0.0000/0\nReceived: 1\nSent: 1\nConnections: " \
