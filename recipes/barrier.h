@@ -15,8 +15,7 @@
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
  * barrier.c has the algorithm.  It is the barrier of ZooKeeper's page "Recipes
- * and Solutions".  Tokens, and the twin that makes removal exact, are
- * additions.
+ * and Solutions", with tokens, and a twin node that makes removal exact.
  *
  * LAYOUT, as Curator's DistributedBarrier at /barriers/maintenance/barrier:
  *
@@ -25,24 +24,25 @@
  *       set-<id>                        the same setting: a removal of this one
  *                                       needs it, so it removes no later one
  *
- * The data of `barrier` is a line "<id> <session> <pid> <identity>" and then
- * the setter's own.  A node `barrier` that somebody made by other means blocks
- * just as well.  If `barrier` alone is deleted, as Curator does it, `set-<id>`
+ * The data of `barrier` is a line "<id> <session> <pid> <identity>", followed
+ * by the setter's data.  A node `barrier` that was made by other means blocks
+ * just as well.  If `barrier` alone is deleted, as Curator does, `set-<id>`
  * stays until somebody deletes it, or its session ends; it blocks no one.
  *
  * IF THE PROCESS DIES: both nodes come and go in one step, so a barrier is set
- * or not.  If the process that has set it dies, it stands until somebody
- * removes it, or, with options.ephemeral, goes with the setter's session.  A
- * process that waits leaves nothing.
+ * or not.  If the process that set it dies, the barrier stands until somebody
+ * removes it; with options.ephemeral it goes with the setter's session.  A
+ * waiting process leaves nothing.
  *
  * WHO IS WOKEN: a setting wakes the objects with a listener.  A removal wakes
- * these and all that wait, which is what a barrier is for.  If a barrier is
- * removed and set again, the processes that waited for the former setting pass.
+ * these and all waiting objects, which is the purpose of a barrier.  If a
+ * barrier is removed and set again, the processes that waited for the earlier
+ * setting pass.
  *
  * COSTS: a setting is three reads and one write, a removal four reads and one
  * write, both synced to the disk unless the barrier is ephemeral.  A wait is
  * three reads if no barrier stands (two if the directory is missing).  If one
- * stands, it is a watch more, and a read when it wakes.
+ * stands, a wait also takes a watch, and a read when it wakes.
  *
  * LOSING THE SESSION: waiting ends with ZKE_INVALIDSTATE, a listener hears
  * ZKE_BARRIER_LOST and nothing more.  A barrier that is not ephemeral stands.
@@ -50,18 +50,18 @@
  * FENCING: the token of a setting is the zxid of its znode, greater than those
  * of all earlier ones.
  *
- * ON AN ENSEMBLE (zookeeper.h): an ephemeral barrier is gone when the process
- * that set it was silent for the session's timeout, even if it lives; all else
- * is the same.
+ * ON AN ENSEMBLE (zookeeper.h): an ephemeral barrier goes when the process that
+ * set it was silent for the session's timeout, even if it lives; everything
+ * else is the same.
  *
- * MISTAKES, and what they come to:
- * - Setting what stands already: ZKE_HELD.  A barrier is set by one process.
- *   To count the participants that are not ready, use a double barrier or a
- *   semaphore.
- * - Removing with token 0 what another process has set meanwhile: it is
- *   removed.  Keep the token of your own setting and remove that one.
- * - Waiting and relying on it that the barrier is down afterwards: it may have
- *   been set again.  The wait was for the setting that stood at the call.
+ * MISTAKES, and their results:
+ * - Setting a barrier that stands already: ZKE_HELD.  One process sets a
+ *   barrier.  To count the participants that are not ready, use a double
+ *   barrier or a semaphore.
+ * - Removing with token 0 after another process has set it: that setting is
+ *   removed.  Keep the token of your setting and remove that one.
+ * - Relying on the barrier being down after a wait: it may have been set again.
+ *   The wait was for the setting that stood at the call.
  * - Two threads that wait with one object: the second gets ZKE_MISUSE. */
 #ifndef ZKEMBED_RECIPES_BARRIER_H
 #define ZKEMBED_RECIPES_BARRIER_H
@@ -74,19 +74,19 @@ extern "C" {
 
 typedef struct zke_barrier zke_barrier;
 
-/* What a listener hears.  SET and REMOVED take turns; after LOST it hears
- * nothing. */
+/* The listener's events.  SET and REMOVED alternate; after LOST there are no
+ * more events. */
 enum {
   ZKE_BARRIER_SET = 1,     /* it stands */
   ZKE_BARRIER_REMOVED = 2, /* it does not stand any more */
-  ZKE_BARRIER_LOST = 3     /* the session has ended: nothing more is heard */
+  ZKE_BARRIER_LOST = 3     /* the session has ended: no more events */
 };
 
 /* Called after zke_barrier_start() with ZKE_BARRIER_…; token: of the setting
  * that came or went.
  *
- * It may call the object or free it.  A setting that came and went between two
- * dispatches is not heard of.
+ * It may call the object or free it.  If a setting comes and goes between two
+ * dispatches, the listener is not told.
  *
  * Example: a worker in an event loop that pauses while the barrier stands.
  *
@@ -127,14 +127,14 @@ ZKE_API int zke_barrier_new(zke *z, const char *path,
 
 /* zke_barrier_free - release the object
  *
- * A barrier that was set stands. */
+ * A barrier that was set stays. */
 ZKE_API void zke_barrier_free(zke_barrier *barrier);
 
 /* ------------------------------------------------------------------------
  * Setting and removing
  *
- * Example: set it, work, and remove this very setting.  If a person has removed
- * it meanwhile, and another process has set it, that one stays.
+ * Example: set it, work, and remove exactly this setting.  If a person has
+ * removed it meanwhile, and another process has set it, that one stays.
  *
  *     int64_t token = 0;
  *     rc = zke_barrier_set(barrier, "moving files", 12, deadline, &token);
@@ -149,8 +149,8 @@ ZKE_API void zke_barrier_free(zke_barrier *barrier);
  *
  * Makes the directory if it is missing.
  *
- *   data,len     shown to others, for instance why; NULL and 0 for none
- *   deadline_ms  for repeating what got no reply
+ *   data,len     shown to others, for example the reason; NULL and 0 for none
+ *   deadline_ms  for repeating calls that got no reply
  *   token_out    out: this setting's token
  *
  * Returns ZKE_OK, or
@@ -158,46 +158,46 @@ ZKE_API void zke_barrier_free(zke_barrier *barrier);
  *   ZKE_OTHERKIND     the path is not a barrier's
  *   ZKE_BADARGUMENTS  len is negative, or data is NULL with len above 0
  *
- * A setting that lost its reply is recognised, and is ZKE_OK.  After
- * ZKE_CONNECTIONLOSS it may stand, or may have stood until another process has
- * removed it; zke_barrier_parties() tells by whom. */
+ * If the reply was lost, the call finds out that the barrier is set, and
+ * returns ZKE_OK.  After ZKE_CONNECTIONLOSS it may stand, or may have stood
+ * until another process removed it; zke_barrier_parties() tells who set it. */
 ZKE_API int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                             int64_t deadline_ms, int64_t *token_out);
 
-/* zke_barrier_remove - let all others go on
+/* zke_barrier_remove - let all others continue
  *
  *   token        of the setting to remove; 0: any
- *   deadline_ms  for repeating what got no reply
+ *   deadline_ms  for repeating calls that got no reply
  *
- * Returns ZKE_OK; ZKE_NONODE if no barrier stands, or not of that token; or
+ * Returns ZKE_OK; ZKE_NONODE if no barrier stands, or not one of that token; or
  * ZKE_OTHERKIND if the path is not a barrier's.  Any process may remove it, not
- * only the one that has set it. */
+ * only the one that set it. */
 ZKE_API int zke_barrier_remove(zke_barrier *barrier, int64_t token,
                                int64_t deadline_ms);
 
 /* ------------------------------------------------------------------------
  * Waiting and looking
  *
- * Example: wait for an hour at most; then say who keeps everybody waiting.
+ * Example: wait for an hour at most; then say who set the barrier.
  *
  *     rc = zke_barrier_wait(barrier, zke_now(z) + 3600000);
  *     if (rc == ZKE_OPERATIONTIMEOUT) fprintf(stderr, "%s\n", zke_errmsg());
  * --------------------------------------------------------------------- */
 
-/* zke_barrier_wait - until the barrier that stands now does so no more
+/* zke_barrier_wait - wait until the setting that stands now is removed
  *
- * Returns ZKE_OK, at once if none stands, or ZKE_OPERATIONTIMEOUT, when the
- * sentence says who set it, ZKE_CANCELLED, ZKE_OTHERKIND, ZKE_MISUSE,
+ * Returns ZKE_OK, immediately if none stands; ZKE_OPERATIONTIMEOUT, with a
+ * sentence that says who set it; ZKE_CANCELLED, ZKE_OTHERKIND, ZKE_MISUSE, or
  * ZKE_INVALIDSTATE. */
 ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
 
-/* zke_barrier_start  - tell the listener from now on; first of all that the
- *                      barrier stands, if it does
+/* zke_barrier_start  - tell the listener from now on; first that the barrier
+ *                      stands, if it does
  * zke_barrier_step   - look again now
- * zke_barrier_get    - ask the file: *token_out, or NULL, becomes the token of
- *                      the barrier that stands; 0: none does
+ * zke_barrier_get    - ask the file: *token_out, unless NULL, becomes the token
+ *                      of the barrier that stands; 0: none does
  * zke_barrier_cancel - zke_barrier_wait() on it returns ZKE_CANCELLED; set and
- *                      remove go on.  ZKE_IDLE if none of the three runs
+ *                      remove continue.  ZKE_IDLE if none of the three runs
  *
  * The first three return ZKE_OK, or
  *   ZKE_OTHERKIND         start: the path is not a barrier's
@@ -213,8 +213,8 @@ ZKE_API int zke_barrier_cancel(zke_barrier *barrier);
 /* zke_barrier_parties - who set it, since when
  *
  *   list_out  count 0 if none stands, else one party: czxid is the token;
- *             session and pid are the setter's, which may be gone; pid 0 and
- *             an empty identity: set by other means
+ *             session and pid are the setter's, and may be gone; pid 0 and an
+ *             empty identity: set by other means
  *
  * Returns ZKE_OK, or as zke_get(). */
 ZKE_API int zke_barrier_parties(zke *z, const char *path,

@@ -9,9 +9,9 @@
  *       fprintf(stderr, "%s\n", zke_errmsg());  // it is not 1 but ...
  *     zke_counter_free(hits);
  *
- * support.h has the rules of all recipes (threads, time, failure, errors).
- * Others have this recipe as Curator's DistributedAtomicLong and SharedCount,
- * and as kazoo's Counter.  That a lost reply leaves no doubt is an addition.
+ * support.h has the rules of all recipes (threads, time, failure, errors).  The
+ * same recipe is Curator's DistributedAtomicLong and SharedCount, and kazoo's
+ * Counter.  New here: after a lost reply it is still certain what was counted.
  *
  * LAYOUT:
  *
@@ -22,22 +22,22 @@
  *                                 these changes
  *
  * EXACTLY ONCE.  The number and the version of the writer's own znode change in
- * one multi.  When a reply was lost, that version says whether the change had
- * been made, whatever others have counted since.
+ * one multi.  After a lost reply, that version shows whether the change was
+ * made, whatever others have counted since.
  *
  * IF THE PROCESS DIES before a change, it was not made; after it, it was; there
- * is nothing in between.  Its writer's znode goes with its session.
+ * is no state in between.  The writer's znode goes with its session.
  *
  * WHO IS WOKEN: objects that listen or wait, by every change.
  *
  * COSTS, in transactions of the database: a change is one read and one write,
  * and as many again each time another writer was faster.  An object's first
- * change makes its writer's znode (one write and one read more), and the first
- * change of all makes the counter.  A get is one read.
+ * change also makes its writer's znode (one write and one read), and the very
+ * first change makes the counter.  A get is one read.
  *
  * LOSING THE SESSION: nothing is held; every call except free returns
- * ZKE_INVALIDSTATE, a listener hears ZKE_COUNTER_LOST.  If that happens while a
- * reply is missing, it stays unknown whether the change was made.
+ * ZKE_INVALIDSTATE, and a listener hears ZKE_COUNTER_LOST.  If a reply is
+ * missing at that moment, it stays unknown whether the change was made.
  *
  * FENCING: a change's token is its zxid, greater than those of all earlier
  * changes.
@@ -48,7 +48,7 @@
  * ON AN ENSEMBLE (zookeeper.h): nothing differs except the time that a call
  * takes.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - get and then set: a change in between is overwritten.  Add, or compare and
  *   set in a loop, as the example below does.
  * - Counting again after ZKE_CONNECTIONLOSS: it may be counted twice.
@@ -67,17 +67,17 @@ extern "C" {
 
 typedef struct zke_counter zke_counter;
 
-/* What the listener hears. */
+/* The listener's events. */
 enum {
-  ZKE_COUNTER_CHANGED = 1, /* the number, and its change's token; at the start:
-                              as it is */
+  ZKE_COUNTER_CHANGED = 1, /* the number, and its change's token; also once at
+                              the start */
   ZKE_COUNTER_REMOVED = 2, /* the znode was deleted: the number is
                               options.initial, the token 0 */
   ZKE_COUNTER_LOST = 3     /* the session has ended; number and token are 0 */
 };
 
-/* Called after zke_counter_start().  Changes that follow each other fast may
- * be told as one.
+/* Called after zke_counter_start().  Changes in quick succession may be told as
+ * one.
  *
  * Example: show the number.
  *
@@ -100,7 +100,7 @@ typedef void (*zke_counter_fn)(zke_counter *counter, int event, int64_t value,
 typedef struct zke_counter_options {
   size_t size;
   int64_t initial; /* the number of a counter that does not exist; all objects
-                      of a counter should name the same */
+                      of a counter should use the same */
   zke_counter_fn listener;
   void *context;
 } zke_counter_options;
@@ -129,11 +129,11 @@ ZKE_API void zke_counter_free(zke_counter *counter);
 ZKE_API int zke_counter_get(zke_counter *counter, int64_t *value_out,
                             int64_t *token_out);
 
-/* zke_counter_set             - change it, whatever it is
- * zke_counter_compare_and_set - change it if it is what is expected
- * zke_counter_add_and_get     - add, give the sum
+/* zke_counter_set             - change it, whatever its value
+ * zke_counter_compare_and_set - change it if it has the expected value
+ * zke_counter_add_and_get     - add, and return the sum
  *
- * Example: draw from a stock, and never more than there is.
+ * Example: take from a stock, but never more than there is.
  *
  *     int64_t stock;
  *     do {
@@ -144,18 +144,18 @@ ZKE_API int zke_counter_get(zke_counter *counter, int64_t *value_out,
  *     } while (rc == ZKE_BADVERSION);
  *
  *   delta        may be negative
- *   deadline_ms  for repeating what got no reply
+ *   deadline_ms  for repeating calls that got no reply
  *   token_out    out: the change's token
  *
- * Return ZKE_OK, or, nothing having changed,
- *   ZKE_BADVERSION         it is not what was expected; the sentence says what
- *                          it is
+ * Return ZKE_OK, or, with nothing changed,
+ *   ZKE_BADVERSION         it has another value; the sentence says which
  *   ZKE_LIMIT              the sum does not fit into 64 bits
  *   ZKE_OTHERKIND          the path is not a counter's
  *   ZKE_DATAINCONSISTENCY  the znode holds no number
  *
  * or ZKE_CONNECTIONLOSS if no reply came again and again, or somebody deleted
- * the counter while a reply was missing: whether it has changed is unknown. */
+ * the counter while a reply was missing: it is unknown whether it has
+ * changed. */
 ZKE_API int zke_counter_set(zke_counter *counter, int64_t value,
                             int64_t deadline_ms, int64_t *token_out);
 ZKE_API int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
@@ -165,16 +165,16 @@ ZKE_API int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
                                     int64_t deadline_ms, int64_t *value_out,
                                     int64_t *token_out);
 
-/* zke_counter_start - tell the listener from now on; first of all what the
- *                     number is, if the counter exists
+/* zke_counter_start - tell the listener from now on; first the number, if the
+ *                     counter exists
  * zke_counter_step  - look again now
  *
- * Return ZKE_OK, ZKE_OTHERKIND, ZKE_DATAINCONSISTENCY, or why the file could
- * not be read: then the call can be repeated. */
+ * Return ZKE_OK, ZKE_OTHERKIND, ZKE_DATAINCONSISTENCY, or the reason why the
+ * file could not be read: then the call can be repeated. */
 ZKE_API int zke_counter_start(zke_counter *counter);
 ZKE_API int zke_counter_step(zke_counter *counter);
 
-/* zke_counter_wait - wait until the last change is a different one
+/* zke_counter_wait - wait for the next change
  *
  * Example: follow a counter.
  *
@@ -185,13 +185,13 @@ ZKE_API int zke_counter_step(zke_counter *counter);
  *       rc = zke_counter_wait(counter, token, deadline, &value, &token);
  *     }
  *
- *   token        as zke_counter_get() gave it; 0: until it exists
+ *   token        from zke_counter_get(); 0: until the counter exists
  *   value_out    out: the number; token_out: its change, 0 if it has been
  *                deleted
  *
- * Returns ZKE_OK, or ZKE_OPERATIONTIMEOUT, when the sentence says what the
- * number is, ZKE_CANCELLED, ZKE_MISUSE, ZKE_INVALIDSTATE, or as
- * zke_counter_get(). */
+ * Returns ZKE_OK, also if the last change is already another one than token;
+ * ZKE_OPERATIONTIMEOUT, with a sentence that says the number; ZKE_CANCELLED,
+ * ZKE_MISUSE, ZKE_INVALIDSTATE; or as zke_counter_get(). */
 ZKE_API int zke_counter_wait(zke_counter *counter, int64_t token,
                              int64_t deadline_ms, int64_t *value_out,
                              int64_t *token_out);

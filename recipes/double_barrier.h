@@ -15,8 +15,8 @@
  * support.h has the rules of all recipes (threads, time, failure, errors).
  * double_barrier.c has the algorithm.  It is the double barrier of ZooKeeper's
  * page "Recipes and Solutions".  Rounds, their members' names, and BROKEN are
- * additions: with that page's algorithm a party that dies inside looks as if it
- * had left, and a `ready` that a crash has left lets the next party pass alone.
+ * additions: in that page's algorithm a party that dies inside looks as if it
+ * had left, and if a crash leaves a `ready`, the next party passes alone.
  *
  * LAYOUT
  *
@@ -29,53 +29,53 @@
  *       ready                           a round: the list of its members
  *         _c_<guid>-party-0000000004    one for each member that has not left
  *
- * A ROUND is begun by the party that makes them N, in one step: it makes
+ * A ROUND is begun by the party that completes the N, in one step: it makes
  * `ready` with N children and writes "inside" into the N znodes, each of which
- * must be as its owner made it.  A party is inside when that was written into
- * its own znode.  That there is a `ready` does not suffice: it may be left of a
- * round whose processes have died, and lets no party pass.  The zxid of that
- * step is the round's number.  A member leaves by deleting its child of
- * `ready`; the last one, in the same step, deletes `ready` as well.  There is
- * never more than one round at a time.  A party that comes while one runs waits
- * for the next, and so do parties beyond N.
+ * must be unchanged since its owner made it.  A party is inside when "inside"
+ * was written into its own znode.  A `ready` alone is not enough: it may be
+ * left of a round whose processes have died, and then lets no party pass.  The
+ * zxid of that step is the round's number.  A member leaves by deleting its
+ * child of `ready`; the last one, in the same step, deletes `ready` as well.
+ * There is never more than one round at a time.  A party that comes during a
+ * round waits for the next, and so do parties beyond N.
  *
  * IF A PROCESS DIES, or frees its object, or loses its session,
- * - before its round begins, it is just not there: the others go on waiting;
+ * - before its round begins, it no longer counts: the others still wait;
  * - inside, its znode goes and its child of `ready` stays: the round is broken.
  *   All members that are in leave, or come there later, get ZKE_BROKEN;
- * - in leave, it had left.  The others are not disturbed.
+ * - in leave, it has left already.  The others are not affected.
  *
- * If all members die, `ready` stays, and the next round clears it away.
- * Nothing else is left.
+ * If all members die, `ready` stays, and the next round removes it.  Nothing
+ * else is left.
  *
  * WHO IS WOKEN: all N when the round begins, since each watches its own znode;
- * and all that are in leave when it ends or breaks.  A leaving that is not the
- * last wakes only parties that wait for the next round.  A party that comes
- * wakes only the members in leave: they watch the directory's children, so a
- * death inside reaches each of them whatever the others do.  A death is told at
- * once by the nearest member before it in the ring that is in leave (and by the
- * nearest one inside, if it dispatches); if that one is stopped, within about a
- * second.
+ * and all members in leave when it ends or breaks.  When a member leaves that
+ * is not the last, only parties that wait for the next round wake.  A party
+ * that comes wakes only the members in leave.  They watch the directory's
+ * children, so a death inside reaches each of them whatever the others do.  A
+ * death is told immediately by the nearest member before it in the ring that is
+ * in leave (and by the nearest one inside, if it dispatches); if that one is
+ * stopped, within about a second.
  * If N parties wait for the next round, the last of them, and each that comes
- * later, watches `ready` and one member that is inside.
+ * later, watches `ready` and one member inside.
  *
  * COSTS, for a party: entering is one write for its znode, leaving one for its
  * child of `ready` and one for the znode; the party that begins the round makes
- * one write more.  Each party reads some ten times and sets about five watches
- * on the way in.  In leave it watches its own znode, `ready`, the directory,
- * and the members after it in the ring up to the next one in leave: so the
- * first that leaves watches all others, and takes these watches back at the
- * end.  The round's beginning and each leaving are synced to the disk.  With W
- * members in leave, a death, and a party that comes meanwhile, makes each of
- * them look again: a snapshot, and the setting of its watches.
+ * one more write.  On the way in, each party makes about ten reads and sets
+ * about five watches.  In leave it watches its own znode, `ready`, the
+ * directory, and the members after it in the ring up to the next one in leave.
+ * So the first that leaves watches all others, and removes these watches at the
+ * end.  The round's beginning and each leaving are synced to the disk.  When a
+ * member dies, or a party comes, each member in leave looks again: a snapshot,
+ * and setting its watches.
  *
  * IF A PROCESS IS STOPPED (SIGSTOP) inside, the others wait for it in leave: it
  * lives, and has not left.  In leave, or out, it delays neither its own round
  * nor the next one.
  *
  * A WITHDRAWAL (deadline or cancel in enter) deletes the party's znode only if
- * it is as the party made it: so no party is counted for a round and yet out.
- * If the round has begun, enter returns ZKE_OK all the same.
+ * it is unchanged: so a party cannot be out while a round counts it.  If the
+ * round has begun, enter returns ZKE_OK all the same.
  *
  * FENCING: the round's number, the zxid of `ready`, increases from round to
  * round.
@@ -83,12 +83,12 @@
  * ON AN ENSEMBLE (zookeeper.h): a party that was silent for the session's
  * timeout counts as gone, even if it is at work.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Different N on one path: the second party gets ZKE_OTHERKIND.
  * - Fewer processes than N: enter waits until its deadline; the sentence says
  *   how many are missing.
- * - Going on after ZKE_BROKEN as if all had done their work: the sentence names
- *   the one that has not.
+ * - Continuing after ZKE_BROKEN as if all had done their work: the sentence
+ *   names the one that has not.
  * - Entering again before leave, or before a leave that was started has ended:
  *   ZKE_MISUSE.
  * - A listener that calls enter, leave or stop while a blocking call runs:
@@ -105,7 +105,7 @@ extern "C" {
 
 typedef struct zke_double_barrier zke_double_barrier;
 
-/* Where a party is.
+/* The states of a party.
  *
  *     OUT -> WAITING            enter, start, meet
  *     WAITING -> INSIDE         its round has begun
@@ -126,11 +126,12 @@ enum {
                                      told to the listener, too */
 };
 
-/* What a listener hears, and ZKE_DOUBLE_BARRIER_LOST.  token: the round.  It
- * may run inside a blocking call: there enter, leave and stop are ZKE_MISUSE.
+/* The listener's events, besides ZKE_DOUBLE_BARRIER_LOST.  token: the round.
+ * It may run inside a blocking call: there enter, leave and stop are
+ * ZKE_MISUSE.
  *
  * Example: steps in an event loop.  The party computes when its round has
- * begun, and comes again when the round has ended.
+ * begun, and enters again when the round has ended.
  *
  *     static void heard(zke_double_barrier *barrier, int event, int64_t token,
  *                       void *context) {
@@ -180,8 +181,8 @@ ZKE_API int zke_double_barrier_new(zke *z, const char *path, int parties,
                                    const zke_double_barrier_options *options,
                                    zke_double_barrier **barrier_out);
 
-/* zke_double_barrier_free - give up waiting, or break the round that the party
- * is inside of, and release the object
+/* zke_double_barrier_free - give up waiting, or break the round if the party is
+ * inside, and release the object
  *
  * Leave first: if a party frees its object inside, the others see it as a
  * death. */
@@ -205,8 +206,8 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
 
 /* zke_double_barrier_enter - wait until N parties are there
  *
- * After zke_double_barrier_start() it waits in the place already taken, with
- * the data given there, and returns at once if that round has begun.
+ * After zke_double_barrier_start() it waits in the place that it has, with the
+ * data given there, and returns immediately if that round has begun.
  *
  *   data,len     shown to the others of the round; NULL and 0 for none
  *   token_out    out: the round's number
@@ -216,44 +217,44 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *                         missing and who is there
  *   ZKE_LOST              somebody deleted its znode
  *   ZKE_OTHERKIND         the path is another recipe's, or has another N
- *   ZKE_LIMIT             the data of N parties is more than fits one value, or
- *                         the directory has given all its numbers
+ *   ZKE_LIMIT             the data of N parties does not fit one value, or the
+ *                         directory has given all its numbers
  *   ZKE_MISUSE            inside already, or in leave, or another thread's call
  *                         runs
  *   ZKE_CANCELLED, ZKE_INVALIDSTATE
  *
  * If even the withdrawal fails, the code is the same: the party is out, and the
- * session deletes its znode as soon as it can.  If a round begins with it
- * before that, the others see a member that died inside. */
+ * session deletes its znode as soon as it can.  If a round begins with that
+ * znode first, the others see a member that died inside. */
 ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
                                      const void *data, int len,
                                      int64_t deadline_ms, int64_t *token_out);
 
-/* zke_double_barrier_leave - wait until all of the round have left
+/* zke_double_barrier_leave - leave, and wait until the whole round has left
  *
- * After zke_double_barrier_leave_start() it tells how that ended.
+ * After zke_double_barrier_leave_start() it reports how that ended.
  *
  *   deadline_ms  in the past: leave and do not wait
  *
- * Returns ZKE_OK, or, out as well and to the others like any that left,
+ * Returns ZKE_OK, or, with the party out, which the others see as leaving,
  *   ZKE_BROKEN            a member died inside; the sentence names it
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names who is inside
  *   ZKE_LOST              not inside, or somebody deleted its znode
  *   ZKE_MISUSE            another thread's call runs
  *   ZKE_CANCELLED, ZKE_INVALIDSTATE
  *
- * If the leaving itself fails (a full disk, another writer that stands still
- * until the deadline), it returns that code, of any kind, ZKE_OPERATIONTIMEOUT
- * among them.  The party is out then, but the others see it as a death inside,
- * and get ZKE_BROKEN as soon as its znode has gone.  If the znode cannot be
- * deleted now, the session does so as soon as it can. */
+ * If the leaving itself fails (a full disk, another writer that is stopped
+ * until the deadline), it returns that code, which may be any, also
+ * ZKE_OPERATIONTIMEOUT.  Then the party is out, but the others see it as a
+ * death inside, and get ZKE_BROKEN as soon as its znode has gone.  If the znode
+ * cannot be deleted now, the session does so as soon as it can. */
 ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
                                      int64_t deadline_ms);
 
-/* zke_double_barrier_meet - enter and leave at once, without waiting for others
- * to leave: a rendezvous
+/* zke_double_barrier_meet - enter, and leave without waiting for others to
+ * leave: a rendezvous
  *
- * If the leaving fails the party is out all the same, and it has met.
+ * If the leaving fails, the party is out all the same, and it has met.
  *
  *   list_out  out, may be NULL: as zke_double_barrier_list()
  *
@@ -264,11 +265,11 @@ ZKE_API int zke_double_barrier_meet(zke_double_barrier *barrier,
                                     zke_party_list **list_out,
                                     int64_t *token_out);
 
-/* Without blocking: zke_dispatch() does the rest, listener and state tell.
+/* Without blocking: zke_dispatch() does the rest, and listener and state tell.
  *
  * zke_double_barrier_start       - take a place
  * zke_double_barrier_stop        - give it up; ZKE_HELD if the round has begun:
- *                                  it is inside; ZKE_LOST: it was not there
+ *                                  it is inside; ZKE_LOST if it had no place
  * zke_double_barrier_leave_start - leave
  * zke_double_barrier_step        - look again now
  *
@@ -284,8 +285,8 @@ ZKE_API int zke_double_barrier_step(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_cancel(zke_double_barrier *barrier);
 
 /* zke_double_barrier_state - ZKE_DOUBLE_BARRIER_OUT …, from memory
- * zke_double_barrier_token - the number of the round the party is or was last
- *                            in, 0 before the first
+ * zke_double_barrier_token - the number of the party's present or last round; 0
+ *                            before the first
  * zke_double_barrier_check - ask the file: ZKE_OK inside a round in which all
  *                            live; ZKE_BROKEN if a member of its last round
  *                            died inside; else ZKE_LOST: it is in none */
@@ -293,11 +294,11 @@ ZKE_API int zke_double_barrier_state(zke_double_barrier *barrier);
 ZKE_API int64_t zke_double_barrier_token(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_check(zke_double_barrier *barrier);
 
-/* zke_double_barrier_list - who is, or was, of the party's last round
+/* zke_double_barrier_list - the members of the party's present or last round
  *
- * In the order in which they came, with their data.  It is from memory, so it
- * does not matter what has become of them.  mzxid is the round's number,
- * since_ms its beginning.
+ * In the order of their coming, with their data.  The list is from memory, so
+ * it also has members that have gone.  mzxid is the round's number, since_ms
+ * its beginning.
  *
  * Example: who computes with this party, and which part.
  *
@@ -311,21 +312,22 @@ ZKE_API int zke_double_barrier_check(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_list(zke_double_barrier *barrier,
                                     zke_party_list **list_out);
 
-/* zke_double_barrier_missing - for whom does the party wait?
+/* zke_double_barrier_missing - the members or parties that this party waits for
  *
  *   list_out   out, may be NULL: the members of its round that have not left,
- *              kind "inside" or "dead"; none while the round has not begun
- *   count_out  out: their number; before the round: how many must come yet
+ *              kind "inside" or "dead"; none before the round has begun
+ *   count_out  out: their number; before the round: how many parties are
+ *              missing
  *
  * Returns ZKE_OK, or as zke_get(). */
 ZKE_API int zke_double_barrier_missing(zke_double_barrier *barrier,
                                        zke_party_list **list_out,
                                        int *count_out);
 
-/* zke_double_barrier_parties - who is at a barrier
+/* zke_double_barrier_parties - the parties at a barrier
  *
- * First the members of the round that runs: kind "inside" (held is 1), "dead"
- * or "leaving"; then the waiting ones, in order: kind "waiting".
+ * First the members of the running round: kind "inside" (held is 1), "dead" or
+ * "leaving"; then the waiting parties, in order: kind "waiting".
  *
  *   list_out  count 0 for an unused barrier
  *

@@ -15,9 +15,9 @@
  *     zke_election_free(e);
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
- * lock.c has the algorithm of a line, and election.c what is special here.  It
- * is the leader election of ZooKeeper's page "Recipes and Solutions", with the
- * states and events of its LeaderElectionSupport.
+ * lock.c has the algorithm of a line, and election.c the rest.  It is the
+ * leader election of ZooKeeper's page "Recipes and Solutions", with the states
+ * and events of its LeaderElectionSupport.
  *
  * LAYOUT, as Curator's LeaderLatch, and the acknowledgement of ZooKeeper's
  * text:
@@ -30,42 +30,42 @@
  *                                       is "<token> <name>", and after a
  *                                       newline the leader's value
  *
- * Being first makes a leader.  The znode "leader", which zke_election_ready()
- * writes, tells others that the leader has taken office: that it has read what
- * it needs, and that work may be sent to it.  Observers watch that znode alone.
- * Only the leader can write it; it replaces what a former leader left, and is
- * written again if somebody deletes it.
+ * The first candidate is the leader.  The znode "leader", which
+ * zke_election_ready() writes, tells others that the leader has taken office:
+ * it has read its data, and accepts work.  Observers watch only that znode.
+ * Only the leader can write it.  The leader replaces the znode of a former
+ * leader, and writes it again if somebody deletes it.
  *
  * IF THE PROCESS DIES its znodes go with its session: the kernel tells the next
  * candidate, which leads, and observers hear "no leader".  Resigning and
  * handing over are one step each.  After a death before that step the session's
- * end does the same; after it the next one, or the successor, leads.  A
- * successor that dies is passed over; its mark ("next-") may stay until another
- * candidate leads.
+ * end does the same; after it the next one, or the successor, leads.  If the
+ * successor dies, the next candidate leads; the mark ("next-") may stay until
+ * another candidate leads.
  *
  * WHO IS WOKEN: a leader's end wakes the next candidate and the observers, and,
  * if it hands over, also the candidate that it names.
  *
  * COSTS: a candidacy is one write and three reads, one of which sets a watch
- * (two of them if it has to wait); "leader" is one write and a watch more, and
- * each change of its value one write; resigning is one write.  Taking a watch
- * back is a small write.  Only the making of the directory is synced.  An
- * observer is three reads, one of which sets a watch, and one read and a watch
- * for each change.
+ * (two of them if it has to wait).  "leader" is one write and one more watch,
+ * and each change of its value one write.  Resigning is one write.  Removing a
+ * watch is a small write.  Only making the directory is synced.  An observer is
+ * three reads, one of which sets a watch, and one read and a watch for each
+ * change.
  *
  * LOSING THE SESSION, or the znode, ends the candidacy: the listener hears
  * ZKE_ELECTION_FAILURE, zke_election_check() fails, and so does a multi that
- * contains zke_election_op().  If only the znode has gone, "leader" is taken
- * back.
+ * contains zke_election_op().  If only the znode has gone, the object removes
+ * "leader".
  *
  * FENCING: zke_election_token() is the zxid of taking office, greater than
  * that of every earlier leader.
  *
  * ON AN ENSEMBLE (zookeeper.h): one leads by the ensemble's order of changes.
- * The next one replaces a leader that was silent for the session's timeout,
- * which may not know it: guard by zke_election_op() or the token.
+ * The next one replaces a leader that was silent for the session's timeout.
+ * The old leader may not know it: guard by zke_election_op() or the token.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Two objects for one candidate: they are two candidates, one after the
  *   other.
  * - Leading without zke_election_ready(): observers hear that there is no
@@ -86,12 +86,12 @@ extern "C" {
 
 typedef struct zke_election zke_election;
 
-/* States, as ZooKeeper's LeaderElectionSupport has them.  START, OFFER and
- * DETERMINE are passed within one call.  Only the listener sees them: there
- * zke_election_state() gives the state that goes with the event it hears.
+/* States, as in ZooKeeper's LeaderElectionSupport.  START, OFFER and DETERMINE
+ * are passed within one call, and only the listener sees them: there
+ * zke_election_state() gives the state of the event it hears.
  *
  *     STOP -> START -> OFFER -> DETERMINE -> ELECTED  or  READY
- *     READY -> DETERMINE -> ELECTED or READY     the one before has gone
+ *     READY -> DETERMINE -> ELECTED or READY     the one in front has gone
  *     ELECTED, READY -> STOP                     resigned, handed over, gave up
  *     any but STOP -> FAILED                     joining failed, or the place
  *                                                or the session was lost
@@ -100,19 +100,19 @@ typedef struct zke_election zke_election;
  */
 enum {
   ZKE_ELECTION_STOP = 0,  /* not a candidate */
-  ZKE_ELECTION_START,     /* was asked to become one */
+  ZKE_ELECTION_START,     /* asked to become one */
   ZKE_ELECTION_OFFER,     /* making its znode */
-  ZKE_ELECTION_DETERMINE, /* looking who is first */
+  ZKE_ELECTION_DETERMINE, /* looking for the first in line */
   ZKE_ELECTION_ELECTED,   /* leads */
-  ZKE_ELECTION_READY,     /* comes later: waits */
+  ZKE_ELECTION_READY,     /* not first: waits */
   ZKE_ELECTION_FAILED     /* lost its znode or session */
 };
 
 /* Events, in the order in which they come.  OFFER, DETERMINE and READY or
- * ELECTED follow STARTED; after READY comes DETERMINE again when the one
- * before has gone.  FAILURE comes when joining failed or the place was lost;
+ * ELECTED follow STARTED; after READY comes DETERMINE again when the candidate
+ * in front has gone.  FAILURE comes when joining failed or the place was lost;
  * STOP when the candidate resigned, handed over, or gave up waiting to lead.
- * Most programs need ELECTED_COMPLETE, FAILURE and STOP_COMPLETE only. */
+ * Most programs need only ELECTED_COMPLETE, FAILURE and STOP_COMPLETE. */
 enum {
   ZKE_ELECTION_STARTED = 16,
   ZKE_ELECTION_OFFER_START,
@@ -186,21 +186,22 @@ ZKE_API void zke_election_free(zke_election *e);
  *     zke_election_resign(e);
  * --------------------------------------------------------------------- */
 
-/* zke_election_start - become a candidate and go on; the listener is told
+/* zke_election_start - become a candidate without waiting; the listener is told
  *
  * Returns ZKE_OK; ZKE_MISUSE if it is one already; or ZKE_OTHERKIND if the path
- * is not an election's.  After a failure except ZKE_MISUSE it is none.  The
- * listener hears FAILURE if it has heard STARTED.  If the directory could not
- * be made or read, it hears nothing. */
+ * is not an election's.  After a failure except ZKE_MISUSE it is not a
+ * candidate, and the listener hears FAILURE if it has heard STARTED.  If the
+ * directory could not be made or read, the listener hears nothing. */
 ZKE_API int zke_election_start(zke_election *e);
 
-/* zke_election_lead - wait until this candidate leads; it becomes one if it is
- * none
+/* zke_election_lead - become a candidate if it is not one, and wait until it
+ * leads
  *
- * If it already leads, it asks the file whether that is still so.  ZKE_LOST and
- * ZKE_INVALIDSTATE: not any more; any other code: it leads as before.
+ * If it already leads, it only asks the file whether that is still so.
+ * ZKE_LOST and ZKE_INVALIDSTATE: it does not.  After any other error it leads
+ * as before.
  *
- * Returns ZKE_OK, or, a candidate no more unless it led already,
+ * Returns ZKE_OK, or, not a candidate any more unless it led before,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the leader
  *   ZKE_LOST              the znode was deleted, or another thread resigned
  *   ZKE_OTHERKIND         the path is not an election's, or another library's
@@ -215,44 +216,44 @@ ZKE_API int zke_election_lead(zke_election *e, int64_t deadline_ms);
  *
  * Writes the znode "leader", in one step with a check that the candidate leads.
  *
- * Returns ZKE_OK, also if it was told already, or ZKE_LOST if it does not lead.
- * After any other code the next step tries again. */
+ * Returns ZKE_OK, also if others were told before, or ZKE_LOST if it does not
+ * lead.  After any other code the next step tries again. */
 ZKE_API int zke_election_ready(zke_election *e);
 
-/* zke_election_set - give the office a value that observers hear, such as where
- * the leader can be reached
+/* zke_election_set - set a value that observers hear, such as the leader's
+ * address
  *
- * Shown from zke_election_ready() on, in the znode "leader"; changed at once if
- * that was called.  The object keeps it for its next office.
+ * The znode "leader" shows it from zke_election_ready() on; after that it is
+ * changed immediately.  The object keeps it for its next time in office.
  *
- * Example: the address at which this leader can be reached.
+ * Example: the address of this leader.
  *
  *     rc = zke_election_set(e, "10.0.0.7:631", 12, deadline);
  *
  *   data,len     copied; NULL and 0 for none
- *   deadline_ms  for repeating what got no reply
+ *   deadline_ms  for repeating calls that got no reply
  *
  * Returns ZKE_OK; ZKE_LOST if the office was lost meanwhile; ZKE_BADARGUMENTS
- * if len is negative.  After any other code this can be repeated. */
+ * if len is negative.  After any other code the call can be repeated. */
 ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
                              int64_t deadline_ms);
 
-/* zke_election_resign - a candidate or leader no more
+/* zke_election_resign - stop being a candidate or leader
  *
  * The next candidate leads.  The object can become a candidate again, at the
- * end of the line.  zke_election_lead() of another thread returns ZKE_LOST.
+ * end of the line.  Another thread's zke_election_lead() returns ZKE_LOST.
  *
- * Returns ZKE_OK, or ZKE_LOST if it was none, or had lost its place.  After any
- * other code it is none any more either, and the session deletes its znodes as
- * soon as it can. */
+ * Returns ZKE_OK, or ZKE_LOST if it was not a candidate, or had lost its place.
+ * After any other code it is not a candidate either, and the session deletes
+ * its znodes as soon as it can. */
 ZKE_API int zke_election_resign(zke_election *e);
 
 /* zke_election_hand_over - resign in favour of a candidate
  *
- * In one step this one leaves and the other is the first in line.  It leads
- * when its process has looked.
+ * In one step this candidate leaves and the other becomes the first in line.
+ * The other leads when its process has looked.
  *
- *   name  as the candidate's options had it; of several the first in line
+ *   name  from the candidate's options; of several the first in line
  *
  * Returns ZKE_OK; ZKE_NONODE if there is no such candidate, ZKE_LOST if this
  * one does not lead, ZKE_BADARGUMENTS for NULL: then nothing has changed. */
@@ -264,8 +265,7 @@ ZKE_API int zke_election_cancel(zke_election *e);
 
 /* zke_election_step  - look again now
  * zke_election_state - ZKE_ELECTION_…, from memory: STOP, ELECTED, READY or
- *                      FAILED; in the listener the state that goes with the
- *                      event
+ *                      FAILED; in the listener the state of the event
  * zke_election_token - the fencing value, 0 unless it leads; from memory
  * zke_election_check - ask the file: ZKE_OK if it leads, else ZKE_LOST
  * zke_election_op    - fill *op with an operation for a zke_multi() of the
@@ -282,8 +282,8 @@ ZKE_API int64_t zke_election_token(zke_election *e);
 ZKE_API int zke_election_check(zke_election *e);
 ZKE_API int zke_election_op(zke_election *e, zke_op *op);
 
-/* zke_election_parties - the leader and the next ones, in order; data is the
- * candidate's name, held is 1 for the leader
+/* zke_election_parties - the leader and the next candidates, in order; data is
+ * the candidate's name, held is 1 for the leader
  *
  *   list_out  count 0 without a candidate
  *
@@ -292,9 +292,9 @@ ZKE_API int zke_election_parties(zke *z, const char *path,
                                  zke_party_list **list_out);
 
 /* ------------------------------------------------------------------------
- * Observing: who has taken office
+ * Observing: which candidate has taken office
  *
- * Example: find the leader, and send work to where it can be reached.
+ * Example: find the leader, and send work to its address.
  *
  *     char *where = NULL;
  *     rc = zke_observer_wait(o, 1, deadline);
@@ -305,11 +305,11 @@ ZKE_API int zke_election_parties(zke *z, const char *path,
 
 typedef struct zke_observer zke_observer;
 
-/* Called for each leader that has taken office, again when it changes its
- * value, and with name and value NULL and token 0 when there is none.  It is
- * first called with what is so at the start.  Leaders that come and go between
- * two dispatches are not heard of.  name and value live until the listener
- * returns. */
+/* Called for each leader that has taken office, again when the leader changes
+ * its value, and with name and value NULL and token 0 when there is none.  The
+ * first call tells the state at the start.  If a leader comes and goes between
+ * two dispatches, the listener is not told.  name and value live until the
+ * listener returns. */
 typedef void (*zke_observer_fn)(zke_observer *o, const char *name,
                                 int64_t token, const char *value, int len,
                                 void *context);
@@ -325,21 +325,21 @@ typedef struct zke_observer_options {
  * zke_observer_start  - begin to observe: the listener is told inside this call
  *                       and inside zke_dispatch()
  * zke_observer_step   - look again now
- * zke_observer_leader - who leads as of the last look, from memory; ZKE_MISUSE
+ * zke_observer_leader - the leader as of the last look, from memory; ZKE_MISUSE
  *                       before start
  *
  *   name_out   out: the name, one block, or NULL if there is no leader
  *   token_out  out: its fencing value, or 0
- *   value_out  out: what the leader has set, one block, followed by a NUL; NULL
- *              if there is no leader.  len_out: its bytes
+ *   value_out  out: the value that the leader has set, one block, followed by a
+ *              NUL; NULL if there is no leader.  len_out: its bytes
  *
  * zke_observer_wait   - wait until there is a leader (want 1) or none (want 0);
- *                       starts if that has not been done
+ *                       starts the object if necessary
  * zke_observer_cancel - end another thread's wait; ZKE_IDLE if there is none
  *
  * Return ZKE_OK; ZKE_OTHERKIND from start and wait; ZKE_OPERATIONTIMEOUT,
- * ZKE_CANCELLED and ZKE_MISUSE from wait; ZKE_INVALIDSTATE when the session has
- * ended: then no leader is known.  A znode "leader" that no candidate wrote
+ * ZKE_CANCELLED and ZKE_MISUSE from wait; ZKE_INVALIDSTATE after the session
+ * has ended: then no leader is known.  A znode "leader" that no candidate wrote
  * does not count. */
 ZKE_API int zke_observer_new(zke *z, const char *path,
                              const zke_observer_options *options,

@@ -1,22 +1,22 @@
-/* fence.h - the database itself refuses rows of a process that lost the lock
+/* fence.h - the database rejects rows of a process that has lost its lock
  *
  *     zke_fence_options o = ZKE_INIT(zke_fence_options);
  *     o.column = "token";
  *     int rc = zke_fence_set(z, "payments", "/locks/pay", &o);
  *     if (rc != ZKE_OK) fprintf(stderr, "%s\n", zke_errmsg());
  *
- * From then on a row of the table can only be inserted or updated with the
- * token of the present holder of the lock in its column:
+ * After this, a row of the table can only be inserted or updated if its column
+ * gets the token of the lock's present holder:
  *
  *     INSERT INTO payments(sum,token) VALUES(100,:token)
  *     UPDATE payments SET sum=sum+1,token=:token WHERE id=7
  *
- * where :token is what zke_lock_token() says, or $ZKE_LOCK_TOKEN in a command
- * that `zke FILE lock` runs.  Any other value fails the statement with "fenced:
- * that token does not hold /locks/pay" (SQLITE_CONSTRAINT_TRIGGER).  It is a
- * matter of the database: it holds for each program that writes to the file
- * with SQLite, in whatever language, and for the shell of SQLite itself.  Each
- * such connection begins by "PRAGMA wal_autocheckpoint=0" (doc/format.md).
+ * :token is the value of zke_lock_token(), or $ZKE_LOCK_TOKEN in a command that
+ * `zke FILE lock` runs.  Any other value fails the statement with "fenced: that
+ * token does not hold /locks/pay" (SQLITE_CONSTRAINT_TRIGGER).  The database
+ * enforces this for each program that writes to the file with SQLite, in any
+ * language, and for SQLite's own shell.  Each such connection begins with
+ * "PRAGMA wal_autocheckpoint=0" (doc/format.md).
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
  *
@@ -25,42 +25,41 @@
  * (doc/format.md).  Nothing else is kept.  ALTER TABLE may rename the table or
  * the column; DROP TABLE takes the triggers with it.
  *
- * WHICH PATHS FIT: the participants must be ephemeral children of the path
- * itself, as in lock, multilock (each of its paths), semaphore, election (its
+ * WHICH PATHS FIT: the participants must be direct, ephemeral children of the
+ * path, as in lock, multilock (each of its paths), semaphore, election (its
  * candidates), and rwlock, where only the writers may write.  At any other path
  * no token is in office, and every row is refused.  The path is the database's,
  * whatever the handle's chroot, as in the view.
  *
  * WHAT IT DOES NOT COVER:
- * - A DELETE brings no token with it.  Update the row's column first, in the
- *   same transaction; or make the deletion in a zke_multi() with zke_lock_op()
- *   and zke_op_sql(); or begin the transaction with zke_claim()
- *   (zke_sql_adopt()).
- * - An UPDATE that does not set the column keeps the row's: it passes while the
- *   last writer of that row is in office, whoever makes it.  So let each
- *   statement set it.
- * - What fires no trigger, or one without the writer's token: writing directly
- *   into a blob, a connection with its triggers turned off, and rows that a
- *   foreign key changes or deletes after a change of another table.
- * - Whoever may write to the file can drop a trigger, and can read others'
- *   tokens.  A fence protects from processes that are late, not from enemies.
+ * - A DELETE has no token.  Update the row's column first, in the same
+ *   transaction; or make the deletion in a zke_multi() with zke_lock_op() and
+ *   zke_op_sql(); or begin the transaction with zke_claim() (zke_sql_adopt()).
+ * - An UPDATE that does not set the column keeps the row's token: it passes
+ *   while the last writer of that row is in office, whoever makes the update.
+ *   So let each statement set it.
+ * - Changes that fire no trigger, or one without the writer's token: writing
+ *   directly into a blob, a connection with its triggers turned off, and rows
+ *   that a foreign key changes or deletes after a change of another table.
+ * - Any process that may write to the file can drop a trigger, and can read
+ *   others' tokens.  A fence protects from late processes, not from enemies.
  *
- * IF THE PROCESS DIES in one of these calls, all of it is done or nothing.
- * After the death of a holder its token is out of office as soon as its session
- * is removed.  The next in line removes it before it holds.
+ * IF THE PROCESS DIES in one of these calls, either all of it is done or
+ * nothing.  After a holder's death its token is out of office as soon as its
+ * session is removed.  The next in line removes the session before it holds.
  *
  * WHO IS WOKEN: no one.
  *
  * COSTS: zke_fence_set() and zke_fence_remove() are one synced write each; it
- * changes the schema, and so every connection prepares its statements again.
- * Each written row costs one more search among the path's children.  SQLite
- * reads them until it finds the holder's: half of them on average, and all of
- * them for a token that it refuses (doc/performance.md has the figures).  If
- * the line is long and a transaction writes many rows, zke_claim() (see
+ * changes the schema, so every connection prepares its statements again.  Each
+ * written row costs one more search among the path's children.  SQLite reads
+ * them until it finds the holder's: half of them on average, and all of them
+ * for a token that it refuses (doc/performance.md has the figures).  If the
+ * line is long and a transaction writes many rows, zke_claim() (see
  * zke_sql_adopt()) searches once at its beginning; but it guards only that
  * transaction.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - A second lock for one table: ZKE_NODEEXISTS, unless options.replace.
  * - zke_remove_tables() while there is a fence: ZKE_NOTEMPTY.  Remove it first.
  * - INSERT OR REPLACE and UPDATE OR REPLACE delete the conflicting row without
@@ -82,15 +81,15 @@ typedef struct zke_fence_options {
   int reserved;       /* 0 */
 } zke_fence_options;
 
-/* zke_fence_set - let the database refuse rows without the present token
+/* zke_fence_set - make the database reject rows without the present token
  *
- *   table    of the program's, as it is called, without quotes or a schema's
- *            name; rows that are there already stay
- *   path     of the lock, which need not be there yet: the whole path, whatever
+ *   table    one of the program's tables, by its name, without quotes or
+ *            schema; existing rows stay
+ *   path     of the lock, which need not exist yet: the whole path, whatever
  *            the handle's chroot
  *   options  NULL for the defaults
  *
- * Returns ZKE_OK, also if that fence was there before; or, with nothing
+ * Returns ZKE_OK, also if that fence was already there; or, with nothing
  * changed,
  *   ZKE_NODEEXISTS     the table has another fence; the sentence says which
  *   ZKE_BADARGUMENTS   a malformed path, "/"; no table of that name; a view, a
@@ -102,16 +101,16 @@ typedef struct zke_fence_options {
  *                      compiled in)
  *   ZKE_NOMEM, or what a durable change returns
  *
- * After ZKE_CONNECTIONLOSS it may have been set.  If others have changed the
- * table's fence since the reply was lost, theirs stays.  But a first fence that
- * they have removed by then is set again. */
+ * After ZKE_CONNECTIONLOSS the fence may have been set.  If others changed the
+ * table's fence after the reply was lost, theirs stays.  But if they removed a
+ * first fence by then, it is set again. */
 ZKE_API int zke_fence_set(zke *z, const char *table, const char *path,
                           const zke_fence_options *options);
 
-/* zke_fence_remove - let the table be written without a token again
+/* zke_fence_remove - allow writes without a token again
  *
- * Returns ZKE_OK; ZKE_NONODE if the table has no fence, or is not there; or as
- * zke_fence_set(). */
+ * Returns ZKE_OK; ZKE_NONODE if the table has no fence, or does not exist; or
+ * as zke_fence_set(). */
 ZKE_API int zke_fence_remove(zke *z, const char *table);
 
 /* A fence.  Its strings are in the list's block. */

@@ -16,11 +16,11 @@
  *     zke_group_list(group, &list);
  *     zke_group_free(group);  // and out
  *
- * support.h has the rules of all recipes (threads, time, failure, errors).  The
- * recipe is the group membership of ZooKeeper's page "Recipes and Solutions":
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * This is the group membership of ZooKeeper's page "Recipes and Solutions":
  * each member is an ephemeral znode.  The object keeps a cache of the members
- * in memory, for which others take kazoo's ChildrenWatch and Party or Curator's
- * GroupMember.  A cache of any other nodes is config.h.
+ * in memory, like kazoo's ChildrenWatch and Party or Curator's GroupMember.  A
+ * cache of any other nodes is config.h.
  *
  * LAYOUT:
  *
@@ -28,44 +28,44 @@
  *       _c_<guid>-member-0000000000       ephemeral: "<pid> <identity>", and on
  *                                         the next line the member's data
  *
- * Members are ordered by that number, the order of their coming.  A child with
- * a name of another form, or a persistent one, is not a member.
+ * Members are ordered by that number, which is the order of joining.  A child
+ * with a name of another form, or a persistent one, is not a member.
  *
  * IF THE PROCESS DIES its membership goes with its session, and the others
  * hear that it left.  Joining and leaving are one step each; a death before or
  * after leaves nothing.
  *
- * WHO IS WOKEN: all that watch, by each coming, going and change of data: that
- * is its purpose.  Objects that only joined are not.
+ * WHO IS WOKEN: all that watch, whenever a member joins, leaves or changes its
+ * data: that is its purpose.  Objects that only joined are not.
  *
  * COSTS, in transactions of the database: joining is two writes (the znode; the
  * watch of it) and two reads, and the first member also makes the directory.
- * An update is one write, and another one when its event is dispatched, which
- * sets the watch again.  Leaving is two writes: the watch goes first.  Looking
- * on takes one watch for the whole group; a change costs each process that
- * watches a read of what has changed, however many members there are.  A list
- * from memory costs no transaction.
+ * An update is one write, and another one when its event is dispatched, to set
+ * the watch again.  Leaving is two writes: the watch goes first.  Watching
+ * takes one watch for the whole group.  A change costs each watching process
+ * one read of the change, however many members there are.  A list from memory
+ * costs no transaction.
  *
- * LOSING THE SESSION, or the member's znode to a process that deletes it: the
+ * LOSING THE SESSION, or the member's znode because a process deletes it: the
  * listener hears ZKE_GROUP_LOST, and zke_group_update() and zke_group_leave()
  * return ZKE_LOST.  After a delete the object can join again; after the end of
  * the session every call except free returns ZKE_INVALIDSTATE.
  *
- * FENCING: nothing is held, so none is needed.  A member's czxid is its number
- * in all of history.
+ * FENCING: a member holds nothing, so no fencing is needed.  A member's czxid
+ * is unique for all time.
  *
- * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
- * timeout is off the list, and one that has died stays on it for as long.
+ * ON AN ENSEMBLE (zookeeper.h): a member goes off the list after it was silent
+ * for the session's timeout, and one that has died stays on it for as long.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Joining twice with one object: ZKE_MISUSE.  Two members of one process need
  *   two objects.
- * - Taking "it is in the list" for "it works": a member is there as long as its
+ * - Taking "it is in the list" for "it works": a member stays as long as its
  *   session, and a process that hangs keeps its session.
  * - Acting alone because the list names this process first: another process may
  *   have read another list.  Use a lock or an election for that.
- * - Waiting for N members and then relying on N: a member may leave at once.
- *   double_barrier.h starts N processes together.
+ * - Waiting for N members and then relying on N: a member may leave
+ *   immediately.  double_barrier.h starts N processes together.
  */
 #ifndef ZKEMBED_RECIPES_GROUP_H
 #define ZKEMBED_RECIPES_GROUP_H
@@ -78,7 +78,7 @@ extern "C" {
 
 typedef struct zke_group zke_group;
 
-/* What the listener hears, and what zke_group_state() returns.  `who` is the
+/* The listener's events, and the values of zke_group_state().  `who` is the
  * member that the event is about.
  *
  *     OUT -> JOINED    zke_group_join()
@@ -98,12 +98,12 @@ enum {
                             gone; `who` is NULL */
 };
 
-/* Called after zke_group_start(), about all members, this object too, and with
- * ZKE_GROUP_LOST in any case.  `who` is the recipe's and lives until the
- * listener returns: kind is "member-", held is 1, since_ms when it came, mzxid
- * changes with its data.
+/* Called after zke_group_start(), about all members, including this object, and
+ * with ZKE_GROUP_LOST in any case.  `who` belongs to the recipe and lives until
+ * the listener returns: kind is "member-", held is 1, since_ms is the time of
+ * joining, and mzxid changes with its data.
  *
- * Example: join again after the znode was deleted; the listener may do that.
+ * Example: join again after the znode was deleted; the listener may do this.
  *
  *     static void heard(zke_group *group, int event, const zke_party *who,
  *                       void *context) {
@@ -124,7 +124,7 @@ typedef struct zke_group_options {
   void *context;
 } zke_group_options;
 
-/* zke_group_new - an object for one member or onlooker; touches nothing
+/* zke_group_new - an object for one member or watcher; writes nothing
  *
  *   path       of the group; the first member makes it, as a container
  *   options    NULL for the defaults; copied
@@ -153,26 +153,26 @@ ZKE_API void zke_group_free(zke_group *group);
  *
  * After ZKE_OK every list that is read from the file has the member.
  * ZKE_MISUSE and ZKE_BADARGUMENTS change nothing.  After any other error the
- * object is not a member, and a znode that may have been made is deleted.
+ * object is not a member; if a znode was made, it is deleted.
  *
  *   data,len     shown to others, copied; NULL and 0 for nothing
- *   deadline_ms  for repeating what got no reply
+ *   deadline_ms  for repeating calls that got no reply
  *
  * Returns ZKE_OK, or
  *   ZKE_MISUSE        the object is a member already
  *   ZKE_BADARGUMENTS  len is negative, or positive without data
- *   ZKE_LOST          the znode was deleted at once by another process
+ *   ZKE_LOST          another process deleted the znode immediately
  *   ZKE_OTHERKIND, ZKE_INVALIDSTATE */
 ZKE_API int zke_group_join(zke_group *group, const void *data, int len,
                            int64_t deadline_ms);
 
 /* zke_group_update - replace the member's data; its place in the list stays
- * zke_group_leave  - be a member no more
+ * zke_group_leave  - stop being a member
  *
- * Return ZKE_OK, or ZKE_LOST if the object is not a member.  After another
- * failure of update it still is, and the call can be repeated.  After another
- * failure of leave it is not a member, and the session deletes the znode as
- * soon as it can. */
+ * Return ZKE_OK, or ZKE_LOST if the object is not a member.  If update fails
+ * otherwise, the object is still a member, and the call can be repeated.  If
+ * leave fails otherwise, it is not a member, and the session deletes the znode
+ * as soon as it can. */
 ZKE_API int zke_group_update(zke_group *group, const void *data, int len,
                              int64_t deadline_ms);
 ZKE_API int zke_group_leave(zke_group *group);
@@ -203,9 +203,9 @@ ZKE_API int zke_group_self(zke_group *group, char **name_out);
 /* zke_group_start - keep the members in memory, and tell the listener from now
  * on
  *
- * The listener hears of all members that are there, in no certain order, then
- * ZKE_GROUP_READY.  A member that came and went between two dispatches is not
- * told.  A second start does nothing.
+ * The listener hears of all members that are there, in no particular order,
+ * then ZKE_GROUP_READY.  If a member comes and goes between two dispatches, the
+ * listener is not told.  A second start does nothing.
  *
  * Returns ZKE_OK, or ZKE_OTHERKIND.  After a failure the call can be repeated.
  */
@@ -214,18 +214,18 @@ ZKE_API int zke_group_start(zke_group *group);
 /* zke_group_step - look again now */
 ZKE_API int zke_group_step(zke_group *group);
 
-/* zke_group_list - all members in the order of their coming
+/* zke_group_list - all members in the order of joining
  *
- * After zke_group_start() from memory, without I/O: as of the last event that
- * was dispatched.  Before it from the file, all of one moment.
+ * After zke_group_start() it is from memory, without I/O, as of the last event
+ * dispatched.  Before, it is a snapshot from the file.
  *
  *   list_out  count 0 if there are no members */
 ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
 
-/* zke_group_wait - until at least so many members are there
+/* zke_group_wait - wait until the group has at least so many members
  *
- * Starts if that has not been done, and looks into the file first.  Whatever it
- * returns, the object stays what it was: a member or not.
+ * It starts the object if necessary, and looks into the file first.  Whatever
+ * it returns, the object stays a member or not, as before.
  *
  * Example: begin when three are there.
  *
@@ -239,7 +239,7 @@ ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
 ZKE_API int zke_group_wait(zke_group *group, int members, int64_t deadline_ms);
 
 /* zke_group_cancel - another thread's call with a deadline returns
- * ZKE_CANCELLED, or what it has come to; ZKE_IDLE if none runs */
+ * ZKE_CANCELLED, or the result it has reached; ZKE_IDLE if none runs */
 ZKE_API int zke_group_cancel(zke_group *group);
 
 #ifdef __cplusplus

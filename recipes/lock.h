@@ -26,82 +26,83 @@
  *
  * IF THE PROCESS DIES after making its znode, holding or waiting, the znode
  * goes with its session.  The kernel tells the process that waits for it, and
- * that goes on.  A death before the znode was made, or after the release,
- * leaves nothing.  A release is one step: the znode goes and, if somebody
- * waits, the next in line is marked as the holder.  If the next one dies before
- * it looks, its znode goes like any holder's.  If it is stopped, it holds from
- * the release on.  If it gives up at its deadline, it releases.
+ * that process continues.  A death before the znode was made, or after the
+ * release, leaves nothing.  A release is one step: the znode goes and, if
+ * somebody waits, the next in line is marked as the holder.  If the next one
+ * dies before it looks, its znode goes like any holder's.  If it is stopped, it
+ * holds from the release on.  If it gives up at its deadline, it releases.
  *
  * WHO IS WOKEN: a release wakes only the next in line.
  *
  * COSTS, in transactions of the database: a free lock takes one write and one
- * read (the znode is made, the line is read); the first use of an object takes
+ * read (the znode is made, the line is read).  The first use of an object takes
  * one more read, and the first use of a path makes the directory.  A release is
- * one read and one write; two more reads if somebody has joined an empty line
- * since, and a small write more if the object watches its own znode.  A call
- * that has to wait also sets two watches, which are small writes, looks for
- * deadlocks (one read, more if the session has other entries in lines), and
+ * one read and one write.  It takes two more reads if somebody has joined an
+ * empty line since, and one small write if the object watches its own znode.  A
+ * call that has to wait also sets two watches, which are small writes, looks
+ * for deadlocks (one read, more if the session has other entries in lines), and
  * writes its mark if the release has not done so.  Only making the directory is
  * synced to the disk: a lock does not outlive the host.
  *
  * LOSING THE SESSION loses the lock, and so does losing the znode to
  * zke_lock_break() or to a thief: the listener hears ZKE_LOCK_LOST,
  * zke_lock_check() fails, and so does a multi that contains zke_lock_op().
- * Nothing stops the process itself: guard what must not happen twice with the
- * op (same database) or the token (anything else).
+ * Nothing stops the process itself.  If something must not happen twice, guard
+ * it with the op (same database) or the token (anything else).
  *
  * FENCING: zke_lock_token() is the zxid at which the lock was taken: of the
  * release that granted it, or of the holder's own write.  It is greater than
  * the token of every earlier holder.  Let the protected thing remember the
- * greatest token it has seen and refuse smaller ones.  Then a process that was
- * stopped, and believes that it still holds, does no harm.
+ * greatest token it has seen and refuse smaller ones.  Then a stopped process
+ * that still believes it holds the lock does no harm.
  *
  * DEADLOCKS: if locks, read/write locks, semaphores and multi-locks block each
  * other in a circle, the call that closes the circle fails with ZKE_DEADLOCK
- * and a sentence that describes it.  The holder, in this search, is the thread
+ * and a sentence that describes it.  In this search, the holder is the thread
  * that acquired.  A circle is found if
- * - its members are threads of one process or of several, each of which holds
- *   and waits by one handle; a single thread that waits for what it holds
- *   itself is a circle too;
- * - every wait of it is a blocking call.  zke_lock_start() does not count: its
- *   thread can go on;
+ * - its members are threads of one process or of several, and each of them
+ *   holds and waits by one handle; a single thread that waits for itself is a
+ *   circle too;
+ * - every wait in it is a blocking call.  zke_lock_start() does not count: its
+ *   thread can do other work;
  * - the session of the closing call can see all of it.  A session that was
- *   opened on a part of the tree (zke_options.chroot) sees that part alone, and
+ *   opened on a part of the tree (zke_options.chroot) sees only that part, and
  *   an object with no_deadlock_check does not look;
  * - all of it exists at one moment.  So no call fails for a circle that never
- *   was.
+ *   existed.
  * A circle is not found, and only a deadline ends it, if
  * - a thread holds by one handle and waits by another: one thread with two
  *   handles that waits for itself, or two processes that each hold by one
  *   handle and wait by another.  Use one handle for locks that are held
  *   together.  The sentence of a timeout says if the holder is another handle
  *   of the same process;
- * - the last to wait is a session of a part of the tree, and waits for what
- *   another session holds outside of that part;
+ * - the last to wait is a session of a part of the tree, and waits for an entry
+ *   that another session holds outside of that part;
  * - a thread waits for something else, such as an election, a queue or another
- *   program's lock, or one thread acquires what another one should release.
+ *   program's lock, or one thread acquires and another should release.
  *
  * OTHER LIBRARIES: Curator's and go-zookeeper's locks stand in the same line.
  * Locks with kazoo's own names, or of another library, do not: both sides would
- * hold.  So acquire, try, start and steal refuse with ZKE_OTHERKIND if an
- * ephemeral of such a name (zke_recipe_foreign()) stands in the directory, and
- * so does a wait when its turn comes.  One that comes while this lock is held
- * is not noticed: neither the holder nor zke_lock_check() tells of it, and the
- * other library holds as well.  doc/server.md says how to share a line.
+ * hold.  So acquire, try, start and steal return ZKE_OTHERKIND if an ephemeral
+ * of such a name (zke_recipe_foreign()) is in the directory, and so does a wait
+ * when its turn comes.  If one comes while this lock is held, nothing reports
+ * it, neither the holder nor zke_lock_check(), and the other library holds as
+ * well.  doc/server.md says how to share a line.
  *
  * ON AN ENSEMBLE (zookeeper.h): at most one holds by the ensemble's order of
  * changes.  A holder that was silent for the session's timeout has lost it, and
  * may not know it: guard by zke_lock_op() or the token.  Circles between
- * sessions are not found there: acquire with a deadline.
+ * sessions are not found there, so acquire with a deadline.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Two threads share an object and both acquire: the second gets ZKE_MISUSE.
- *   The object is the contender, so each of them needs its own.
- * - Acquiring what the object holds: ZKE_MISUSE, unless options.reentrant.
- * - Releasing twice, or what was lost: ZKE_LOST.  This affects no other holder,
- *   since each holding has a znode of its own.
- * - fork() while holding: the parent holds on.  In the child the object's state
- *   is LOST and its token 0; support.h has the rest.
+ *   The object is the contender, so each thread needs its own.
+ * - Acquiring what the object already holds: ZKE_MISUSE, unless
+ *   options.reentrant.
+ * - Releasing twice, or releasing a lost lock: ZKE_LOST.  This affects no other
+ *   holder, since each holding has a separate znode.
+ * - fork() while holding: the parent still holds.  In the child the object's
+ *   state is LOST and its token 0; support.h has the rest.
  */
 #ifndef ZKEMBED_RECIPES_LOCK_H
 #define ZKEMBED_RECIPES_LOCK_H
@@ -114,11 +115,10 @@ extern "C" {
 
 typedef struct zke_lock zke_lock;
 
-/* What zke_lock_state() returns, and, except for WAITING, what a listener
- * hears.
+/* The values of zke_lock_state() and, except for WAITING, of a listener.
  *
  *     OUT -> WAITING        acquire, try, start: the znode is made
- *     WAITING -> HELD       no one is in front any more
+ *     WAITING -> HELD       nothing is in front any more
  *     HELD -> OUT           release, free
  *     WAITING -> OUT        the same; a deadline, cancel, any other failure
  *     WAITING, HELD -> LOST the znode or the session has gone
@@ -134,16 +134,16 @@ enum {
 
 /* Called when the lock's state changes to ZKE_LOCK_HELD (acquired; with its
  * token), ZKE_LOCK_OUT (released, or the wait was given up, also by a try; or
- * the next call gives up what was lost) or ZKE_LOCK_LOST.
+ * the next call gives up a lost place) or ZKE_LOCK_LOST.
  *
  * It may call the lock or free it (support.h).  A call on the object runs it
  * before that call returns.  With a listener an acquisition costs one more
- * small write: the watch of the object's own znode, by which a loss is noticed.
+ * small write: the watch of the object's own znode, which reports a loss.
  * Without a listener a holder notices a loss only when it asks (check, op,
  * release).
  *
- * Example: a program with an event loop.  It joins the line once, goes on with
- * other work, and does the protected work when its turn comes.
+ * Example: a program with an event loop.  It joins the line once, does other
+ * work meanwhile, and does the protected work when its turn comes.
  *
  *     static void turn(zke_lock *lock, int state, int64_t token, void *c) {
  *       (void)c;
@@ -170,8 +170,8 @@ typedef struct zke_lock_options {
   const void *data; /* shown to others by zke_lock_parties(); copied */
   int len;          /* bytes of it */
   int reentrant;    /* 1: the thread that holds the lock may acquire it again,
-                       and releases it as often.  For another thread, and
-                       without this option, that is ZKE_MISUSE */
+                       and must release it as often.  Another thread, or any
+                       thread without this option, gets ZKE_MISUSE */
   int no_deadlock_check; /* 1: do not look for circles; saves a read or more
                             when a call waits */
   zke_lock_fn listener;
@@ -201,7 +201,7 @@ ZKE_API void zke_lock_free(zke_lock *lock);
 /* ------------------------------------------------------------------------
  * In and out
  *
- * Example: give way to other work while somebody else holds the lock.
+ * Example: do other work while somebody else holds the lock.
  *
  *     rc = zke_lock_try(lock);
  *     if (rc == ZKE_HELD) {
@@ -214,44 +214,45 @@ ZKE_API void zke_lock_free(zke_lock *lock);
 
 /* zke_lock_acquire - join the line and wait until the lock is held
  *
- * After zke_lock_start() it waits in the place already taken.
+ * After zke_lock_start() it waits in the place that it has.
  *
- *   deadline_ms  one that has passed: hold the lock if it is free, else
+ *   deadline_ms  if it has passed: hold the lock if it is free, else
  *                ZKE_OPERATIONTIMEOUT
  *
- * Returns ZKE_OK, or, without a place in the line any more,
+ * Returns ZKE_OK, or, with no place in the line any more,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the holder
  *   ZKE_DEADLOCK          this wait closed a circle
  *   ZKE_LOST              somebody deleted the object's znode, or another
  *                         thread released or freed the object.  It can be used
  *                         again
- *   ZKE_OTHERKIND         also if another library's lock stands there
+ *   ZKE_OTHERKIND         also if another library's lock is there
  *   ZKE_CANCELLED, ZKE_LIMIT, ZKE_INVALIDSTATE
- * or, and then nothing has changed,
+ * or, with nothing changed,
  *   ZKE_MISUSE            held already (not reentrant, or by another thread),
  *                         or waited for by another thread's call
  *
  * If this thread already holds a reentrant lock, the call only asks the file
- * whether that is still so.  ZKE_LOST and ZKE_INVALIDSTATE: not any more; any
- * other code: it is held as before, and not once more.  In a callback: yes, and
- * then other callbacks run inside it. */
+ * whether that is still so.  ZKE_LOST and ZKE_INVALIDSTATE: it is not.  After
+ * any other error the lock is held as before, and is not counted once more.  In
+ * a callback: yes, and then other callbacks run inside it. */
 ZKE_API int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms);
 
 /* zke_lock_try - hold it now or not at all
  *
- * It joins the line to see whether anybody is in front, and if so leaves at
- * once.  In this moment a newcomer may queue after it, and is woken when it
- * leaves.  A reentrant lock that this thread holds is counted once more, as by
+ * It joins the line to see whether anybody is in front; if so, it leaves
+ * immediately.  Until it leaves, a newcomer may queue after it, and is woken
+ * then.  A reentrant lock that this thread holds is counted once more, as by
  * zke_lock_acquire() and zke_lock_start().
  *
- * Returns ZKE_OK; ZKE_HELD, and the sentence names the holder; ZKE_MISUSE also
- * if the object waits since zke_lock_start(); else as zke_lock_acquire(). */
+ * Returns ZKE_OK; ZKE_HELD, with a sentence that names the holder; ZKE_MISUSE
+ * also if the object has been waiting since zke_lock_start(); else as
+ * zke_lock_acquire(). */
 ZKE_API int zke_lock_try(zke_lock *lock);
 
-/* zke_lock_start - join the line and go on
+/* zke_lock_start - join the line without waiting
  *
- * The turn may have come when this returns.  Otherwise zke_dispatch() sees when
- * it comes: then the listener is told, and zke_lock_state() tells.
+ * The object may hold when this returns.  Otherwise its turn comes inside
+ * zke_dispatch(): then the listener is told, and zke_lock_state() tells.
  *
  * Returns ZKE_OK: the object waits or holds; else as zke_lock_acquire(). */
 ZKE_API int zke_lock_start(zke_lock *lock);
@@ -263,19 +264,18 @@ ZKE_API int zke_lock_step(zke_lock *lock);
 
 /* zke_lock_release - give it up; or the wait, after zke_lock_start()
  *
- * The last release of a reentrant lock gives it up; those before it count down,
- * without a look at the file.  Any thread may release.
+ * The last release of a reentrant lock gives it up; earlier ones count down and
+ * do not look at the file.  Any thread may release.
  *
  * Returns ZKE_OK, or ZKE_LOST if the lock is neither held nor waited for, or
- * was lost.  If the deletion fails the lock is not held any more either: the
+ * was lost.  If the deletion fails, the lock is not held any more either: the
  * session deletes the znode as soon as it can (zke_discard()). */
 ZKE_API int zke_lock_release(zke_lock *lock);
 
 /* zke_lock_cancel - another thread's blocking call returns ZKE_CANCELLED
  *
  * That call may have succeeded just before: then it returns ZKE_OK, and the
- * lock is held.  In a callback it also ends the call in which the callback
- * runs.
+ * lock is held.  In a callback it also ends the call that runs the callback.
  *
  * Returns ZKE_OK, or ZKE_IDLE if no call with a deadline runs; a later call is
  * not affected. */
@@ -284,8 +284,8 @@ ZKE_API int zke_lock_cancel(zke_lock *lock);
 /* ------------------------------------------------------------------------
  * Looking
  *
- * Example: change the tree only while the lock is held.  If it was lost before
- * the multi, the multi changes nothing.
+ * Example: change the tree only while the lock is held.  If the lock was lost
+ * before the multi, the multi changes nothing.
  *
  *     zke_op ops[2];
  *     rc = zke_lock_op(lock, &ops[0]);
@@ -302,9 +302,9 @@ ZKE_API int zke_lock_cancel(zke_lock *lock);
  *                  Returns ZKE_OK; ZKE_LOST if it is not held;
  *                  ZKE_BADARGUMENTS for a NULL op
  *
- * What is known from memory is as old as the last dispatch: a holder that was
- * stopped for a while asks the file, or uses the op.  An op points into the
- * object: it is valid until the next call that acquires, releases or frees. */
+ * An answer from memory is as old as the last dispatch: after a long stop, a
+ * holder should ask the file or use the op.  An op points into the object: it
+ * is valid until the next call that acquires, releases or frees. */
 ZKE_API int zke_lock_state(zke_lock *lock);
 ZKE_API int64_t zke_lock_token(zke_lock *lock);
 ZKE_API int zke_lock_check(zke_lock *lock);
@@ -314,8 +314,8 @@ ZKE_API int zke_lock_op(zke_lock *lock, zke_op *op);
  * By force
  *
  * These take the lock from a holder that may still be at work.  They are for
- * people and supervisors that know that it hangs.  The protected thing must
- * check tokens.
+ * people and supervisors that know that the holder hangs.  The protected thing
+ * must check tokens.
  *
  * Example: break the lock of a holder that has had it for an hour.  The token
  * makes sure that a later holder keeps it.
@@ -328,35 +328,35 @@ ZKE_API int zke_lock_op(zke_lock *lock, zke_op *op);
  *     zke_free(list);
  * --------------------------------------------------------------------- */
 
-/* zke_lock_steal - hold it now: the holder loses it, the others wait on
+/* zke_lock_steal - hold it now: the holder loses it, the others still wait
  *
- * One step: there is no moment at which a third could get it.  Without a holder
- * it is zke_lock_try().  An object that waits since zke_lock_start() leaves
- * that place for the front, and has none after a failure.
+ * It is one step: no third process can get the lock in between.  Without a
+ * holder it works like zke_lock_try().  An object that has been waiting since
+ * zke_lock_start() moves to the front, and has no place after a failure.
  *
  * Returns ZKE_OK; ZKE_MISUSE if this object holds it already or another
- * thread's call waits with it; ZKE_LOST, and out of the line, if another thief
- * has robbed it in turn; else as zke_lock_try(), except for ZKE_HELD. */
+ * thread's call waits with it; ZKE_LOST, with no place in the line, if another
+ * thief has stolen it in turn; else as zke_lock_try(), except for ZKE_HELD. */
 ZKE_API int zke_lock_steal(zke_lock *lock);
 
-/* zke_lock_break - take the lock from its holder; the next in line has it
+/* zke_lock_break - take the lock from its holder; the next in line gets it
  *
- * Deletes the holder's znode.  It does not look whether the path is a lock's.
+ * Deletes the holder's znode.  It does not check that the path is a lock.
  *
- *   token  the holder's mzxid from zke_lock_parties(), so that only this holder
- *          loses it; 0: any holder
+ *   token  the holder's mzxid from zke_lock_parties(): only that holder loses
+ *          the lock; 0: any holder
  *
  * Returns ZKE_OK; ZKE_NONODE if it is not held, or not by that holder;
  * ZKE_MARSHALLINGERROR for a malformed path. */
 ZKE_API int zke_lock_break(zke *z, const char *path, int64_t token);
 
-/* zke_lock_parties - the holder and the waiting ones, in order
+/* zke_lock_parties - the holder and the waiting participants, in order
  *
  *   list_out  count 0 for an unused lock, and if the path does not exist
  *
- * A znode that goes while the list is made, or that its ACL does not let this
- * session read, is left out, the holder's too: `held` says which one holds, not
- * the place in the list.
+ * A znode is left out, even the holder's, if it goes while the list is made, or
+ * if its ACL does not let this session read it.  So find the holder by `held`,
+ * not by its place in the list.
  *
  * Returns ZKE_OK, or ZKE_MARSHALLINGERROR for a malformed path. */
 ZKE_API int zke_lock_parties(zke *z, const char *path,
@@ -366,8 +366,8 @@ ZKE_API int zke_lock_parties(zke *z, const char *path,
  * The simplest use
  * --------------------------------------------------------------------- */
 
-/* Called by zke_lock_do() while the lock is held; the handle, the fencing
- * value, and what zke_lock_do() was given. */
+/* Called by zke_lock_do() while the lock is held, with the handle, the fencing
+ * value, and the arg of zke_lock_do(). */
 typedef int (*zke_lock_do_fn)(zke *z, int64_t token, void *arg);
 
 /* zke_lock_do - acquire, call, release
@@ -384,16 +384,15 @@ typedef int (*zke_lock_do_fn)(zke *z, int64_t token, void *arg);
  *       return zke_lock_do(z, "/locks/orders/4711", deadline, bill, order);
  *     }
  *
- *   path         of the lock, as of zke_lock_new()
- *   deadline_ms  for the acquisition; fn takes as long as it takes
+ *   path         of the lock, as for zke_lock_new()
+ *   deadline_ms  for the acquisition; it does not limit fn
  *   fn           called while the lock is held
  *   arg          for fn
  *
- * The lock is released however fn ends, also by the cancellation of its thread.
- * It is not reentrant: if fn asks for the same lock in this way it gets
- * ZKE_DEADLOCK.
+ * The lock is released however fn ends, also if its thread is cancelled.  It is
+ * not reentrant: if fn asks for the same lock in this way it gets ZKE_DEADLOCK.
  *
- * Returns what fn returned, if that is not ZKE_OK; else as zke_lock_acquire()
+ * Returns the result of fn, if that is not ZKE_OK; else as zke_lock_acquire()
  * and zke_lock_release(); ZKE_BADARGUMENTS for a NULL fn.  Blocks: until the
  * deadline, and as long as fn. */
 ZKE_API int zke_lock_do(zke *z, const char *path, int64_t deadline_ms,

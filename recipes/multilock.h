@@ -14,15 +14,15 @@
  *       fprintf(stderr, "%s\n", zke_errmsg());  // which one, held by whom
  *     zke_multilock_free(ml);
  *
- * They are the very locks of lock.h and rwlock.h: a process that uses one of
- * these by itself and a process that uses a multi-lock exclude each other.
+ * They are the same locks as in lock.h and rwlock.h: a multi-lock excludes
+ * processes that use one of these locks alone.
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
  * multilock.c has the algorithm.  ZooKeeper's page has no such recipe.
- * Curator's InterProcessMultiLock takes its locks one after the other, and so
- * two of them can wait for each other; here all places are taken in one step.
+ * Curator's InterProcessMultiLock takes its locks one after the other, so two
+ * of them can wait for each other; here all places are taken in one step.
  *
- * LAYOUT: in each lock's directory an entry, all made in one step, with one
+ * LAYOUT: one entry in each lock's directory, all made in one step, with one
  * guid and one czxid:
  *
  *     /accounts/ann                     container, data "zkembed lock"
@@ -30,14 +30,14 @@
  *     /catalog                          container, data "zkembed rwlock"
  *       _c_<guid>-__READ__0000000017
  *
- * It holds when the turn of each entry has come, and then says so in all of
- * them in one step.  Until then it holds none: a wait that ends otherwise, by
- * the deadline, cancel, an error or a death, takes back all entries in one
- * step.  Each line stays first come first served: while an entry waits for the
- * others, the later entries of its line wait too.  So single locks never starve
- * a multi-lock.  Of two multi-locks the earlier one stands before the other in
- * every line they share.  So they cannot block each other, whatever the order
- * in which they name the locks.
+ * It holds when the turn of each entry has come, and then marks all of them in
+ * one step.  Until then it holds none.  If the wait ends otherwise, by the
+ * deadline, cancel, an error or a death, it removes all entries in one step.
+ * Each line stays first come first served: while an entry waits for the others,
+ * the later entries of its line wait too.  So single locks never starve a
+ * multi-lock.  Of two multi-locks the earlier one is before the other in every
+ * line they share.  So they cannot block each other, whatever the order in
+ * which they name the locks.
  *
  * IF THE PROCESS DIES, holding or waiting, all entries go with its session in
  * one step, and the kernel tells the processes that wait for any of them.  A
@@ -46,7 +46,7 @@
  *
  * WHO IS WOKEN: a release wakes the next in each of the lines.
  *
- * COSTS, for N locks that are free: one write, and two reads for each lock (its
+ * COSTS, for N free locks: one write, and two reads for each lock (its
  * directory, its line); a release is one write.  A multi-lock that has to wait
  * sets a watch for each lock that it does not have yet and for each of its
  * entries, and marks all its entries in one more write.
@@ -56,7 +56,7 @@
  * ZKE_MULTILOCK_LOST, zke_multilock_check() fails, and so does a multi that
  * contains zke_multilock_ops().  If it was held, the other locks stay taken
  * until zke_multilock_release() or _free(), since the holder may still be at
- * work on them.  If it waited, it gives up its other entries at once.
+ * work on them.  If it waited, it gives up its other entries immediately.
  *
  * FENCING: zke_multilock_token() is one value for all the locks, the zxid at
  * which they were taken.  In each of them it is greater than that of every
@@ -65,15 +65,15 @@
  * DEADLOCKS: two multi-locks cannot block each other if their threads hold
  * nothing else.  A thread that holds any lock while it asks for a multi-lock,
  * or holds a multi-lock while it asks for another lock, can still be in a
- * circle.  That is found as for lock.h.
+ * circle.  The search finds it as for lock.h.
  *
  * ON AN ENSEMBLE (zookeeper.h): as for lock.h, for each of its locks.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Naming a path twice: ZKE_BADARGUMENTS.
  * - Asking for a multi-lock while the thread holds one of its locks:
  *   ZKE_DEADLOCK.  Name all locks in one multi-lock.
- * - Acquiring what the object holds: ZKE_MISUSE; it is not reentrant.
+ * - Acquiring what the object already holds: ZKE_MISUSE; it is not reentrant.
  * - Threads that share an object, fork(): as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_MULTILOCK_H
@@ -87,7 +87,7 @@ extern "C" {
 
 typedef struct zke_multilock zke_multilock;
 
-/* What a path is, and how to hold it. */
+/* The kind of a path, and how to hold it. */
 enum {
   ZKE_MULTILOCK_LOCK = 0,  /* a lock of lock.h */
   ZKE_MULTILOCK_WRITE = 1, /* one of rwlock.h, for writing */
@@ -111,8 +111,8 @@ enum {
 /* Called when the state changes to ZKE_MULTILOCK_HELD (with the token),
  * ZKE_MULTILOCK_OUT (released, or the wait was given up) or ZKE_MULTILOCK_LOST.
  *
- * It may call the object or free it.  With a listener an acquisition also
- * watches its entries while it holds. */
+ * It may call the object or free it.  With a listener, the object also watches
+ * its entries while it holds. */
 typedef void (*zke_multilock_fn)(zke_multilock *ml, int state, int64_t token,
                                  void *context);
 
@@ -155,35 +155,35 @@ ZKE_API void zke_multilock_free(zke_multilock *ml);
  *     zke_multilock_free(ml);
  * --------------------------------------------------------------------- */
 
-/* zke_multilock_acquire - stand in all lines and wait until all are held
+/* zke_multilock_acquire - join all lines and wait until all locks are held
  *
- * After zke_multilock_start() it waits in the places already taken.
+ * After zke_multilock_start() it waits in the places that it has.
  *
  * Returns ZKE_OK, or, in none of the lines any more,
- *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the first lock
- *                         that is missing, and its holder
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the first missing
+ *                         lock, and its holder
  *   ZKE_DEADLOCK          this wait closed a circle
  *   ZKE_LOST              somebody deleted one of its znodes, or another thread
  *                         released or freed the object
- *   ZKE_OTHERKIND         a path is not what its mode says, or another
- *                         library's (lock.h)
+ *   ZKE_OTHERKIND         a path does not fit its mode, or belongs to another
+ *                         library (lock.h)
  *   ZKE_CANCELLED, ZKE_LIMIT, ZKE_INVALIDSTATE
  *
- * or, and then nothing has changed,
+ * or, with nothing changed,
  *   ZKE_MISUSE            held already, or waited for by another thread's call
  */
 ZKE_API int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms);
 
 /* zke_multilock_try - hold all now or none
  *
- * Returns ZKE_OK; ZKE_HELD, naming the first lock that is missing, and its
- * holder; else as zke_multilock_acquire(). */
+ * Returns ZKE_OK; ZKE_HELD, with a sentence that names the first missing lock
+ * and its holder; else as zke_multilock_acquire(). */
 ZKE_API int zke_multilock_try(zke_multilock *ml);
 
-/* zke_multilock_start - stand in all lines and go on
+/* zke_multilock_start - join all lines without waiting
  *
- * When all turns have come, zke_dispatch() sees it: then the listener is told,
- * and zke_multilock_state() tells.
+ * When the turns of all entries have come, inside zke_dispatch(), the listener
+ * is told, and zke_multilock_state() tells.
  *
  * Returns as zke_multilock_acquire(), and ZKE_OK also if it waits. */
 ZKE_API int zke_multilock_start(zke_multilock *ml);
@@ -194,8 +194,8 @@ ZKE_API int zke_multilock_step(zke_multilock *ml);
 /* zke_multilock_release - give up all, in one step; or the wait
  *
  * Returns ZKE_OK, or ZKE_LOST if it was lost, or neither holds nor waits.
- * After any code none is held any more: the session deletes the znodes that are
- * left as soon as it can (zke_discard()). */
+ * After any code it holds none any more: the session deletes the remaining
+ * znodes as soon as it can (zke_discard()). */
 ZKE_API int zke_multilock_release(zke_multilock *ml);
 
 /* zke_multilock_cancel - another thread's blocking call returns ZKE_CANCELLED,
@@ -217,9 +217,9 @@ ZKE_API int zke_multilock_cancel(zke_multilock *ml);
 /* zke_multilock_state - ZKE_MULTILOCK_…, from memory
  * zke_multilock_token - the fencing value, or 0 if not held; from memory
  * zke_multilock_check - ask the file: ZKE_OK if all are held, else ZKE_LOST
- * zke_multilock_ops   - as many operations as there are locks, for a multi of
- *                       the program, which fails with ZKE_NONODE unless all
- *                       are held; valid until the next call that changes the
+ * zke_multilock_ops   - one operation for each lock, for a zke_multi() of the
+ *                       program, which fails with ZKE_NONODE unless all are
+ *                       held; valid until the next call that changes the
  *                       object.  ZKE_LOST if not held.  From memory
  *
  *   count  room in ops: the number of locks, else ZKE_BADARGUMENTS

@@ -16,8 +16,8 @@
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
  * names.c has the algorithm.  ZooKeeper's page mentions a name service as a use
- * of its tree, without a recipe.  Binding once, tokens and exact unbinding are
- * this library's.
+ * of its tree, but has no recipe.  This library adds binding once, tokens, and
+ * unbinding one exact binding.
  *
  * LAYOUT:
  *
@@ -34,27 +34,27 @@
  * or not.  A plain binding stays until it is unbound; an ephemeral one goes
  * with its session.
  *
- * WHO IS WOKEN: whoever is in zke_names_wait() for that very name.  To be told
- * of every change, watch the directory with config.h.
+ * WHO IS WOKEN: objects that wait in zke_names_wait() for exactly that name.
+ * To hear of every change, watch the directory with config.h.
  *
  * COSTS: a lookup is one read, a list four.  A binding is four reads and one
  * write, a rebinding five and one, an unbinding four and one.  Writes are
  * synced to the disk unless the binding is ephemeral.
  *
- * LOSING THE SESSION unbinds what it bound as ephemeral.
+ * LOSING THE SESSION removes its ephemeral bindings.
  *
- * FENCING: a binding's token is the zxid of its making, greater than those of
- * all earlier bindings.
+ * FENCING: a binding's token is the zxid at which it was made, greater than
+ * those of all earlier bindings.
  *
  * ON AN ENSEMBLE (zookeeper.h): an ephemeral binding stays for the session's
- * timeout after its process has died; all else is the same.
+ * timeout after its process has died; everything else is the same.
  *
- * MISTAKES, and what they come to:
- * - Binding what is bound: ZKE_HELD, and the sentence names the binder.  To
- *   replace it use zke_names_rebind().
- * - Unbinding with token 0: whatever is bound then goes, also if another
- *   process has bound it meanwhile.  Keep the token.
- * - Looking up once and keeping the value: the name may have another value a
+ * MISTAKES, and their results:
+ * - Binding a bound name: ZKE_HELD, and the sentence names the binder.  To
+ *   replace the binding use zke_names_rebind().
+ * - Unbinding with token 0: it removes any binding, even a new one of another
+ *   process.  Keep the token.
+ * - Looking up once and keeping the value: the name may get another value a
  *   moment later.  The token tells whether it is still the same binding.
  * - Two threads that wait with one object: the second gets ZKE_MISUSE.
  */
@@ -69,7 +69,7 @@ extern "C" {
 
 typedef struct zke_names zke_names;
 
-/* What a name stands for.  Its strings are in its block, or the list's. */
+/* A name and its value.  Its strings are in its block, or the list's. */
 typedef struct zke_binding {
   const char *name;
   const char *value; /* followed by a NUL that is not counted */
@@ -77,7 +77,7 @@ typedef struct zke_binding {
   int64_t token;     /* of this binding */
   int64_t since_ms;  /* when it was made, ms since 1970 */
   int ephemeral;     /* 1: it goes with the session */
-  int64_t session;   /* the binder's; of a plain one it may have ended */
+  int64_t session;   /* the binder's; a plain binding's may have ended */
   int64_t pid;       /* in its own PID namespace; for display; 0: bound by other
                        means */
   const char *identity; /* the binder's; "": bound by other means */
@@ -104,57 +104,58 @@ ZKE_API int zke_names_new(zke *z, const char *path,
                           const zke_names_options *options,
                           zke_names **names_out);
 
-/* zke_names_free - release the object.  What was bound stays. */
+/* zke_names_free - release the object.  Its bindings stay. */
 ZKE_API void zke_names_free(zke_names *names);
 
 /* ------------------------------------------------------------------------
  * Binding
  *
- * Example: a service that is named for as long as its process lives.
+ * Example: a service that has a name as long as its process lives.
  *
  *     int64_t token;
  *     rc = zke_names_bind(names, "printer", "10.0.0.7:631", 12, 1, deadline,
  *                         &token);
  *     if (rc == ZKE_HELD) fprintf(stderr, "%s\n", zke_errmsg());
  *
- * Example: move it to another address.  If somebody else has bound it since,
- * that binding stays, and this is ZKE_HELD.
+ * Example: move it to another address.  If somebody else has bound the name
+ * since, that binding stays, and the call returns ZKE_HELD.
  *
  *     int64_t token = 4711, newer;
  *     rc = zke_names_rebind(names, "printer", token, "10.0.0.8:631", 12, 1,
  *                           deadline, &newer);
  * --------------------------------------------------------------------- */
 
-/* zke_names_bind - let a free name stand for a value
+/* zke_names_bind - bind a free name to a value
  *
  * Makes the directory if it is missing.
  *
  *   name         a znode's name: without '/', not beginning with "_c_"
  *   value,len    NULL and 0 for nothing
  *   ephemeral    1: until the session ends; 0: until it is unbound
- *   deadline_ms  for repeating what got no reply
+ *   deadline_ms  for repeating calls that got no reply
  *   token_out    out: this binding's token
  *
  * Returns ZKE_OK, or
  *   ZKE_HELD          the name is bound; the sentence says by whom, since when
- *   ZKE_OTHERKIND     the path is no directory of names
+ *   ZKE_OTHERKIND     the path is not a directory of names
  *   ZKE_BADARGUMENTS  the name, or len is negative
  *
- * A binding that lost its reply is recognised, and is ZKE_OK.
+ * If the reply was lost, the call finds out that the name is bound, and returns
+ * ZKE_OK.
  *
  * ZKE_CONNECTIONLOSS, also with ZKE_FOREVER: the reply was lost, the name is
- * free, and this name or others were changed meanwhile.  Then it cannot be told
- * whether the binding was never made, or was made and another process has
- * unbound it.  Bind again if it does not matter which.  If the deadline is over
- * and the name could not be looked at any more, the binding may also be there;
- * zke_names_lookup() tells by whom the name is bound. */
+ * free, and this name or others were changed meanwhile.  Then either the
+ * binding was never made, or it was made and another process has unbound it.
+ * Bind again if it does not matter which.  If the deadline has passed and the
+ * call could not look at the name any more, the binding may also exist;
+ * zke_names_lookup() tells who bound the name. */
 ZKE_API int zke_names_bind(zke_names *names, const char *name,
                            const void *value, int len, int ephemeral,
                            int64_t deadline_ms, int64_t *token_out);
 
-/* zke_names_rebind - replace a binding by another one, in one step
+/* zke_names_rebind - replace a binding by another, in one step
  *
- * There is no moment without a binding.
+ * At no moment is the name free.
  *
  *   token  of the binding to replace; 0: any
  *
@@ -163,9 +164,9 @@ ZKE_API int zke_names_bind(zke_names *names, const char *name,
  *   ZKE_HELD    it is bound, but not by that token; the sentence says by whom,
  *               since when
  *
- * If a rebinding's reply was lost, and another process has replaced that
- * binding before the call repeats it: with a token this is ZKE_HELD; with token
- * 0 the call rebinds once more. */
+ * If the reply was lost, and another process replaced the new binding before
+ * the call is repeated: with a token the call returns ZKE_HELD; with token 0 it
+ * rebinds once more. */
 ZKE_API int zke_names_rebind(zke_names *names, const char *name, int64_t token,
                              const void *value, int len, int ephemeral,
                              int64_t deadline_ms, int64_t *token_out);
@@ -176,17 +177,17 @@ ZKE_API int zke_names_rebind(zke_names *names, const char *name, int64_t token,
  *   deadline_ms  as for zke_names_bind()
  *
  * Returns ZKE_OK; ZKE_NONODE if it is not bound; ZKE_HELD if it is bound, but
- * not by that token; or ZKE_OTHERKIND.  If the reply was lost and no time was
- * left to try again, a last look tells an unbinding that was made, which is
- * ZKE_OK.  ZKE_CONNECTIONLOSS: that binding was still there, or the name could
- * not be looked at. */
+ * not by that token; or ZKE_OTHERKIND.  If the reply was lost and no time is
+ * left to try again, the call looks once more: if the binding has gone, it
+ * returns ZKE_OK.  ZKE_CONNECTIONLOSS: the binding was still there, or the call
+ * could not look at the name. */
 ZKE_API int zke_names_unbind(zke_names *names, const char *name, int64_t token,
                              int64_t deadline_ms);
 
 /* ------------------------------------------------------------------------
  * Looking
  *
- * Example: a minute for the printer to appear; then who has bound it.
+ * Example: wait a minute for the printer; then show who has bound it.
  *
  *     zke_binding *b = NULL;
  *     rc = zke_names_wait(names, "printer", zke_now(z) + 60000, &b);
@@ -205,7 +206,7 @@ ZKE_API int zke_names_unbind(zke_names *names, const char *name, int64_t token,
  *     zke_free(list);
  * --------------------------------------------------------------------- */
 
-/* zke_names_lookup - what a name stands for
+/* zke_names_lookup - the value of a name
  *
  *   binding_out  out, not NULL: one block, for zke_free()
  *
@@ -214,12 +215,12 @@ ZKE_API int zke_names_unbind(zke_names *names, const char *name, int64_t token,
 ZKE_API int zke_names_lookup(zke_names *names, const char *name,
                              zke_binding **binding_out);
 
-/* zke_names_resolve - the znode whose path the name stands for
+/* zke_names_resolve - the data of the znode whose path a name has as its value
  *
- * Name and znode are read in one snapshot: so what is returned was true at one
- * moment.  It does not follow the value of that znode further.
+ * Name and znode are read in one snapshot.  The value of that znode is not
+ * followed further.
  *
- * Example: a name that stands for the present version of a catalog.
+ * Example: a name for the present version of a catalog.
  *
  *     char *data = NULL;
  *     int len;
@@ -227,7 +228,7 @@ ZKE_API int zke_names_lookup(zke_names *names, const char *name,
  *     if (rc == ZKE_OK) printf("%d bytes\n", len);
  *     zke_free(data);
  *
- *   data_out, len_out, stat_out  out: as of zke_get()
+ *   data_out, len_out, stat_out  out: as for zke_get()
  *
  * Returns ZKE_OK, or
  *   ZKE_NONODE        the name is not bound, or the znode is missing
@@ -236,14 +237,14 @@ ZKE_API int zke_names_resolve(zke_names *names, const char *name,
                               char **data_out, int *len_out,
                               zke_stat *stat_out);
 
-/* zke_names_list - all bindings, of one moment
+/* zke_names_list - all bindings, in one snapshot
  *
  *   list_out  count 0 if the directory is missing
  *
  * Returns ZKE_OK, or ZKE_OTHERKIND. */
 ZKE_API int zke_names_list(zke_names *names, zke_binding_list **list_out);
 
-/* zke_names_wait - until a name is bound
+/* zke_names_wait - wait until a name is bound
  *
  *   binding_out  out: one block; may be NULL
  *

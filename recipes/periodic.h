@@ -13,8 +13,7 @@
  *     zke_periodic_free(job);
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).  It
- * does what a cron job does on one host, for several processes of which one
- * should run it.
+ * works like a cron job, but one of several processes runs it.
  *
  * LAYOUT:
  *
@@ -23,66 +22,66 @@
  *                           end, status, who, how often tried
  *         running           ephemeral: the process that does it now lives
  *
- * A RUN is claimed in one step, which replaces the record that was seen by the
- * new one and makes `running`: of several processes that come at once one has
- * it.  While that one lives no other can claim, not by force either.
+ * A RUN is claimed in one step, which replaces the last record by the new one
+ * and makes `running`: if several processes try at the same time, one gets it.
+ * While that process lives, no other can claim, not by force either.
  *
  * IF THE PROCESS DIES before that step, nothing is there; after it, `running`
- * goes with its session and the record has no end: the run counts as the
- * period's, or is due again, by the option ZKE_PERIODIC_RETRY_DEAD.  After
+ * goes with its session and the record has no end: the run counts for the
+ * period, or with the option ZKE_PERIODIC_RETRY_DEAD it is due again.  After
  * zke_periodic_release(), which writes the end and removes `running` in one
- * step, nothing is left but the record.  A kept session (zke_attach()) outlives
- * its process: the job counts as being done until its timeout is over.  That
- * time runs only while some process has the database open.
+ * step, only the record is left.  A kept session (zke_attach()) outlives its
+ * process: until its timeout is over, the job counts as running.  That time
+ * runs only while some process has the database open.
  *
- * THE CLOCK is zke_wall(): a monotonic one does not outlive a reboot.  The
- * job is due when the last start is at least a period away from now, in either
- * direction.  So a clock set forward makes it due early; one set back by less
- * than a period, late, by that much; one set back by a period or more makes it
- * due at once (the last start lies in a future that makes no sense).
- * zke_periodic_acquire() sleeps by the monotonic clock: it sees a step when it
- * wakes.
- * With `aligned` periods begin at multiples of the period since 1970 (plus the
+ * THE CLOCK is zke_wall(), since a monotonic clock does not survive a reboot.
+ * The job is due when the last start is at least a period away from now, in
+ * either direction.  So a clock set forward makes it due early; one set back by
+ * less than a period makes it late by that much; one set back by a period or
+ * more makes it due immediately (the last start is too far in the future).
+ * zke_periodic_acquire() sleeps by the monotonic clock: it sees a clock step
+ * when it wakes.
+ * With `aligned`, periods begin at multiples of the period since 1970 (plus the
  * offset) instead of at the last start.
  *
  * WHO IS WOKEN: no one, until it is due; then all that wait in
- * zke_periodic_acquire() look, and one has it.  The end of a run wakes the ones
- * for which the job may be due then: its period is over, or retry is set.  A
- * run that is forced wakes the ones with retry set as it begins, to wait for
- * its end.
+ * zke_periodic_acquire() look, and one gets the run.  The end of a run wakes
+ * the waiting objects for which the job may be due then: its period is over, or
+ * retry is set.  When a run is forced, the objects with retry set wake as it
+ * begins, to wait for its end.
  *
  * COSTS, in transactions of the database: a try is two reads (this session's
  * identity; the record), and one write if the run is claimed; the first try
  * also makes the directory.  A release is a read and a write.  With a listener
  * a claim is one small write more, which sets a watch, and a release one that
- * takes it back.  A process that waits costs one try at each time at which it
- * looks; with retry set also two such writes.
+ * removes it.  A waiting process costs one try at each time at which it looks;
+ * with retry set also two such writes.
  *
- * LOSING THE SESSION while doing it, or having `running` deleted: the listener
+ * LOSING THE SESSION during a run, or having `running` deleted: the listener
  * hears ZKE_PERIODIC_LOST; zke_periodic_release() fails, and so does a multi
  * with zke_periodic_op() once another run has been claimed.
  *
- * FENCING: zke_periodic_token() is the zxid of the claim; it increases from
- * run to run.
+ * FENCING: zke_periodic_token() is the zxid of the claim; it increases from run
+ * to run.
  *
  * ON AN ENSEMBLE (zookeeper.h): if a run's process was silent for the session's
- * timeout, another process may claim the run while the first one goes on: guard
- * by zke_periodic_op() or the token.
+ * timeout, another process may claim a run while the first one still works:
+ * guard by zke_periodic_op() or the token.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Not releasing: while the process lives the job runs, for others as well.
  *   zke_periodic_free() ends the run as a death would.
- * - Different periods in two processes for one job: each decides by its own.
- * - Taking ZKE_LIMIT for a failure: it says that the work has been done.
+ * - Different periods in two processes for one job: each uses its own.
+ * - Taking ZKE_LIMIT for a failure: it means that the work has been done.
  * - Ending another thread's zke_periodic_acquire() by zke_periodic_release():
  *   if that call has just claimed a run, this ends the run, with the given
  *   status.  Use zke_periodic_cancel().
  * - A job that takes longer than its period: the next run begins when it has
  *   been released.
- * - Deleting a job's znode while it is done, to have it run again: use
- *   zke_periodic_force().  The run is lost, as its release says.  But the next
- *   record's versions begin again, so what zke_periodic_op() guards may pass
- *   while another process has the run; the token tells the two apart.
+ * - Deleting a job's znode during a run, to have it run again: use
+ *   zke_periodic_force().  The run is lost, and its release says so.  But the
+ *   next record's versions begin again, so a multi with zke_periodic_op() may
+ *   pass while another process has the run; the token tells the two apart.
  */
 #ifndef ZKEMBED_RECIPES_PERIODIC_H
 #define ZKEMBED_RECIPES_PERIODIC_H
@@ -95,19 +94,20 @@ extern "C" {
 
 typedef struct zke_periodic zke_periodic;
 
-/* What zke_periodic_state() returns.
+/* The values of zke_periodic_state().
  *
  *     OUT, LOST -> HELD   try, force or acquire has claimed a run
  *     HELD -> OUT         zke_periodic_release()
  *     HELD -> LOST        `running` or the session has gone
  */
 enum {
-  ZKE_PERIODIC_OUT = 0,  /* this object does not do it */
-  ZKE_PERIODIC_HELD = 2, /* this object does it */
-  ZKE_PERIODIC_LOST = 3  /* it did, and lost the claim */
+  ZKE_PERIODIC_OUT = 0,  /* this object has no run */
+  ZKE_PERIODIC_HELD = 2, /* this object has the run */
+  ZKE_PERIODIC_LOST = 3  /* it had a run, and lost the claim */
 };
 
-/* Which runs do not count, so that the job is due again in the same period. */
+/* Runs that do not count: after them the job is due again in the same
+ * period. */
 enum {
   ZKE_PERIODIC_RETRY_DEAD = 1,  /* a run whose process died */
   ZKE_PERIODIC_RETRY_FAILED = 2 /* a run with a status other than 0 */
@@ -129,7 +129,7 @@ typedef struct zke_periodic_options {
   int64_t period_ms; /* at least 1 */
   int retry;         /* sum of ZKE_PERIODIC_RETRY_… */
   int aligned;       /* 1: periods begin at multiples of the period */
-  int64_t offset_ms; /* of aligned periods: they begin so much later */
+  int64_t offset_ms; /* aligned periods begin this much later */
   zke_periodic_fn listener;
   void *context;
 } zke_periodic_options;
@@ -158,7 +158,7 @@ ZKE_API void zke_periodic_free(zke_periodic *job);
 
 /* zke_periodic_try - claim the run that is due now
  *
- * Returns ZKE_OK: do it; or
+ * Returns ZKE_OK: do the job; or
  *   ZKE_LIMIT         it was done in this period; the sentence says by which
  *                     process, when, and when it is due again
  *   ZKE_HELD          a process does it now; the sentence says which, since
@@ -173,14 +173,14 @@ ZKE_API int zke_periodic_force(zke_periodic *job);
 
 /* zke_periodic_acquire - wait until it is due, and claim it
  *
- * If another process is first, it waits for the next time.
+ * If another process gets it, the call waits for the next time.
  *
  * Example: a process that does the job whenever it is due.
  *
  *     while ((rc = zke_periodic_acquire(job, ZKE_FOREVER)) == ZKE_OK)
  *       zke_periodic_release(job, 0);
  *
- * Returns ZKE_OK: do it; or
+ * Returns ZKE_OK: do the job; or
  *   ZKE_OPERATIONTIMEOUT  at the deadline, with the sentence of ZKE_LIMIT or
  *                         ZKE_HELD
  *   ZKE_CANCELLED         zke_periodic_cancel()
@@ -188,18 +188,18 @@ ZKE_API int zke_periodic_force(zke_periodic *job);
  *   others                as zke_periodic_try() */
 ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
 
-/* zke_periodic_release - it is done; or, if another thread is in acquire: end
- * that call with ZKE_LOST
+/* zke_periodic_release - the run has ended; or, if another thread is in
+ * acquire: end that call with ZKE_LOST
  *
- *   status  as a program's exit status: 0 if all went well
+ *   status  like a program's exit status: 0 if all went well
  *
- * Returns ZKE_OK, or ZKE_LOST if the object does not do the job, or lost the
- * claim before.  After any other code the claim is held, and the call can be
- * repeated.  It is ZKE_LOST, too, if the reply was lost and the job's znode was
- * deleted before the call looked again: then nothing tells of the run, even if
- * it had ended.  ZKE_CONNECTIONLOSS: on an ensemble, the link was lost for
- * longer than the call tries; the run may have ended by it.  Repeated after
- * another run has begun, the call says ZKE_LOST. */
+ * Returns ZKE_OK, or ZKE_LOST if the object has no run, or lost the claim
+ * before.  After any other code the claim is held, and the call can be
+ * repeated.  It is also ZKE_LOST if the reply was lost and the job's znode was
+ * deleted before the call looked again: then nothing shows whether the run had
+ * ended.  ZKE_CONNECTIONLOSS: on an ensemble, the link was lost for longer than
+ * the call tries; the call may have ended the run.  If it is repeated after
+ * another run has begun, it returns ZKE_LOST. */
 ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 
 /* zke_periodic_cancel - the blocking call on it returns ZKE_CANCELLED;
@@ -209,13 +209,13 @@ ZKE_API int zke_periodic_release(zke_periodic *job, int status);
  * zke_periodic_check  - ask the file: ZKE_OK while the claim is this object's,
  *                       else ZKE_LOST
  * zke_periodic_op     - for a zke_multi() of the program: fails with
- *                       ZKE_BADVERSION or ZKE_NONODE once the claim is lost to
- *                       another run; valid until the next call.  ZKE_LOST if
- *                       the object does not do the job
+ *                       ZKE_BADVERSION or ZKE_NONODE once another run has taken
+ *                       the claim; valid until the next call.  ZKE_LOST if the
+ *                       object has no run
  *
  * Only check reads the file; the others answer from memory.
  *
- * Example: write a result that a later run cannot have overtaken.
+ * Example: write a result, unless a later run has overtaken this one.
  *
  *     zke_op ops[2];
  *     rc = zke_periodic_op(job, &ops[0]);

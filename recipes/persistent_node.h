@@ -1,4 +1,4 @@
-/* persistent_node.h - an ephemeral znode that its owner keeps there
+/* persistent_node.h - an ephemeral znode that its owner keeps in place
  *
  *     zke_persistent_node *node;
  *     zke *z2;
@@ -13,51 +13,51 @@
  *     zke_persistent_node_free(node);  // it has gone
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
- * Curator has it as PersistentNode, before that PersistentEphemeralNode.
+ * It is Curator's PersistentNode, earlier named PersistentEphemeralNode.
  *
  * LAYOUT: one plain ephemeral znode at the path, with the owner's data and
  * nothing else.  Missing parents are made as persistent nodes and stay.
  *
- * A znode at the path that another session owns is left alone: the object
- * waits until it goes, and then makes its own.  So a restarted process gets its
- * znode as soon as its former session has ended.
+ * A znode at the path that another session owns is left alone: the object waits
+ * until it goes, and then makes its own.  So a restarted process gets its znode
+ * as soon as its former session has ended.
  *
  * IF THE PROCESS DIES the znode goes with its session.  Every step is one
- * change; there is nothing in between.
+ * change; there is no state in between.
  *
- * WHO IS WOKEN: the owner, when something happens to its znode; an object that
- * waits, when the other session's znode changes or goes.
+ * WHO IS WOKEN: the owner, when its znode changes or goes; a waiting object,
+ * when the other session's znode changes or goes.
  *
- * COSTS, in transactions of the database: making the znode is a look and two
+ * COSTS, in transactions of the database: making the znode is one look and two
  * writes, the znode and its watch.  A set is a read and a write, and a small
- * write when its event is dispatched, which sets the watch again.  A release is
- * two writes.
+ * write when its event is dispatched, to set the watch again.  A release is two
+ * writes.
  *
  * LOSING THE SESSION: the znode has gone.  The listener hears
- * ZKE_PERSISTENT_NODE_LOST, every call except renew and free returns
+ * ZKE_PERSISTENT_NODE_LOST, and every call except renew and free returns
  * ZKE_INVALIDSTATE.  Open another handle and renew.
  *
  * FENCING: the token is the znode's czxid, greater each time it is made.
  *
  * LIMITS.  One object for a path and session.  Deleting never removes another
- * session's znode.  Setting looks first whether the znode is the object's own
- * and then names its version.  It is wrong only if, between the two, the znode
- * is deleted and another session makes one that has the very same version.
+ * session's znode.  Setting first checks that the znode is the object's own,
+ * and then sets it by its version.  It goes wrong only if, between the two, the
+ * znode is deleted and another session makes one with the same version.
  * Between the two are microseconds, or the time for which the process is
- * stopped just then.
+ * stopped there.
  *
  * ON AN ENSEMBLE (zookeeper.h): a process's znode stays for the session's
- * timeout after its death, and goes if the process was silent for so long.
+ * timeout after its death, and goes if the process was silent for that long.
  *
- * MISTAKES, and what they come to:
- * - Two objects of one session on one path: each of them may take the znode for
- *   its own after a lost reply.  Use one.
+ * MISTAKES, and their results:
+ * - Two objects of one session on one path: after a lost reply, each of them
+ *   may think that the znode is its own.  Use one.
  * - Creating children below it: an ephemeral znode has none
  *   (ZKE_NOCHILDRENFOREPHEMERALS).
  * - Deleting the znode to get rid of it: the object makes it again.  Release
  *   the object, or free it.
  * - Closing the old handle before zke_persistent_node_renew(): the old object
- *   points to a handle that is gone, so the behaviour is undefined.
+ *   points to a closed handle, so the behaviour is undefined.
  */
 #ifndef ZKEMBED_RECIPES_PERSISTENT_NODE_H
 #define ZKEMBED_RECIPES_PERSISTENT_NODE_H
@@ -70,7 +70,7 @@ extern "C" {
 
 typedef struct zke_persistent_node zke_persistent_node;
 
-/* What zke_persistent_node_state() returns, and what a listener hears.
+/* The values of zke_persistent_node_state(), which a listener hears, too.
  *
  *     OUT -> HELD, WAITING   start, acquire: the path was free, or not
  *     WAITING -> HELD        the other session's znode has gone
@@ -80,8 +80,8 @@ typedef struct zke_persistent_node zke_persistent_node;
  */
 enum {
   ZKE_PERSISTENT_NODE_OUT = 0,     /* not started, or released */
-  ZKE_PERSISTENT_NODE_WAITING = 1, /* another session's znode stands there */
-  ZKE_PERSISTENT_NODE_HELD = 2,    /* the object's own znode does */
+  ZKE_PERSISTENT_NODE_WAITING = 1, /* another session's znode is there */
+  ZKE_PERSISTENT_NODE_HELD = 2,    /* the object's own znode is there */
   ZKE_PERSISTENT_NODE_LOST = 3     /* the session has ended */
 };
 
@@ -125,27 +125,27 @@ ZKE_API void zke_persistent_node_free(zke_persistent_node *node);
 
 /* zke_persistent_node_start - make the znode, and again whenever it has gone
  *
- * If another session's znode stands there, the object waits for that to go,
- * inside zke_dispatch(); zke_persistent_node_state() tells.
+ * If another session's znode is there, the object waits inside zke_dispatch()
+ * until it goes; zke_persistent_node_state() tells.
  *
- * Example: a status that a program need not wait for.
+ * Example: a status for which the program need not wait.
  *
  *     rc = zke_persistent_node_start(node);
  *     if (zke_persistent_node_state(node) == ZKE_PERSISTENT_NODE_WAITING)
  *       printf("the former process is still there\n");
  *
  * Returns ZKE_OK, or as zke_create(); after a failure it is started all the
- * same, and this can be repeated. */
+ * same, and the call can be repeated. */
 ZKE_API int zke_persistent_node_start(zke_persistent_node *node);
 
 /* zke_persistent_node_step - look again now */
 ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
 
-/* zke_persistent_node_acquire - start, if that was not done, and wait until the
- * object's own znode is there
+/* zke_persistent_node_acquire - start if necessary, and wait until the object's
+ * own znode is there
  *
  * Returns ZKE_OK, or, released,
- *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says whose it is
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the owner
  *   ZKE_CANCELLED         zke_persistent_node_cancel()
  *   ZKE_LOST              another thread released it
  *   ZKE_MISUSE            another thread waits with this object; not released
@@ -157,20 +157,20 @@ ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
 /* zke_persistent_node_release - delete the object's znode, and do not make it
  * again
  *
- * Deletes nothing else, neither another session's nor the parent.  Another
- * thread's zke_persistent_node_acquire() ends with ZKE_LOST.
+ * It deletes nothing else, neither another session's znode nor the parent.
+ * Another thread's zke_persistent_node_acquire() ends with ZKE_LOST.
  *
  * Returns ZKE_OK, or ZKE_LOST if it was not started.  After any other failure
- * the znode may be there still: the session deletes it as soon as it can. */
+ * the znode may still be there: the session deletes it as soon as it can. */
 ZKE_API int zke_persistent_node_release(zke_persistent_node *node);
 
 /* zke_persistent_node_set - give it another value, now and whenever it is made
  *
  *   data,len     as for zke_create(); copied
- *   deadline_ms  for repeating what got no reply
+ *   deadline_ms  for repeating calls that got no reply
  *
  * Returns ZKE_OK, also if it is not there at the moment; or as zke_set(), and
- * then the next znode made has the value, and this can be repeated. */
+ * then the next znode made has the value, and the call can be repeated. */
 ZKE_API int zke_persistent_node_set(zke_persistent_node *node, const void *data,
                                     int len, int64_t deadline_ms);
 
@@ -183,11 +183,11 @@ ZKE_API int zke_persistent_node_state(zke_persistent_node *node);
 ZKE_API int64_t zke_persistent_node_token(zke_persistent_node *node);
 ZKE_API int zke_persistent_node_cancel(zke_persistent_node *node);
 
-/* zke_persistent_node_renew - go on in another session
+/* zke_persistent_node_renew - continue in another session
  *
  * Makes an object on the other handle with the same path, value and listener,
- * started if the old one was, and frees the old one.  Call it before the old
- * handle is closed, and while no other call on the object runs.
+ * started if the old one was, and frees the old one.  Call it before you close
+ * the old handle, and while no other call on the object runs.
  *
  * Example: after ZKE_INVALIDSTATE.
  *

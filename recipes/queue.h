@@ -1,4 +1,4 @@
-/* queue.h - items for the first that comes, with claims, priorities and delays
+/* queue.h - items for the first taker, with claims, priorities and delays
  *
  *     zke_queue *queue;
  *     zke_queue_item *item;
@@ -13,13 +13,13 @@
  *     zke_queue_free(queue);
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
- * queue.c has the algorithm at its head.  The queue is that of ZooKeeper's page
+ * queue.c has the algorithm at its head.  It is the queue of ZooKeeper's page
  * "Recipes and Solutions", with its priorities.  Entries and claims are as in
  * kazoo's LockingQueue, delays as in Curator's DistributedDelayQueue; dead
  * letters, keys and limits are additions.
  *
- * LAYOUT, which kazoo's LockingQueue shares as far as items and claims go
- * (doc/server.md says what a program with both must do):
+ * LAYOUT.  kazoo's LockingQueue has the same items and claims (doc/server.md
+ * says what a program that uses both must do):
  *
  *     /jobs                              data "zkembed queue", limit, attempts
  *       entries
@@ -46,16 +46,17 @@
  *       stays                            somebody has named limit or attempts
  *
  * All directories are containers, also /jobs and its parents if they are made
- * here.  So a queue without items and dead letters that no object uses goes by
- * itself (container_ms), and the next object that needs it makes it again.  But
- * it stays if options.limit or options.attempts were named for it, since they
- * hold for all later users; zke_queue_destroy() removes it then, too.
+ * here.  So a queue without items and dead letters goes by itself when no
+ * object uses it (container_ms), and the next object that needs it makes it
+ * again.  But if options.limit or options.attempts were named for it, it stays,
+ * since they hold for all later users; zke_queue_destroy() removes it then,
+ * too.
  *
- * An item's znode has the item's data; its version counts the claims.  Items
- * go out by priority (lower first), then in the order in which they could be
- * taken: by number, and a delayed one as if it had been put when it was due.
- * An item that was released is where it was before.  A plain queue is one in
- * which all items have the same priority.
+ * An item's znode has the item's data; its version counts the claims.  Items go
+ * out by priority (lower first), then in the order in which they became
+ * available: by number, and a delayed item as if it had been put when it was
+ * due.  A released item returns to its place.  A plain queue is one in which
+ * all items have the same priority.
  *
  *     READY ---- claim ----> CLAIMED ---- ack ----> gone
  *       ^                     |    |
@@ -67,72 +68,73 @@
  * zke_queue_requeue() makes a new item of a dead letter.
  *
  * EXACTLY ONCE IN AND OUT.  Every change is one zke_multi(), which also writes
- * the object's own "user" znode: after a lost reply its version tells whether
- * the change was made.  So a put is never done twice, even if the item is taken
- * before the producer could look for it.  It is not known whether the change
- * was made only if that znode cannot be read either, or somebody has deleted
- * it: then the call returns ZKE_CONNECTIONLOSS, or why it could not read.
+ * the object's own "user" znode: after a lost reply the version of that znode
+ * tells whether the change was made.  So a put is never done twice, even if the
+ * item is taken before the producer looks for it.  It stays unknown only if
+ * that znode cannot be read either, or somebody has deleted it: then the call
+ * returns ZKE_CONNECTIONLOSS, or the reason why it could not read.
  *
- * IF THE PROCESS DIES in a put, all of its items are in or none; in a take,
- * the item is still there or gone with the process (at most once); with a
- * claim, or while it acknowledges, the item is either done or free again as
- * soon as the session is gone (at least once): the kernel tells waiting takers.
- * Its places in the line go with its session.
+ * IF THE PROCESS DIES in a put, all of its items are in or none; in a take, the
+ * item is still there or gone with the process (at most once); with a claim, or
+ * while it acknowledges, the item is either done or free again as soon as the
+ * session has gone (at least once): the kernel tells waiting takers.  Its
+ * places in the line go with its session.
  *
  * WHO IS WOKEN: all that wait, by each put and by the end of each claim; the
- * first that looks has the item.  So any number of the waiting processes may be
- * stopped, or busy with something else, and the others miss nothing.  A process
+ * first that looks gets the item.  So if some of the waiting processes are
+ * stopped, or busy with something else, the others miss nothing.  A process
  * that has not looked since it was woken is not woken again.  Waking only two
  * was tried: if both were stopped, no other process knew of the item.
  *
  * COSTS, in transactions of the database, once the object has been used: a put
- * is one write; in a queue with a limit one read more, and a read of all names
- * when the queue is nearly full; with a key three reads more.  A take or a
- * claim is two reads (the first names; the item) and one write, however long
+ * is one write.  In a queue with a limit it is one read more, and a read of all
+ * names when the queue is nearly full; with a key three reads more.  A take or
+ * a claim is two reads (the first names; the item) and one write, however long
  * the queue is.  Items that are not due yet cost a read for each of their
- * priorities, a key costs one read, and with a listener a claim sets one
- * watch.  An ack, a release and a prolongation are one write each,
- * zke_queue_check() is one read.  A call that has to wait creates and deletes
- * its place in the line, and sets and takes back one watch on "entries" and one
- * on each item that is claimed or was given back with a delay; each of these is
- * a small write.  put_all, claim_some and ack_all share one write among all of
- * their items; claim_some reads each item.
+ * priorities, a key costs one read, and with a listener a claim sets one watch.
+ * An ack, a release and a prolongation are one write each, zke_queue_check() is
+ * one read.  A call that has to wait creates and deletes its place in the line,
+ * and sets and removes one watch on "entries" and one on each item that is
+ * claimed or was given back with a delay; each of these is a small write.
+ * put_all, claim_some and ack_all share one write among all of their items;
+ * claim_some reads each item.
  *
- * LOSING THE SESSION, or a claim to somebody who deletes it, loses the claim:
+ * LOSING THE SESSION, or a claim because somebody deletes it, loses the claim:
  * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
  * zke_queue_ops() fail.
  *
  * CLAIMS THAT END: with options.claim_ms, or after zke_queue_prolong(), a claim
- * ends at a time even while its consumer lives: it may be stopped, or hang.
- * From then on the first that asks can have the item, as if it had been
- * released; consumers that wait wake up by themselves.  Until another one has
- * it, nothing is lost: ack, release, prolong and check still succeed.  After
- * that they return ZKE_LOST to the first, since each of them is decided by one
- * step that needs the claim.  The time is that of zke_now(), by options.os: of
- * CLOCK_MONOTONIC, which all processes of a machine share (except in a time
- * namespace of their own: such processes must not share a queue with others).
- * It does not run while the machine is suspended, and setting the wall clock
- * does nothing to it.  The clock of the process that looks decides.  Consumers
- * of a version that knows no such claims wait for the session's end.
+ * ends at a given time, even if its consumer lives: it may be stopped, or hang.
+ * After that time the first consumer that asks can have the item, as if
+ * it had been released; waiting consumers wake up by themselves.  Until another
+ * consumer has it, nothing is lost: ack, release, prolong and check still
+ * succeed.  After that they return ZKE_LOST to the first consumer, since each
+ * of them is decided by one step that needs the claim.  The time is that of
+ * zke_now(), by options.os: CLOCK_MONOTONIC, which all processes of a machine
+ * share (except in a separate time namespace: such processes must not share a
+ * queue with others).  This clock does not run while the machine is suspended,
+ * and does not follow the wall clock.  The clock of the process that looks
+ * decides.  Consumers of a version without such claims wait for the session's
+ * end.
  *
  * FENCING: item->token, the claim's czxid, greater than that of every earlier
  * claim of the item.  In the same database guard with zke_queue_ops(), or let
  * zke_queue_ack() make the changes together with the acknowledgement.
  *
- * LIMITS: each look reads the names of all that is claimed or was given back
- * with a delay.  Names carry a number of 31 bits, which is used up after two
- * thousand million puts.  A put into a bounded queue that is full reads all
+ * LIMITS: each look reads the names of all items that are claimed or were given
+ * back with a delay.  Names have a number of 31 bits, which is used up after
+ * two thousand million puts.  A put into a bounded queue that is full reads all
  * names.  A claim writes the item's data again: keep large data elsewhere.  A
  * program that makes items by zke_create() wakes no one unless it also sets the
  * data of "entries".
  *
  * ON AN ENSEMBLE (zookeeper.h): if a consumer was silent for the session's
- * timeout, its item is delivered again.  The first consumer's ack is ZKE_LOST
- * then, and nothing of its operations is done.
+ * timeout, its item is delivered again.  Then the first consumer's ack is
+ * ZKE_LOST, and none of its operations is done.
  *
- * MISTAKES, and what they come to:
- * - Freeing a claimed item for an acknowledgement: the claim stays until ack,
- *   release, zke_queue_free() or the end of the session, or its time.
+ * MISTAKES, and their results:
+ * - Freeing a claimed item instead of acknowledging it: the claim stays until
+ *   ack, release, zke_queue_free() or the end of the session, or its time.
  * - Acknowledging with another object than the one that claimed, or twice:
  *   ZKE_LOST, and nothing is changed.
  * - Working longer than the claim lasts: another consumer gets the item, and
@@ -141,9 +143,9 @@
  * - Using take for work that must be done: if the process dies after the take,
  *   the work is never done.
  * - Two threads wait for an item with one object: the second gets ZKE_MISUSE.
- *   Each needs an object of its own.
- * - Naming another limit or other attempts than the queue has: ZKE_BADARGUMENTS
- *   from the first call that uses the queue.
+ *   Each needs a separate object.
+ * - Naming another limit or other attempts than the queue has: the first call
+ *   that uses the queue returns ZKE_BADARGUMENTS.
  */
 #ifndef ZKEMBED_RECIPES_QUEUE_H
 #define ZKEMBED_RECIPES_QUEUE_H
@@ -156,10 +158,10 @@ extern "C" {
 
 typedef struct zke_queue zke_queue;
 
-/* What the listener hears.  It may call the queue, or free it.
+/* The listener's events.  It may call the queue, or free it.
  *
- * Example: items for an event loop.  The listener tries without waiting, and
- * stays registered when there was nothing; after a success it asks again.
+ * Example: items for an event loop.  The listener tries without waiting.  If it
+ * finds nothing, it stays registered; after a success it asks again.
  *
  *     static void heard(zke_queue *queue, int event, int64_t token,
  *                       const char *name, void *context) {
@@ -185,18 +187,18 @@ enum {
   ZKE_QUEUE_ITEM = 1, /* after zke_queue_start(): something can be taken */
   ZKE_QUEUE_ROOM = 2, /* after zke_queue_start(): there is room */
   ZKE_QUEUE_LOST = 3  /* a claim is gone: its token and the item's name; with
-                         the name NULL: the session has ended, and nothing
-                         more will be told */
+                         the name NULL: the session has ended, and there are no
+                         more events */
 };
 typedef void (*zke_queue_fn)(zke_queue *queue, int event, int64_t token,
                              const char *name, void *context);
 
 typedef struct zke_queue_options {
   size_t size;
-  int limit;    /* most items, those claimed and delayed included; 0: what the
-                queue says, see zke_queue_new() */
-  int attempts; /* claims until an item becomes a dead letter; 0: what the queue
-                   says */
+  int limit;    /* most items, including claimed and delayed ones; 0: the
+                   queue's own, see zke_queue_new() */
+  int attempts; /* claims until an item becomes a dead letter; 0: the queue's
+                   own */
   zke_queue_fn listener; /* with one, a claim costs one more small write: the
                             watch of its znode */
   void *context;
@@ -208,14 +210,13 @@ typedef struct zke_queue_options {
                        session */
 } zke_queue_options;
 
-/* zke_queue_new - an object for one producer or consumer; does not touch the
- * tree
+/* zke_queue_new - an object for one producer or consumer; writes nothing
  *
  * limit and attempts belong to the queue, not to the object.  The first object
- * that names them writes them down; others must name the same, or 0, which
- * takes the queue's.  As long as they have not been named there is no limit,
- * and items are claimed without end.  new_attempts is written when this object
- * makes the queue, and is ignored if the queue exists.
+ * that names them stores them.  Others must name the same, or 0, which uses the
+ * queue's.  Until they are named there is no limit, and items are claimed
+ * without end.  new_attempts is written when this object makes the queue, and
+ * is ignored if the queue exists.
  *
  * Example: at most 1000 items, and after three claims an item is a dead letter.
  *
@@ -229,7 +230,7 @@ typedef struct zke_queue_options {
  *   options    NULL for the defaults; copied
  *   queue_out  out; for zke_queue_free()
  *
- * The queue itself is read by the first call that uses it.  That call returns
+ * The first call that uses the queue reads its settings.  That call returns
  * ZKE_BADARGUMENTS if the queue has another limit or other attempts, and
  * ZKE_OTHERKIND if the path belongs to something else. */
 ZKE_API int zke_queue_new(zke *z, const char *path,
@@ -260,31 +261,31 @@ typedef struct zke_queue_put_options {
   int priority;    /* 1 to 999, lower first; 0: 100 */
   int ephemeral;   /* 1: the item goes with this session */
   int64_t due_ms;  /* it cannot be taken before, ms since 1970, until the year
-                      2286; 0: at once */
-  const char *key; /* 1 to 255 bytes without control characters: there is no
-                      other item with this key, from the put until the item is
-                      acknowledged, taken or buried.  Only if one item is put;
-                      copied.  NULL: none */
+                      2286; 0: now */
+  const char *key; /* 1 to 255 bytes without control characters: no other item
+                      has this key, from the put until the item is acknowledged,
+                      taken or buried.  Only if one item is put; copied.  NULL:
+                      none */
 } zke_queue_put_options;
 
 /* zke_queue_put - append an item
  *
  *   data, len    as for zke_create(): len -1 for NULL data; copied
  *   options      NULL for the defaults
- *   deadline_ms  how long to wait for room; one that has passed does not wait
+ *   deadline_ms  how long to wait for room; if it has passed, do not wait
  *
- * Returns ZKE_OK: the item is on the disk; or, and nothing was put,
- *   ZKE_LIMIT         the queue was full until the deadline; or, at once, its
- *                     items have used up their numbers
+ * Returns ZKE_OK: the item is on the disk; or, with nothing put,
+ *   ZKE_LIMIT         the queue was full until the deadline; or, immediately,
+ *                     its items have used up their numbers
  *   ZKE_NODEEXISTS    there is an item with that key, which the sentence names:
- *                     it waits, is delayed or is claimed.  Returned at once,
- *                     even if the queue is full.  An item that was deleted by
- *                     other means keeps no other out
+ *                     it waits, is delayed or is claimed.  Returned
+ *                     immediately, even if the queue is full.  An item that was
+ *                     deleted by other means blocks no other
  *   ZKE_BADARGUMENTS  an option, or data over the handle's limit
  *   ZKE_MISUSE        it would have to wait, and another thread waits for room
  *                     with this object
  *   ZKE_OPERATIONTIMEOUT  others kept the database, or put all the time, until
- *                     the deadline
+ *                         the deadline
  *   ZKE_CANCELLED */
 ZKE_API int zke_queue_put(zke_queue *queue, const void *data, int len,
                           const zke_queue_put_options *options,
@@ -297,15 +298,15 @@ typedef struct zke_queue_value {
 
 /* zke_queue_put_all - append several items in one step, all or none
  *
- * Example: all parts of a job come together, or none does.
+ * Example: all parts of a job arrive together, or none does.
  *
  *     zke_queue_value parts[] = {{"part 1", 6}, {"part 2", 6}};
  *     rc = zke_queue_put_all(queue, parts, 2, NULL, zke_now(z) + 5000);
  *
  *   values, count  in this order; 0 does nothing.  options are for each of them
  *
- * Returns as zke_queue_put(); ZKE_LIMIT at once if the queue could never have
- * so many, ZKE_BADARGUMENTS if their sum is over the data limit. */
+ * Returns as zke_queue_put(); ZKE_LIMIT immediately if the queue could never
+ * have so many, ZKE_BADARGUMENTS if their sum is over the data limit. */
 ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                               int count, const zke_queue_put_options *options,
                               int64_t deadline_ms);
@@ -315,7 +316,7 @@ ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
  * So there is never a row without the item that announces it, nor an item
  * without its row.
  *
- * Example: an order and its item; add_order() is as that of zke_op_sql().
+ * Example: an order and its item; add_order() is a function for zke_op_sql().
  *
  *     static int place(zke *z, zke_queue *queue, zke_sql_fn add_order,
  *                      char *what) {
@@ -331,11 +332,11 @@ ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
  *               there, once there is room; not lost and not done twice,
  *               whatever happens to the reply.  A function of zke_op_sql() may
  *               be called several times (others put at the same moment)
- *   results     out, count of them, or NULL; zke_results_clear() releases
- *               them.  All zero if a reply was lost, and if nothing was tried
+ *   results     out, count of them, or NULL; zke_results_clear() releases them.
+ *               All zero if a reply was lost, or if nothing was tried
  *
- * Returns as zke_queue_put_all(), or what zke_multi() says to ops: then nothing
- * was put.  ZKE_NODEEXISTS is the key's, if no result has that code. */
+ * Returns as zke_queue_put_all(), or the error of zke_multi() for ops: then
+ * nothing was put.  ZKE_NODEEXISTS is the key's, if no result has that code. */
 ZKE_API int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
                                int value_count,
                                const zke_queue_put_options *options,
@@ -346,7 +347,7 @@ ZKE_API int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
  * Out
  *
  * Example: the effect of the work is a znode, made together with the ack.  So
- * it is there exactly once, whatever dies in between.
+ * it exists exactly once, whatever dies in between.
  *
  *     zke_queue_item *item;
  *     zke_op done;
@@ -359,19 +360,19 @@ ZKE_API int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
  *     }
  * --------------------------------------------------------------------- */
 
-/* An item, in one block.  zke_free() may release it at any time, which neither
- * acknowledges nor gives up the claim. */
+/* An item, in one block.  zke_free() may release it at any time; that neither
+ * acknowledges the item nor gives up the claim. */
 typedef struct zke_queue_item {
   const char *name; /* of its znode */
   const char *data; /* followed by a NUL; NULL for NULL data */
   int len;
   int priority;
-  int attempts;   /* how often it was claimed, this time included */
+  int attempts;   /* number of its claims, including this one */
   int64_t token;  /* the claim's fencing value; 0: not claimed */
   int64_t zxid;   /* of the put */
   int64_t put_ms; /* when it was put, ms since 1970 */
-  int64_t due_ms; /* when it could first be taken, ms since 1970; 0: at once */
-  /* For the queue itself, which finds the claim again by these: */
+  int64_t due_ms; /* when it could first be taken, ms since 1970; 0: now */
+  /* For the queue, which finds the claim by these: */
   const char *entry_path, *claim_path, *user_path;
   int32_t version;
   int over;
@@ -382,11 +383,9 @@ typedef struct zke_queue_item {
 /* zke_queue_take  - take the first item out of the queue: at most once
  * zke_queue_claim - claim the first item: at least once
  *
- * An item that has had its last attempt is not given out: it is buried on the
- * way.
+ * An item that has had its last attempt is not given out: the call buries it.
  *
- *   deadline_ms  how long to wait for an item; one that has passed does not
- *                wait
+ *   deadline_ms  how long to wait for an item; if it has passed, do not wait
  *   item_out     out, not NULL; NULL on failure
  *
  * Returns ZKE_OK, or
@@ -403,16 +402,16 @@ ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
 
 /* zke_queue_claim_some - claim the first items, in one step
  *
- * As zke_queue_claim(), which it is for one.  It does not wait until there are
- * as many as asked for: with ZKE_OK there is at least one.  It has fewer if
- * there are no more, if together they are larger than the data limit, or if the
- * next one must be buried first, or was claimed or removed by another process
- * at that moment.
+ * For one item it is zke_queue_claim().  It does not wait for as many as asked
+ * for: with ZKE_OK there is at least one.  It returns fewer if there are no
+ * more, if together they are larger than the data limit, or if the next one
+ * must be buried first, or was claimed or removed by another process at that
+ * moment.
  *
  *   most       1 to 256
- *   items_out  out, most of them, in their order, each a block of its own; NULL
+ *   items_out  out, most of them, in their order, each a separate block; NULL
  *              from the count on.  All have the same token
- *   count_out  out, not NULL: how many; 0 on failure
+ *   count_out  out, not NULL: their number; 0 on failure
  *
  * Example: workers that take up to 16 items at a time.
  *
@@ -428,11 +427,11 @@ ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
                                  int64_t deadline_ms,
                                  zke_queue_item **items_out, int *count_out);
 
-/* zke_queue_prolong - have a claim end so many ms from now, sooner or later
- * than it would
+/* zke_queue_prolong - let a claim end so many ms from now, sooner or later than
+ * before
  *
- * For a consumer that is still at work; see CLAIMS THAT END.  It replaces what
- * options.claim_ms or an earlier call said.
+ * For a consumer that is still at work; see CLAIMS THAT END.  It replaces the
+ * time of options.claim_ms or of an earlier call.
  *
  * Example: one more minute.
  *
@@ -445,7 +444,8 @@ ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
  * Returns ZKE_OK, or
  *   ZKE_LOST          the claim is not held any more: another has the item
  *   ZKE_BADARGUMENTS  the item is NULL, or ms is out of range
- *   or why it could not be written: then the claim ends when it would have
+ *   or the reason why it could not be written: then the claim's end is
+ *   unchanged
  *
  * After ZKE_CONNECTIONLOSS it is not known which of the two times counts; the
  * claim is held until the earlier one at least. */
@@ -458,64 +458,65 @@ ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
  *   ops, count  more changes for the same step, or NULL, 0.  Not lost and not
  *               done twice, whatever happens to the reply; a function of
  *               zke_op_sql() may be called several times
- *   results     out, count of them, or NULL; zke_results_clear() releases
- *               them.  All zero if a reply was lost, and if nothing was tried
+ *   results     out, count of them, or NULL; zke_results_clear() releases them.
+ *               All zero if a reply was lost, or if nothing was tried
  *
- * Returns ZKE_OK, or ZKE_LOST if the claim is not held any more, or what
- * zke_multi() says to ops: then nothing was changed, and the claim is held. */
+ * Returns ZKE_OK, or ZKE_LOST if the claim is not held any more, or the error
+ * of zke_multi() for ops: then nothing was changed, and the claim is held. */
 ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                           const zke_op *ops, int count, zke_op_result *results);
 
-/* zke_queue_ack_all - the same of several items, in one step: all or none
+/* zke_queue_ack_all - the same for several items, in one step: all or none
  *
  *   items       item_count of them, 1 to 256, each claimed by this object
  *
  * Returns as zke_queue_ack().  ZKE_LOST: one of the claims is not held any
- * more.  Nothing was changed, and the others are held: ack each by itself to
- * learn which one it is. */
+ * more.  Nothing was changed, and the others are held: to learn which one was
+ * lost, acknowledge each separately. */
 ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                               int item_count, const zke_op *ops, int count,
                               zke_op_result *results);
 
 /* zke_queue_release - give the item back: it is the first again, after a delay
  *
- * After its last attempt it goes to the dead letters instead, at once, with the
- * reason and with the session's identity.
+ * After its last attempt it goes immediately to the dead letters instead, with
+ * the reason and with the session's identity.
  *
- * A delayed item is then where it was: before the items that were put after it.
- * Consumers that wait wake up when it is due, even if this process has ended.
+ * A delayed item then returns to its place, before the items that were put
+ * after it.  Waiting consumers wake up when it is due, even if this process has
+ * ended.
  *
- * Example: try again in a minute, and keep why.
+ * Example: try again in a minute, and store the reason.
  *
  *     static int put_off(zke_queue *queue, const zke_queue_item *item) {
  *       return zke_queue_release(queue, item, 60000, "the printer is off");
  *     }
  *
  *   delay_ms  0 to 17 years of zke_wall(), which a reboot does not stop; 0: no
- *             delay.  A process that waits notices within 10 s that the clock
- *             was set
- *   reason    a line; NULL: "it was given back".  Copied, and kept with
- *             the letter only; a line break in it becomes a space
+ *             delay.  A waiting process notices within 10 s that the clock was
+ *             set
+ *   reason    a line; NULL: "it was given back".  Copied, and kept with the
+ *             letter only; a line break in it becomes a space
  *
  * Returns ZKE_OK, ZKE_LOST, ZKE_BADARGUMENTS (the item is NULL, or delay_ms;
- * nothing was done), or why it could not be written (the disk is full, another
- * writer does not go on).  In the last case the claim is given up all the same:
- * the session deletes it as soon as it can, in its next calls and dispatches.
- * Then the item is the first again, without a delay; after its last attempt the
- * next consumer that looks buries it, without the reason. */
+ * nothing was done), or the reason why it could not be written (the disk is
+ * full, another writer is stopped).  In the last case the claim is given up all
+ * the same: the session deletes it as soon as it can, in its next calls and
+ * dispatches.  Then the item is the first again, without a delay; after its
+ * last attempt the next consumer that looks buries it, without the reason. */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item,
                               int64_t delay_ms, const char *reason);
 
 /* zke_queue_check - ask the file: ZKE_OK while the claim is held, else ZKE_LOST
  *
- * The answer is true at the moment of the read.  Guard what must not happen
- * after a loss by zke_queue_ops() or by the token. */
+ * The answer is true at the moment of the read.  Guard work that must not be
+ * done after a loss by zke_queue_ops() or by the token. */
 ZKE_API int zke_queue_check(zke_queue *queue, const zke_queue_item *item);
 
 /* zke_queue_ops - operations for a zke_multi() of the program
  *
  * They fail with ZKE_NONODE or ZKE_BADVERSION unless the claim is held.  They
- * point into the item, so they are valid as long as it is.
+ * point into the item, so they are valid as long as the item is.
  *
  * Example: write a result while the claim is held, without ending it.
  *
@@ -542,19 +543,19 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
 /* ------------------------------------------------------------------------
  * Without blocking
  *
- * Ask to be told, and when the listener hears it, try with a deadline of 0.  A
- * try that succeeds ends the waiting.  After any other try the object waits on:
- * if others were quicker, and if it failed (the database was busy, the disk
- * full).  While there still is something, the listener is told again at once;
- * after a put of several that found too little room, when there is room for as
- * many.  After a try that fails inside the listener itself it is told by the
- * next put or the end of a claim, or by zke_queue_step() when the program wants
- * to try again.  A listener that was told and has not tried, or whose try could
- * not begin (the session's store was busy), is told by the next put or by
- * zke_queue_step().  The example stands at the listener's type, above.
+ * Ask for an event, and when the listener hears it, try with a deadline of 0.
+ * A try that succeeds ends the waiting.  After any other try the object still
+ * waits: if others were quicker, and if it failed (the database was busy, the
+ * disk full).  If an item or room remains, the listener is told again
+ * immediately; after a put of several that found too little room, when there is
+ * room for that many.  After a try that fails inside the listener, the next put
+ * or the end of a claim tells it, or zke_queue_step() when the program wants to
+ * try again.  A listener that was told and has not tried, or could not begin
+ * its try (the session's store was busy), is told by the next put or by
+ * zke_queue_step().  The example is at the listener's type, above.
  * --------------------------------------------------------------------- */
 
-/* zke_queue_start - have the listener told, from zke_dispatch() or at once, of
+/* zke_queue_start - have the listener told, from zke_dispatch() or now, of
  *                   ZKE_QUEUE_ITEM or ZKE_QUEUE_ROOM
  * zke_queue_stop  - do not wait any more
  *
@@ -586,7 +587,7 @@ ZKE_API int zke_queue_due(zke_queue *queue, int64_t *deadline_out);
 /* ------------------------------------------------------------------------
  * Looking
  *
- * Example: what became dead letters, and a second chance for each.
+ * Example: list the dead letters, and put each back.
  *
  *     zke_queue_entries *dead;
  *     rc = zke_queue_dead(queue, &dead);
@@ -599,7 +600,7 @@ ZKE_API int zke_queue_due(zke_queue *queue, int64_t *deadline_out);
  * --------------------------------------------------------------------- */
 
 typedef struct zke_queue_counts {
-  int items;   /* all that are in: the sum of the next three */
+  int items;   /* all in the queue: the sum of the next three */
   int ready;   /* can be taken now */
   int delayed; /* not yet due */
   int claimed;
@@ -616,17 +617,17 @@ typedef struct zke_queue_entry {
   int attempts;
   int64_t zxid;     /* of the put; of a dead letter: of its death */
   int64_t put_ms;   /* when, ms since 1970; of a dead letter: when it died */
-  int64_t due_ms;   /* of its put, or of a release with a delay; 0: at once */
+  int64_t due_ms;   /* of its put, or of a release with a delay; 0: none */
   int64_t producer; /* session of an ephemeral item, else 0 */
   int claimed;      /* 1: token, session and since_ms are set */
   int64_t token;    /* the claim's fencing value */
   int64_t session;  /* of the consumer */
   int64_t since_ms; /* when it claimed the item, ms since 1970 */
   const char *identity; /* of the consumer, of a letter the last one; "" if
-                           that is not known: it has gone, or goes just now */
+                           unknown: it has gone, or is just going */
   int64_t pid;          /* in its own PID namespace; for display */
-  const char *reason;   /* of a dead letter: why it was given back the last
-                           time; else "" */
+  const char *reason;   /* of a dead letter: the reason of the last time it was
+                           given back; else "" */
   const char *key;      /* as it was put; "": none */
   int64_t until_ms;     /* when the claim ends, of zke_now(); 0: not before the
                            session */
@@ -641,16 +642,16 @@ typedef struct zke_queue_entries {
 
 /* zke_queue_peek   - the item that would be taken next, not taken; ZKE_NONODE
  *                    if there is none
- * zke_queue_size   - how many of what
- * zke_queue_list   - all items in their order, and who works on them
+ * zke_queue_size   - the number of items of each kind
+ * zke_queue_list   - all items in their order, with their consumers
  * zke_queue_dead   - the dead letters, in the order of their deaths: how often
  *                    each was claimed, who gave it back last, and why.  If an
  *                    item is over the data limit less 1 KiB that may be
  *                    missing: 0 attempts, ""
  *
- * A queue that does not exist is empty, and is not made.  What peek, list and
- * dead return is one block for zke_free().  Peek reads what a take reads; the
- * others read all names, and list and dead also each item. */
+ * A queue that does not exist is empty, and is not made.  peek, list and dead
+ * return one block for zke_free().  Peek reads what a take reads; the others
+ * read all names, and list and dead also each item. */
 ZKE_API int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out);
 ZKE_API int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out);
 ZKE_API int zke_queue_list(zke_queue *queue, zke_queue_entries **entries_out);
@@ -681,22 +682,22 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  * The end of a queue
  * --------------------------------------------------------------------- */
 
-/* zke_queue_destroy - remove a queue with all that is in it
+/* zke_queue_destroy - remove a queue with everything in it
  *
  * Items, dead letters, claims, limit and attempts go.  The items go in several
- * steps, and what is left in one.  Others are not asked:
+ * steps, and the rest in one.  Others are not asked:
  *
- * - A consumer that has claimed an item has lost the claim: its listener hears
+ * - A consumer that has claimed an item loses the claim: its listener hears
  *   ZKE_QUEUE_LOST, ack and release return ZKE_LOST.
- * - A process that waits for an item waits on, and a process that waits for
- *   room has it.
- * - The next put, take or wait, also of an object from before, makes the queue
- *   again, empty, with the limit and the attempts of that object's options.  A
- *   put during the destruction is either destroyed or in the new queue.
+ * - A process that waits for an item still waits, and a process that waits for
+ *   room gets it.
+ * - The next put, take or wait, also of an older object, makes the queue again,
+ *   empty, with the limit and the attempts of that object's options.  A put
+ *   during the destruction is either destroyed or in the new queue.
  *
- * This object waits for nothing any more: zke_queue_start() ends.
+ * This object stops waiting: zke_queue_start() ends.
  *
- * Example: remove the queue of a customer that has left, if nothing is in it.
+ * Example: remove the queue of a former customer, if nothing is in it.
  *
  *     rc = zke_queue_destroy(queue, 1);
  *     if (rc == ZKE_NOTEMPTY) printf("not yet: %s\n", zke_errmsg());
@@ -711,7 +712,7 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  *                         below the path that are not the queue's
  *   ZKE_OTHERKIND         the path belongs to something else
  *   ZKE_MISUSE            another thread waits with this object
- *   ZKE_OPERATIONTIMEOUT  another writer did not go on; as after other errors
+ *   ZKE_OPERATIONTIMEOUT  another writer was stopped; as after other errors
  *                         some items have gone, and it can be called again */
 ZKE_API int zke_queue_destroy(zke_queue *queue, int only_empty);
 

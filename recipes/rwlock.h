@@ -11,9 +11,9 @@
  *     zke_rwlock_free(rw);
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
- * lock.c has the algorithm of a line, and rwlock.c what is special here.  It is
- * the shared lock of ZooKeeper's page "Recipes and Solutions", with its
- * "recoverable shared locks".  Downgrade and upgrade are additions.
+ * lock.c has the algorithm of a line, and rwlock.c the rest.  It is the shared
+ * lock of ZooKeeper's page "Recipes and Solutions", with its "recoverable
+ * shared locks".  Downgrade and upgrade are additions.
  *
  * LAYOUT, as Curator's InterProcessReadWriteLock:
  *
@@ -26,17 +26,17 @@
  * A reader waits for the nearest writer before it, a writer for everything
  * before it.
  *
- * REVOKING: the word "unlock" instead of the state in a holder's data asks it
- * to release (the command `set <znode> unlock` does too).  Its listener hears
- * ZKE_RWLOCK_ASKED and is free to comply; without a listener it does not
- * notice.  A revoker that insists deletes the znode when its deadline has
- * come, and the victim hears ZKE_RWLOCK_LOST.  Changing the mode is no
+ * REVOKING: if a holder's data has the word "unlock" instead of the state, the
+ * holder is asked to release (the command `set <znode> unlock` does this too).
+ * Its listener hears ZKE_RWLOCK_ASKED and is free to comply; without a listener
+ * it does not notice.  A revoker that insists deletes the znode at its
+ * deadline, and the victim hears ZKE_RWLOCK_LOST.  Changing the mode is not a
  * release: the new znode is asked, and taken away, like the old one.
  *
  * IF THE PROCESS DIES its znode goes with its session, and the kernel tells the
  * processes that wait for it.  Downgrade and upgrade replace one znode by
- * another in one step: a death there leaves neither.  A revoker that dies
- * leaves the word.
+ * another in one step: a death there leaves neither.  If a revoker dies, the
+ * word stays.
  *
  * WHO IS WOKEN: a writer's release wakes the readers right after it, or the
  * next writer; a reader's release wakes only a writer right after it.
@@ -55,13 +55,13 @@
  *
  * ON AN ENSEMBLE (zookeeper.h): as for lock.h.
  *
- * MISTAKES, and what they come to:
- * - Acquiring while it is held: ZKE_MISUSE.  It is not reentrant, in no mode.
- * - Acquiring to write by a second object, while the thread reads by the first:
- *   ZKE_DEADLOCK.  Use zke_rwlock_upgrade().
+ * MISTAKES, and their results:
+ * - Acquiring while it is held: ZKE_MISUSE.  It is not reentrant in either
+ *   mode.
+ * - Acquiring to write with a second object, while the thread reads with the
+ *   first: ZKE_DEADLOCK.  Use zke_rwlock_upgrade().
  * - Relying on an upgrade: while two objects read, each of them gets ZKE_HELD.
- *   One of them must release, acquire for writing, and read again what it has
- *   read.
+ *   One of them must release, acquire for writing, and read its data again.
  * - Threads that share an object, fork(): as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_RWLOCK_H
@@ -89,10 +89,10 @@ enum {
 
 /* Called when the state changes to HELD, OUT or LOST, and when somebody asks
  * for the lock.  It may call the object or free it.  With a listener an
- * acquisition costs the watch of its own znode, a small write, and one more
- * read.
+ * acquisition costs one more small write, the watch of its own znode, and one
+ * more read.
  *
- * Example: a reader that gives way when it is asked to.
+ * Example: a reader that releases when asked.
  *
  *     static void heard(zke_rwlock *rw, int event, int64_t token, void *c) {
  *       (void)c, (void)token;
@@ -120,7 +120,7 @@ typedef struct zke_rwlock_options {
 } zke_rwlock_options;
 
 /* zke_rwlock_new  - an object for one contender; writes nothing
- * zke_rwlock_free - release what it holds and the object
+ * zke_rwlock_free - release the lock, and the object
  * As zke_lock_new() and zke_lock_free(). */
 ZKE_API int zke_rwlock_new(zke *z, const char *path,
                            const zke_rwlock_options *options,
@@ -130,7 +130,7 @@ ZKE_API void zke_rwlock_free(zke_rwlock *rw);
 /* ------------------------------------------------------------------------
  * In and out
  *
- * Example: read what seldom changes; look for at most a second.
+ * Example: read data that seldom changes; wait for at most a second.
  *
  *     rc = zke_rwlock_acquire(rw, ZKE_RWLOCK_READ, zke_now(z) + 1000);
  *     if (rc == ZKE_OK) {
@@ -142,9 +142,9 @@ ZKE_API void zke_rwlock_free(zke_rwlock *rw);
  * --------------------------------------------------------------------- */
 
 /* zke_rwlock_acquire - join the line and wait until the lock is held
- * zke_rwlock_try     - hold it now, or ZKE_HELD naming the one in front.  For a
- *                      reader that is a writer that holds, or waits before it
- * zke_rwlock_start   - join the line and go on
+ * zke_rwlock_try     - hold it now, or ZKE_HELD with the one in front.  For a
+ *                      reader, that is a writer that holds, or waits before it
+ * zke_rwlock_start   - join the line without waiting
  * zke_rwlock_step    - look again now
  * zke_rwlock_release - give it up, or the wait
  * zke_rwlock_cancel  - end another thread's blocking call, acquire or revoke
@@ -153,7 +153,7 @@ ZKE_API void zke_rwlock_free(zke_rwlock *rw);
  *                mode than the one that the object waits for: ZKE_MISUSE
  *
  * Return as their namesakes in lock.h.  Not reentrant: ZKE_MISUSE if it is held
- * already, or if the object revokes. */
+ * already, or if the object is revoking. */
 ZKE_API int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms);
 ZKE_API int zke_rwlock_try(zke_rwlock *rw, int mode);
 ZKE_API int zke_rwlock_start(zke_rwlock *rw, int mode);
@@ -165,7 +165,7 @@ ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
  * Changing the mode
  *
  * Example: read, and write only if something is wrong.  If others read too,
- * give the place up, queue as a writer, and look again: what was read may have
+ * give up the place, queue as a writer, and look again: the data may have
  * changed by then.
  *
  *     rc = zke_rwlock_upgrade(rw);
@@ -177,20 +177,20 @@ ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
 
 /* zke_rwlock_downgrade - from writing to reading, in the same place
  *
- * No writer that waits gets in between; the readers that wait right after it
- * come in.  The token is new.
+ * No waiting writer gets in between; readers that wait directly after it come
+ * in.  The token is new.
  *
  * Returns ZKE_OK, ZKE_MISUSE if it is not held for writing, ZKE_LOST or
- * ZKE_INVALIDSTATE if it is not held any more.  After any other code it writes
- * as before, or has lost it: zke_rwlock_check() tells. */
+ * ZKE_INVALIDSTATE if it is not held any more.  After any other code it still
+ * writes, or has lost the lock: zke_rwlock_check() tells. */
 ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
 
-/* zke_rwlock_upgrade - from reading to writing, at once or not at all
+/* zke_rwlock_upgrade - from reading to writing, now or not at all
  *
- * Waiting for the other readers would be a deadlock as soon as two did it.  So
- * if there is any other reader it is ZKE_HELD, naming one, and the object goes
- * on reading.  Participants that queue meanwhile stay after it.  The token is
- * new.
+ * If it waited for the other readers, two upgrades would be a deadlock.  So if
+ * there is any other reader, it returns ZKE_HELD, with one reader's name, and
+ * the object still reads.  Participants that queue meanwhile stay after it.
+ * The token is new.
  *
  * Returns ZKE_OK, ZKE_HELD, ZKE_MISUSE if it is not held for reading, ZKE_LOST;
  * after any code except ZKE_OK it is not held for writing. */
@@ -200,7 +200,7 @@ ZKE_API int zke_rwlock_upgrade(zke_rwlock *rw);
  *                    a change of mode fails after it: the znode is another one.
  *                    It is valid until the third call of upgrade or downgrade
  *                    after it
- * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the present one, or the last
+ * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the present mode, or the last
  *                    one asked for */
 ZKE_API int zke_rwlock_state(zke_rwlock *rw);
 ZKE_API int zke_rwlock_mode(zke_rwlock *rw);
@@ -212,28 +212,29 @@ ZKE_API int zke_rwlock_op(zke_rwlock *rw, zke_op *op);
  * Revoking
  * --------------------------------------------------------------------- */
 
-/* zke_rwlock_revoke - ask all present holders to release, and wait for it
+/* zke_rwlock_revoke - ask all present holders to release, and wait until they
+ * do
  *
- * The object that asks must be out of the line, and does not join it.  Only the
- * holders at the time of the call are asked; a later one is not.
+ * The object must be out of the line, and does not join it.  It asks only the
+ * holders at the time of the call; later ones are not asked.
  *
- * Example: ten seconds for the holders to give way, then it is taken away.
+ * Example: give the holders ten seconds to release, then take it from them.
  *
  *     rc = zke_rwlock_revoke(rw, zke_now(z) + 10000, 1);
  *
  *   deadline_ms  the grace period
- *   insist       1: what is still held at the deadline is taken away
+ *   insist       1: at the deadline, take it from the remaining holders
  *
- * Returns ZKE_OK once all that held the lock at the call have gone (others may
- * hold it by then), ZKE_OPERATIONTIMEOUT naming one that has stayed,
+ * Returns ZKE_OK when all that held the lock at the call have gone (others may
+ * hold it by then), ZKE_OPERATIONTIMEOUT with the name of one that has stayed,
  * ZKE_CANCELLED (in both cases the request stays, unless the holder was just
- * taking office and wrote over it), ZKE_MISUSE if the object is in the line or
- * revokes already, ZKE_OTHERKIND, ZKE_INVALIDSTATE. */
+ * taking office and overwrote it), ZKE_MISUSE if the object is in the line or
+ * is already revoking, ZKE_OTHERKIND, ZKE_INVALIDSTATE. */
 ZKE_API int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist);
 
-/* zke_rwlock_parties - holders and the waiting ones, in order; kind is
- * "__READ__" or "__WRIT__".  Of a holder that was asked to release, mzxid is
- * that of the request, and since_ms is when it joined the line.
+/* zke_rwlock_parties - the holders and the waiting participants, in order; kind
+ * is "__READ__" or "__WRIT__".  If a holder was asked to release, mzxid is the
+ * request's, and since_ms is when the holder joined the line.
  *
  *   list_out  count 0 for an unused lock
  *

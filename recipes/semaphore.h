@@ -22,8 +22,8 @@
  *       _c_<guid>-lease-0000000002      same guid, made in one step; held
  *       _c_<guid>-lease-0000000003      waits for one of the three to go
  *
- * A znode is a permit.  An acquisition holds when fewer than the limit stand
- * before its last one: so it has all of its permits or none, and no small
+ * A znode is a permit.  An acquisition holds when fewer znodes than the limit
+ * are before its last one: so it has all of its permits or none, and no small
  * acquisition overtakes a large one.
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
@@ -32,13 +32,13 @@
  * enough.  Use a lock (lock.h) for a limit of 1: it costs one write less.
  *
  * THE LIMIT is in the directory, the same for all.  An object that states
- * another limit is refused; an object that states none takes the existing one.
- * zke_semaphore_resize() changes it: acquisitions that wait go on under the new
- * limit, and holders keep what they have.  An acquisition that could have held
- * under the old limit, but has not looked yet, may still come in.  A container
- * goes when it has been empty for a while, and a changed limit with it; if the
- * limit must stay, make the semaphore by zke_semaphore_resize() before anybody
- * uses it.
+ * another limit is refused; an object that states none uses the existing one.
+ * zke_semaphore_resize() changes it: waiting acquisitions continue under the
+ * new limit, and holders keep their permits.  An acquisition that could have
+ * held under the old limit, but has not looked yet, may still come in.  A
+ * container goes when it has been empty for a while, and a changed limit with
+ * it.  If the limit must stay, make the semaphore by zke_semaphore_resize()
+ * before its first use.
  *
  * IF THE PROCESS DIES, holding or waiting, all its permits go with its session,
  * in one step, and the kernel tells the processes that wait for them.  A death
@@ -47,17 +47,17 @@
  *
  * WHO IS WOKEN: a release wakes the acquisitions that it can bring nearer to
  * their turn, at most as many as the limit.  Later ones sleep on, and a stopped
- * one keeps no other waiting.  A change of the limit wakes all that wait.
+ * one delays no other.  A change of the limit wakes all that wait.
  *
- * COSTS: acquiring permits that are free takes two writes (the znodes are made,
- * in one step; the last one is marked) and two reads; a release is one write.
- * An acquisition that waits sets a watch on at most as many entries as the
- * limit, on the directory, and on each of its own znodes.  A permit is a znode,
- * so limits are for tens and hundreds.
+ * COSTS: acquiring free permits takes two writes (the znodes are made, in one
+ * step; the last one is marked) and two reads; a release is one write.  A
+ * waiting acquisition sets a watch on at most as many entries as the limit, on
+ * the directory, and on each of its own znodes.  A permit is a znode, so limits
+ * are for tens and hundreds.
  *
- * A PERMIT COMES BACK ONCE: a release deletes the very znodes of this
- * acquisition and no others, however often it is called or repeated.  (A
- * counter of free permits, which other libraries keep, can be raised twice.)
+ * A PERMIT COMES BACK ONCE: a release deletes exactly the znodes of this
+ * acquisition, however often it is called or repeated.  (Other libraries keep a
+ * counter of free permits, which can be raised twice.)
  *
  * LOSING THE SESSION, or one of the object's znodes, loses all permits of the
  * object: the listener hears ZKE_SEMAPHORE_LOST, zke_semaphore_check() fails,
@@ -66,17 +66,17 @@
  * FENCING: zke_semaphore_token() is the zxid at which the permits were taken,
  * greater than that of every earlier acquisition.
  *
- * DEADLOCKS are found as for lock.h.  An acquisition is stuck if threads that
- * are stuck hold so many permits that the rest is not enough for it.
+ * DEADLOCKS are found as for lock.h.  An acquisition is stuck if stuck threads
+ * hold so many permits that the rest is not enough for it.
  *
- * ON AN ENSEMBLE (zookeeper.h): never more permits than the limit are out, by
- * the ensemble's order of changes; for the rest as for lock.h.
+ * ON AN ENSEMBLE (zookeeper.h): by the ensemble's order of changes, never more
+ * permits than the limit are out; the rest is as for lock.h.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Acquiring with an object that holds permits: ZKE_MISUSE.  An object is one
  *   acquisition; two of them at a time need two objects.
- * - Giving back a part of the permits: there is no such call.  Acquire them
- *   with several objects.
+ * - Giving back some of the permits: there is no such call.  Acquire them with
+ *   several objects.
  * - Two programs that state different limits: the second gets ZKE_LIMIT.
  * - Threads that share an object, fork(): as for lock.h.
  */
@@ -102,10 +102,10 @@ enum {
 /* Called when the state changes to ZKE_SEMAPHORE_HELD (with the token),
  * ZKE_SEMAPHORE_OUT (released, or the wait was given up) or ZKE_SEMAPHORE_LOST.
  *
- * It may call the object or free it.  With a listener an acquisition also
- * watches its own znodes while it holds.
+ * It may call the object or free it.  With a listener, the object also watches
+ * its own znodes while it holds.
  *
- * Example: an encoder in an event loop.  It starts when a permit is there.
+ * Example: an encoder in an event loop.  It starts when it gets a permit.
  *
  *     static void turn(zke_semaphore *sem, int state, int64_t token, void *c) {
  *       (void)c, (void)token;
@@ -128,7 +128,7 @@ typedef void (*zke_semaphore_fn)(zke_semaphore *sem, int state, int64_t token,
 
 typedef struct zke_semaphore_options {
   size_t size;
-  int limit;        /* permits in all; 0: what the existing semaphore has */
+  int limit;        /* permits in all; 0: the limit of the existing semaphore */
   const void *data; /* shown to others by zke_semaphore_parties(); copied */
   int len;          /* bytes of it */
   int no_deadlock_check; /* 1: do not look for circles */
@@ -156,7 +156,7 @@ ZKE_API void zke_semaphore_free(zke_semaphore *sem);
 /* ------------------------------------------------------------------------
  * In and out
  *
- * Example: two permits for a large film, or none; and not longer than a minute.
+ * Example: two permits for a large film, or none; wait for at most a minute.
  *
  *     rc = zke_semaphore_acquire(sem, 2, zke_now(z) + 60000);
  *     if (rc == ZKE_OK) {
@@ -169,26 +169,26 @@ ZKE_API void zke_semaphore_free(zke_semaphore *sem);
 
 /* zke_semaphore_acquire - wait until the permits are held
  *
- * After zke_semaphore_start() it waits in the place already taken, for the
+ * After zke_semaphore_start() it waits in the place that it has, for the
  * permits asked for then.
  *
  *   permits      1 or more, all or none of them
  *
- * Returns ZKE_OK, or, holding none and waiting no more,
+ * Returns ZKE_OK, or, with no permit and no place in the line,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names a holder
  *   ZKE_DEADLOCK          this wait closed a circle
  *   ZKE_LIMIT             more permits than the limit, also if it was lowered
  *                         while waiting; or, at the object's first use,
  *                         options.limit is not the existing one; or the
  *                         directory has given all its numbers
- *   ZKE_NONODE            no limit stated and no semaphore there
+ *   ZKE_NONODE            no limit stated and no semaphore exists
  *   ZKE_LOST              somebody deleted one of its znodes, or another thread
  *                         released or freed the object
  *   ZKE_OTHERKIND         the path is not a semaphore's, or another library's
  *                         (lock.h)
  *   ZKE_CANCELLED, ZKE_INVALIDSTATE
  *
- * or, and then nothing has changed,
+ * or, with nothing changed,
  *   ZKE_MISUSE            the object holds permits, or waits in another call
  *   ZKE_BADARGUMENTS      permits below 1 */
 ZKE_API int zke_semaphore_acquire(zke_semaphore *sem, int permits,
@@ -196,15 +196,15 @@ ZKE_API int zke_semaphore_acquire(zke_semaphore *sem, int permits,
 
 /* zke_semaphore_try - hold them now or not at all
  *
- * Returns ZKE_OK; ZKE_HELD, and the sentence names a holder; else as
+ * Returns ZKE_OK; ZKE_HELD, with a sentence that names a holder; else as
  * zke_semaphore_acquire(). */
 ZKE_API int zke_semaphore_try(zke_semaphore *sem, int permits);
 
-/* zke_semaphore_start - join the line and go on
+/* zke_semaphore_start - join the line without waiting
  *
- * When the turn has come, zke_dispatch() sees it: then the listener is told,
- * and zke_semaphore_state() tells.  If the limit is lowered below what was
- * asked for the wait ends by itself: ZKE_SEMAPHORE_OUT.
+ * When the turn has come, inside zke_dispatch(), the listener is told, and
+ * zke_semaphore_state() tells.  If the limit is lowered below the permits asked
+ * for, the wait ends by itself: ZKE_SEMAPHORE_OUT.
  *
  * Returns as zke_semaphore_acquire(), and ZKE_OK also if it waits. */
 ZKE_API int zke_semaphore_start(zke_semaphore *sem, int permits);
@@ -215,9 +215,9 @@ ZKE_API int zke_semaphore_step(zke_semaphore *sem);
 /* zke_semaphore_release - give back all permits of the object; or the wait
  *
  * Returns ZKE_OK; ZKE_LOST if it neither holds nor waits, or was lost, and
- * nothing is given back.  After any other code none is held any more either,
- * and the session gives them back as soon as it can (zke_discard()).  Another
- * thread than the one that acquired may release, too. */
+ * nothing is given back.  After any other code it holds none any more either,
+ * and the session gives them back as soon as it can (zke_discard()).  Any
+ * thread may release, not only the one that acquired. */
 ZKE_API int zke_semaphore_release(zke_semaphore *sem);
 
 /* zke_semaphore_cancel - another thread's blocking call returns ZKE_CANCELLED,
@@ -237,7 +237,7 @@ ZKE_API int zke_semaphore_cancel(zke_semaphore *sem);
 
 /* zke_semaphore_state   - ZKE_SEMAPHORE_…, from memory
  * zke_semaphore_token   - the fencing value, or 0 if not held; from memory
- * zke_semaphore_permits - how many are held, or 0; from memory
+ * zke_semaphore_permits - the number held, or 0; from memory
  * zke_semaphore_check   - ask the file: ZKE_OK if all are held, else ZKE_LOST
  * zke_semaphore_op      - fill *op with an operation for a zke_multi() of the
  *                         program, which fails with ZKE_NONODE unless they are
@@ -254,22 +254,23 @@ ZKE_API int zke_semaphore_check(zke_semaphore *sem);
 ZKE_API int zke_semaphore_op(zke_semaphore *sem, zke_op *op);
 
 /* ------------------------------------------------------------------------
- * The limit, and who holds; without an object
+ * The limit, and the holders; without an object
  * --------------------------------------------------------------------- */
 
-/* zke_semaphore_resize - change the limit; make the semaphore, to stay, if
- * there is none
+/* zke_semaphore_resize - change the limit; if there is no semaphore, make one
+ * that stays
  *
  * Under a lowered limit, acquisitions that could not have held before come in
- * only when enough have released.  Costs one read and one write, which is
+ * only when enough have released.  It costs one read and one write, which is
  * synced.
  *
- * Example: a second graphics card.  Waiting acquisitions may come in at once.
+ * Example: a second graphics card.  Waiting acquisitions may come in
+ * immediately.
  *
  *     rc = zke_semaphore_resize(z, "/limits/encoder", 6, deadline);
  *
  *   limit        1 or more, else ZKE_BADARGUMENTS
- *   deadline_ms  for repeating what got no reply
+ *   deadline_ms  for repeating calls that got no reply
  *
  * Returns ZKE_OK, also if it was the limit already; ZKE_OTHERKIND; or as
  * zke_set().  Repeating it is safe. */
@@ -283,8 +284,8 @@ ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
  * Returns ZKE_OK, ZKE_NONODE if there is none, or ZKE_OTHERKIND. */
 ZKE_API int zke_semaphore_limit(zke *z, const char *path, int *limit_out);
 
-/* zke_semaphore_parties - the holders of permits and the waiting ones, in
- * order, one each with its number of permits
+/* zke_semaphore_parties - the holders of permits and the waiting participants,
+ * in order, one entry each with its number of permits
  *
  *   list_out  count 0 for an unused semaphore
  *

@@ -1,37 +1,38 @@
-/* support.h - what a program needs of the recipes besides their own headers
+/* support.h - what programs use with every recipe, and the rules of all recipes
  *
- * zke_retry() repeats a call whose reply was lost, zke_ensure_path() makes a
- * directory, and zke_party_list lists the processes that hold and wait in any
+ * zke_retry() repeats a call if its reply was lost, zke_ensure_path() makes a
+ * directory, and zke_party_list lists the processes that hold or wait in any
  * recipe.
  *
  *     int rc = zke_ensure_path(z, "/app/locks", ZKE_CONTAINER, deadline);
  *
  * zke_line_waits() tells which participant waits for which in a whole tree.  To
- * write a recipe of your own, begin with part/object.h.
+ * write your own recipe, start with part/object.h.
  *
  * WHAT EVERY RECIPE KEEPS TO
  *
- * Comments.  A recipe's header tells what is its own.  For all else these rules
- *   hold, here too, unless a comment says otherwise:
+ * Comments.  A recipe's header describes that recipe alone.  These rules hold
+ *   for all recipes, and here too, unless a comment says otherwise:
  *
  * - Everything is since 0.1.
  * - Threads: any.  In a callback: yes.  Blocks: on the disk; a call with a
  *   deadline until the deadline.  Cancel and the functions that answer from
- *   memory (state, token) do not block, which means: no longer than another
- *   thread's call works on the object or in the handle's store, at most the
- *   busy timeout.
- * - deadline_ms is of zke_now(), or ZKE_FOREVER.  In a function that does not
- *   wait for others it bounds the repeating of what got no reply.
+ *   memory (state, token) do not block: they wait only while another thread's
+ *   call works on the object or in the handle's store, at most the busy
+ *   timeout.
+ * - deadline_ms is a time of zke_now(), or ZKE_FOREVER.  If a function does not
+ *   wait for others, the deadline limits how long it repeats calls that got no
+ *   reply.
  * - new makes an object and writes nothing.  NULL as options means the
  *   defaults.  The output for the object must not be NULL, and is set to NULL
  *   on failure.  A directory is made when it is first needed.
- * - free accepts NULL.  No other call on the object may run.  After it the
- *   listener does not run on any thread.  So it also waits until a listener on
- *   another thread has returned; called in the object's own listener, it keeps
- *   the memory until that returns.
+ * - free accepts NULL.  No other call on the object may run.  After free, the
+ *   listener does not run on any thread: free waits for a listener that another
+ *   thread is running.  If the object's own listener calls free, the memory
+ *   stays until the listener returns.
  * - step looks again now, as dispatches do by themselves.  It returns ZKE_OK if
- *   it could look, whatever it found: the state tells.  Otherwise it says why;
- *   call it again, or dispatch.
+ *   it could look, whatever it found; state has the result.  Otherwise it
+ *   returns the reason: call it again, or dispatch.
  * - A list is one block for zke_free().  Its output must not be NULL.
  * - The context in options is borrowed.  A listener may be NULL.
  *
@@ -47,121 +48,124 @@
  *   ZKE_BADARGUMENTS      NULL for what must not be NULL, a malformed path or
  *                         "/", a value out of its bounds; nothing is done
  *
- * or ZKE_NOMEM, what the handle's state asks for (zkembed.h), or why it could
+ * or ZKE_NOMEM, an error of the handle (zkembed.h), or the reason why it could
  * not read or write, such as a full disk.  zke_errmsg() has the sentence.
  *
  * Objects.  One object is one participant on one handle.  An object borrows its
- *   handle, so free it before the handle is closed; else the behaviour is
- *   undefined.  Freeing gives up what the object holds.  Options and strings
- *   are copied.  What a call returns is one block, for zke_free(), and stays
- *   valid after the object and the handle have gone.
+ *   handle: free it before you close the handle, or the behaviour is undefined.
+ *   Freeing gives up what the object holds.  Options and strings are copied.
+ *   What a call returns is one block, for zke_free(), and stays valid after the
+ *   object and the handle have gone.
  *
- * Time.  A call with a deadline has one absolute deadline for all that it waits
- *   for, the database's other writers included.  A call without one waits for
- *   other writers as long as a single call does, options.busy_timeout_ms.  A
- *   call may overrun its deadline, even one that has already passed, by
- *   ZKE_GRACE_MS to begin and ZKE_GRACE_MS to clean up, however much it must
- *   give up.  A free may clean up as long after the busy timeout.  Two times
- *   are not counted: what the disk takes, and how long other threads' calls
- *   work on the same object, since threads take turns in an object.  A call
- *   that sleeps keeps no other out.  The sentence of a timeout names the
- *   holder, or the participants that are missing.
+ * Time.  A call with a deadline has one absolute deadline for everything it
+ *   waits for, including the database's other writers.  A call without one
+ *   waits for other writers as long as a single call does,
+ *   options.busy_timeout_ms.  A call may overrun its deadline, even one that
+ *   has already passed, by ZKE_GRACE_MS to begin and ZKE_GRACE_MS to clean up,
+ *   however much it must give up.  A free may also clean up for ZKE_GRACE_MS
+ *   after the busy timeout.  Two times do not count: the time of the disk, and
+ *   the time that other threads' calls work on the same object, since threads
+ *   take turns in an object.  A call that sleeps blocks no other call.  The
+ *   sentence of a timeout names the holder or the missing participants.
  *
  * Failure.  When a blocking call returns anything but ZKE_OK, the participant
  *   is out.  It is also out after it has given up what it held, and after free.
  *   Its znode is gone, or the session remembers it and removes it as soon as it
  *   can (zke_discard()), for instance when a full disk has room again or a
- *   stopped writer goes on.  Others wait for that, but what is not held when
- *   the call returns will not be held later.  The program must go on calling or
- *   dispatching, or close the handle; otherwise nothing is removed.  Two kinds
- *   of failure change nothing: ZKE_MISUSE and ZKE_BADARGUMENTS, and what the
- *   handle answers before the call has begun (no memory, a file that cannot be
- *   read; see zke_sync()).  A call for what the object already holds (a
- *   reentrant lock, an election that it leads) only asks the file.  If the file
- *   cannot be read, the object holds as before.
+ *   stopped writer continues.  Others wait until it is removed, but the
+ *   participant holds nothing later that it does not hold when the call
+ *   returns.  The program must keep calling or dispatching, or close the
+ *   handle; otherwise nothing is removed.  Two kinds of failure change nothing:
+ *   ZKE_MISUSE and ZKE_BADARGUMENTS, and errors of the handle before the call
+ *   has begun (no memory, a file that cannot be read; see zke_sync()).  If the
+ *   object already holds what the call asks for (a reentrant lock, an election
+ *   that it leads), the call only asks the file.  If the file cannot be read,
+ *   the object holds as before.
  *
  * Refusing.  A call that does not wait is refused (ZKE_HELD, nothing to take)
- *   only because of processes that live.  Before it says so, it asks the
+ *   only because of live processes.  Before it returns this, it asks the
  *   kernel, ends the sessions of processes that have died, and looks again.
  *
- * Waiting is zke_wait(): callbacks of other watches on the handle run
- *   meanwhile.  Without blocking calls, a recipe goes on inside zke_dispatch().
- *   What it cannot do there (the disk is full, another process keeps the
- *   database for the busy timeout) it tries again in later dispatches, after
+ * Waiting is zke_wait(): meanwhile, callbacks of other watches on the handle
+ *   run.  Without blocking calls, a recipe works inside zke_dispatch().  If it
+ *   cannot do something there (the disk is full, another process keeps the
+ *   database for the busy timeout), it tries again in later dispatches, after
  *   pauses that double.  zke_next_deadline() and the descriptor tell when.
  *
  * Listeners.  A listener runs like a watcher: inside zke_dispatch(), zke_wait()
  *   or the recipe's own calls, with no lock held, one event at a time and in
  *   order, on any thread that makes such a call.  It may call the recipe, and
- *   free it.  If it frees the object, a call that runs on it returns what it
- *   has come to, or ZKE_CLOSING.
+ *   free it.  If it frees the object, a call that runs on the object returns
+ *   the result it has reached, or ZKE_CLOSING.
  *
- * Cancel ends a call with a deadline that another thread, or the caller of this
- *   callback, has running on the object.  That call returns ZKE_CANCELLED, or
- *   what it has come to, which may be ZKE_OK.  If none is running, cancel
- *   returns ZKE_IDLE and has no effect, also on later calls.  To stop a call
- *   that may be about to begin, call cancel again until it returns ZKE_OK or
- *   the call has returned.
+ * Cancel ends a call with a deadline that runs on the object, on another thread
+ *   or around this callback.  That call returns ZKE_CANCELLED, or the result it
+ *   has reached, which may be ZKE_OK.  If no such call runs, cancel returns
+ *   ZKE_IDLE and has no effect, also on later calls.  To stop a call that may
+ *   be about to begin, repeat cancel until it returns ZKE_OK or the call has
+ *   returned.
  *
- * pthread_cancel() is held off inside a recipe's call, except in the sleep of a
- *   blocking one.  A thread that is cancelled there gives up its place as free
+ * pthread_cancel() is held off inside a recipe's call, except while a blocking
+ *   call sleeps.  A thread that is cancelled there gives up its place as free
  *   does.  Every further call on the object except free then returns
- *   ZKE_CLOSING, and so does a call that another thread is inside.  Free the
+ *   ZKE_CLOSING, and so does a call that another thread has running.  Free the
  *   object from a cleanup handler.
  *
- * Giving up what the object does not have, or has lost, is ZKE_LOST.  Giving up
- *   what another thread's blocking call waits for ends that call with ZKE_LOST.
+ * Giving up what the object does not have, or has lost, is ZKE_LOST.  If
+ *   another thread's blocking call waits for it, giving it up ends that call
+ *   with ZKE_LOST.
  *
- * The session's end ends everything that its objects hold.  They say so at once
- *   (state, listener), and every call except free returns ZKE_INVALIDSTATE.
- *   Make new objects on a new handle.
+ * The session's end ends everything that its objects hold.  They report it
+ *   immediately (state, listener), and every call except free returns
+ *   ZKE_INVALIDSTATE.  Make new objects on a new handle.
  *
- * Death.  What a process holds is ephemeral: it goes with its session, in one
- *   step, and the kernel tells the processes that wait for it.  Changes that
- *   belong together are one zke_multi(), so none is made by half.
+ * Death.  Everything a process holds is ephemeral: it goes with its session, in
+ *   one step, and the kernel tells the processes that wait for it.  Changes
+ *   that belong together are one zke_multi(), so none is half done.
  *
- * The token is a zxid: of taking a lock or the lead, of a claim, of a setting,
- *   of a decision.  It is greater than every earlier one on that path, and
+ * The token is the zxid of the change that took the lock or the lead, claimed,
+ *   set or decided.  It is greater than every earlier one on that path, and
  *   survives a reboot.  Nothing stops a process that has lost what it held.  So
- *   guard what must not happen twice by the recipe's op in a zke_multi().
- *   Outside of the database, give the token to what is protected.
+ *   if something must not happen twice, guard it with the recipe's op in a
+ *   zke_multi().  Outside of the database, give the token to the protected
+ *   thing.
  *
  * Lost replies (ZKE_CONNECTIONLOSS) are resolved: no participant is queued
  *   twice, and nothing is put, counted or decided twice.  The code is returned
- *   only if hardly any time is left until the deadline, and then the
- *   participant is out.
+ *   only if almost no time is left until the deadline, and then the participant
+ *   is out.
  *
  * Kinds.  A recipe's directory begins with the line "zkembed <kind>", such as
- *   "zkembed lock".  Two recipes of different kinds on one path get
- *   ZKE_OTHERKIND, and so does a path with data of its own.  An existing node
- *   without data is taken over.  Foreign or malformed children are ignored,
- *   except locks of other libraries (lock.h).
+ *   "zkembed lock".  If two recipes of different kinds use one path, or a path
+ *   has other data, the call returns ZKE_OTHERKIND.  An existing node without
+ *   data is taken over.  Foreign or malformed children are ignored, except
+ *   locks of other libraries (lock.h).
  *
- * Directories are containers: they go by themselves when they have been empty
- *   for a while (options.container_ms).  Names in them are those of Curator and
- *   kazoo if that costs nothing.  A directory gives each number below
- *   2147483647 once.  Then ZKE_LIMIT refuses newcomers, since the order could
- *   not be told any more.  Numbers begin again with a new directory, after the
- *   old one was empty for a while or was deleted.
+ * Directories are containers: they are deleted when they have been empty for a
+ *   while (options.container_ms).  Names in them are those of Curator and kazoo
+ *   if that costs nothing.  A directory gives each number below 2147483647
+ *   once.  Then ZKE_LIMIT refuses newcomers, since their order would be lost.
+ *   A new directory, made after the old one was empty for a while or was
+ *   deleted, begins its numbers again.
  *
- * On the disk.  What is persistent is synced before the call returns.
+ * On the disk.  Persistent nodes are synced before the call returns.
  *   Ephemerals, and with them locks, elections and groups, are not (P8).
  *
  * A kept session that another handle attaches (zke_attach()) has ended for the
  *   objects of the old handle: they say LOST and hold nothing.  Their znodes
- *   stay the session's.  So for all others, also for objects of the new handle,
- *   the session holds as before.  The new objects are refused by ZKE_HELD
- *   ("this very session"), or by ZKE_DEADLOCK if the same thread had acquired.
- *   To go on with a lock use zke_lock_steal(), which leaves no moment without a
- *   holder and gives a new token; to be rid of it, zke_lock_break().  Other
- *   znodes of objects that have gone can be deleted: zke_ephemerals() has them.
+ *   still belong to the session.  So for all others, and for objects of the new
+ *   handle, the session holds as before.  The new objects get ZKE_HELD ("this
+ *   very session"), or ZKE_DEADLOCK if the same thread had acquired.  To keep a
+ *   lock, use zke_lock_steal(): no moment is without a holder, and the token is
+ *   new.  To end it, use zke_lock_break().  Delete other znodes of objects that
+ *   have gone: zke_ephemerals() lists them.
  *
- * In the function of a zke_batch() each call on an object is ZKE_MISUSE, except
- *   for its state and token: a batch may be undone, but not what the object has
- *   told.  Free does nothing there: call it later.
+ * In the function of a zke_batch(), each call on an object is ZKE_MISUSE,
+ *   except for its state and token: a batch may be rolled back, but a call's
+ *   result cannot.  Free does nothing there: call it later.
  *
  * fork().  An object belongs to the process that made it.  In the child its
- *   calls return ZKE_FORKED.  Free releases memory there and gives up nothing,
+ *   calls return ZKE_FORKED.  There, free releases memory and gives up nothing,
  *   since the parent still holds it. */
 #ifndef ZKEMBED_RECIPES_SUPPORT_H
 #define ZKEMBED_RECIPES_SUPPORT_H
@@ -182,23 +186,23 @@ enum {
   ZKE_GRACE_MS = 200 /* beyond a deadline, to begin and to clean up */
 };
 
-/* zke_retry - do something again while its reply gets lost
+/* zke_retry - repeat a call while its reply gets lost
  *
- * Calls fn, and again at most ZKE_RETRIES times while it returns
+ * Calls fn, and repeats it up to ZKE_RETRIES times while it returns
  * ZKE_CONNECTIONLOSS (an I/O error at COMMIT: the change may have been made) or
  * ZKE_OPERATIONTIMEOUT (others kept the database for the whole busy timeout:
- * nothing was changed).  It pauses for 5, 10, 15 … ms, never beyond the
- * deadline, nor beyond zke_limit()'s.  The calls that fn makes wait for other
- * processes no longer than that either, but always have ZKE_GRACE_MS, even if
- * the deadline is nearer or has passed.
+ * nothing was changed).  It pauses for 5, 10, 15 … ms, but never beyond the
+ * deadline or the one set by zke_limit().  The calls that fn makes do not wait
+ * longer for other processes either, but always have ZKE_GRACE_MS, even if the
+ * deadline is nearer or has passed.
  *
- * fn must be able to tell that an earlier try had succeeded.  A zke_set() of a
- * fixed value may simply be repeated.  A zke_create() that fails with
- * ZKE_NODEEXISTS may have been made by the earlier try.  Adding 1 to a number
- * must not be repeated without a look.
+ * fn must find out whether an earlier try succeeded.  A zke_set() of a fixed
+ * value may simply be repeated.  If a zke_create() fails with ZKE_NODEEXISTS,
+ * the earlier try may have made the node.  Before adding 1 to a number again,
+ * look at the number.
  *
  * Example: mark a job as done even if a reply gets lost.  ZKE_NONODE after a
- * lost reply means that the earlier try was made.
+ * lost reply means that the earlier try succeeded.
  *
  *     struct job {
  *       const char *path;
@@ -219,22 +223,22 @@ enum {
  *     }
  *
  *   fn, arg      called on this thread
- *   deadline_ms  ZKE_FOREVER: only the ten repetitions are an end; 0: one try
+ *   deadline_ms  ZKE_FOREVER: only the ten repetitions limit it; 0: one try
  *                that waits as any call does
  *
- * Returns what fn returned last.  If an earlier try has lost its reply, and the
- * last one has failed for want of time, memory or disk (also ZKE_CORRUPT,
+ * Returns the last result of fn.  If an earlier try lost its reply, and the
+ * last one failed for lack of time, memory or disk (also ZKE_CORRUPT,
  * ZKE_SYSTEMERROR and ZKE_CANCELLED), it returns ZKE_CONNECTIONLOSS: the change
  * may have been made. */
 typedef int (*zke_retry_fn)(zke *z, void *arg);
 ZKE_API int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms);
 
-/* zke_ensure_path - create what is missing of a path
+/* zke_ensure_path - create the missing nodes of a path
  *
- * One zke_create() if the parent exists, else one more for each node of the
- * path.
+ * This takes one zke_create() if the parent exists, otherwise one more for each
+ * node of the path.
  *
- *   path         nodes that exist are left as they are
+ *   path         existing nodes stay as they are
  *   mode         of the new nodes, which have empty data: ZKE_PERSISTENT or
  *                ZKE_CONTAINER
  *   deadline_ms  as for zke_retry(): lost replies are retried
@@ -266,7 +270,7 @@ typedef struct zke_party {
 /* One block, released by zke_free().  It is a snapshot: when the program reads
  * it, others may have come and gone.
  *
- * Example: how long each one has waited or held.  Any list of parties will do.
+ * Example: how long each one has waited or held.  Any list of parties works.
  *
  *     // now_ms: since 1970, as since_ms
  *     static void show(const zke_party_list *list, int64_t now_ms) {
@@ -298,20 +302,19 @@ enum { ZKE_LINE_OUT, ZKE_LINE_WAITING, ZKE_LINE_HELD, ZKE_LINE_LOST };
  *              list->data[i].stuck ? ", for ever" : "");
  *     zke_free(list);
  *
- * An actor is what holds and waits: a thread, or several that act as one.  It
+ * An actor is a thread, or several that act as one, that holds and waits.  It
  * is a random number of 64 bits, which znodes show as 16 hex digits.
  * --------------------------------------------------------------------- */
 
-/* An entry that keeps another one waiting. */
+/* An entry that another entry waits for. */
 typedef struct zke_keeper {
   const char *path; /* of its znode */
   int64_t session;  /* which owns it */
-  uint64_t actor;   /* 0: its data does not tell */
+  uint64_t actor;   /* 0: unknown, its data does not tell */
   int64_t reserved[4];
 } zke_keeper;
 
-/* An entry that is kept waiting.  All that it points to is in the list's
- * block. */
+/* An entry that waits.  Everything it points to is in the list's block. */
 typedef struct zke_wait_info {
   const char *path;     /* of its znode: the line is the directory */
   int64_t session;      /* which owns it */
@@ -324,7 +327,7 @@ typedef struct zke_wait_info {
                    or waits for a stuck entry */
   int circle;   /* the number of the deadlock it is in, from 1 on; else 0 */
   int keeper_count;
-  const zke_keeper *keepers; /* the entries right before it, as far as the
+  const zke_keeper *keepers; /* the entries directly before it, as far as the
                                 search for deadlocks looks */
   int64_t reserved[4];
 } zke_wait_info;
@@ -337,30 +340,29 @@ typedef struct zke_wait_list {
 
 /* zke_line_waits - which participant waits for which, in all lines
  *
- * A call that would close a circle fails.  So a deadlock is found here only if
- * no call looked for it (options.no_deadlock_check) or if it could not be seen
+ * A call that would close a circle fails.  So this finds a deadlock only if no
+ * call looked for it (options.no_deadlock_check), or if no call could see it
  * (several handles of one thread, a session of a part of the tree; see lock.h).
  *
- * What is read is not of one moment: while others come and go, a wait may be
- * missing, or have a keeper that has gone.  It reads all sessions and all their
- * entries, so it is for people and for monitoring, not for each call.
+ * The list is not a snapshot: while others come and go, a wait may be missing,
+ * or have a keeper that has gone.  The call reads all sessions and all their
+ * entries, so use it for people and for monitoring, not for each call.
  *
  *   list_out  count 0 if no participant waits
  *
  * Returns as zke_sessions(). */
 ZKE_API int zke_line_waits(zke *z, zke_wait_list **list_out);
 
-/* zke_line_actor - this thread, as a znode's data names it
+/* zke_line_actor - this thread's actor, as znodes show it
  *
  * Never 0.  A forked child's thread is a different actor than the parent's.
  * Blocks: no. */
 ZKE_API uint64_t zke_line_actor(void);
 
-/* zke_line_act_as - from here on this thread acts as that actor
+/* zke_line_act_as - from now on this thread acts as that actor
  *
- * For programs in which one client's calls run on several threads.  What any of
- * them holds and what another waits for are that client's, so a circle through
- * it is found.
+ * For programs that serve one client on several threads.  A circle is found
+ * even if one of the client's threads holds and another waits.
  *
  * Example: a pool's thread serves a request of a client.  The client's actor
  * came from zke_line_actor() on another thread.
@@ -374,10 +376,10 @@ ZKE_API uint64_t zke_line_actor(void);
  *       return rc;
  *     }
  *
- *   actor  of zke_line_actor(), on any thread; 0: this thread is itself again
+ *   actor  from zke_line_actor(), on any thread; 0: this thread's own
  *
- * Returns what to give back: the actor before, or 0 if it was itself.  It holds
- * for the calling thread only.  Blocks: no. */
+ * Returns the actor before, or 0 if it was the thread's own: pass it to give
+ * the thread back.  It holds for the calling thread only.  Blocks: no. */
 ZKE_API uint64_t zke_line_act_as(uint64_t actor);
 
 #ifdef __cplusplus

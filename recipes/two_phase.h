@@ -23,9 +23,9 @@
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
  * two_phase.c has the algorithm at its head.  It is the two-phased commit of
- * ZooKeeper's page "Recipes and Solutions" with its variants.  That the votes
- * are checked in the step that decides, the time limit and the acknowledgements
- * are additions.
+ * ZooKeeper's page "Recipes and Solutions" with its variants.  Additions: the
+ * step that decides checks the votes, and there are a time limit and
+ * acknowledgements.
  *
  * LAYOUT:
  *
@@ -44,26 +44,25 @@
  *
  * THE FORMS.  ZKE_TWO_PHASE_SITES: every site watches the votes, and the first
  * to see them all decides.  ZKE_TWO_PHASE_COORDINATOR: only the coordinator
- * watches them and announces; when it dies the sites do.
- * ZKE_TWO_PHASE_EPHEMERAL: each site makes its own vote when it opens the
- * transaction, and the vote goes when the site dies: that aborts.  A note that
- * the site had come stays.  So a participant that comes after the death also
- * aborts, unless the site itself has opened the transaction again before.  The
- * last two can be combined.
+ * watches them and decides; if it dies, the sites do.  ZKE_TWO_PHASE_EPHEMERAL:
+ * each site makes its own vote when it opens the transaction, and the vote goes
+ * when the site dies: that aborts.  A note that the site has come stays.  So a
+ * participant that comes after the death also aborts, unless the site itself
+ * has opened the transaction again before.  The last two forms can be combined.
  *
  * THE DECISION is one znode.  "commit" is made by a step that checks that each
- * vote is there and is "commit" at that very moment.  "abort" is made by any
+ * vote exists and is "commit" at that moment.  "abort" is made by any
  * participant: in one step with a vote "abort", when a site's ephemeral vote
- * has gone, at the time limit, by zke_two_phase_abort().  So it is taken once,
- * and no participant acts on votes that it merely saw.
+ * has gone, at the time limit, or by zke_two_phase_abort().  So it is decided
+ * once, and no participant acts on votes that it merely saw.
  *
  * THE SITE'S OWN WORK can be done in one transaction with its vote
  * (zke_two_phase_vote_with()) and with its acknowledgement
- * (zke_two_phase_ack_with()): znodes of its own, or rows by zke_op_sql().  Then
- * its part is prepared once it has voted, and kept or undone once it has
- * acknowledged, exactly once, whatever dies when; and each costs no sync of its
- * own.  The decision takes no operations: any participant may make it, in a
- * process that does not have the others' functions.
+ * (zke_two_phase_ack_with()): as znodes, or as rows by zke_op_sql().  Then its
+ * part is prepared once it has voted, and kept or undone once it has
+ * acknowledged, exactly once, whatever dies when.  Neither costs an extra sync.
+ * The decision takes no operations: any participant may make it, in a process
+ * that does not have the others' functions.
  *
  * IF A PROCESS DIES
  *   before begin's one step: nothing is there; after it: the transaction
@@ -79,26 +78,26 @@
  *   in zke_two_phase_vote_with() or zke_two_phase_ack_with(): the operations
  *     are done with the vote or the acknowledgement, or neither is.  The same
  *     call after the restart does what is missing, and no more.
- * The last one to acknowledge removes it in the same step; if the coordinator
- * died last, zke_two_phase_pending() or the next begin of the name does.  If
- * the process of a kept session (zke_attach()) has died, the session still
- * counts as living, since another process may take it over: until its timeout
- * is over its transaction stays, and so does its ephemeral vote.  That time
- * runs only while some process has the database open.
+ * The last participant to acknowledge removes the transaction in the same step;
+ * if the coordinator died last, zke_two_phase_pending() or the next begin of
+ * the name does.  If the process of a kept session (zke_attach()) has died, the
+ * session still counts as living, since another process may take it over: until
+ * its timeout is over its transaction stays, and so does its ephemeral vote.
+ * That time runs only while some process has the database open.
  *
  * WHO IS WOKEN: all that wait, by the decision; participants that watch the
- * votes, by the first one that is missing (in the ephemeral form by each); the
- * sites by the coordinator's death in its form.
+ * votes, by the first missing vote (in the ephemeral form by each); the sites
+ * by the coordinator's death in its form.
  *
  * COSTS, in transactions of the database: begin is one write, plus making the
  * directory once; a vote one write and some reads; the decision one write; an
- * acknowledgement two reads and one write.  So N sites take 2 N + 3 writes that
- * are synced; in the ephemeral form each site that opens it makes one more.  A
- * vote that takes operations along makes one znode more in its write, and reads
- * once more.  Watches are small writes, too: each look at what is undecided
- * (begin, open, vote, an event) sets the one of the decision.  In the form
+ * acknowledgement two reads and one write.  So N sites take 2 N + 3 synced
+ * writes; in the ephemeral form each site that opens it makes one more.  A vote
+ * with operations makes one more znode in its write, and reads once more.
+ * Watches are small writes, too: each look at an undecided transaction (begin,
+ * open, vote, an event) sets the watch of the decision.  In the form
  * ZKE_TWO_PHASE_SITES each participant also reads the votes then, and sets a
- * watch on the first that is missing; in the coordinator's form only the
+ * watch on the first missing one; in the coordinator's form only the
  * coordinator does, and the others watch the coordinator.
  *
  * LOSING THE SESSION: the listener hears ZKE_TWO_PHASE_LOST.  Persistent votes
@@ -106,33 +105,33 @@
  *
  * FENCING: zke_two_phase_token() is the decision's zxid.
  *
- * THE TIME LIMIT is kept as wall-clock time, since it must outlive a reboot:
- * a clock set forward aborts early, one set back late.  Each participant that
- * waits looks at it; without blocking calls call zke_two_phase_step() then.
+ * THE TIME LIMIT is kept as wall-clock time, since it must survive a reboot: a
+ * clock set forward aborts early, one set back late.  Each waiting participant
+ * checks it; without blocking calls, call zke_two_phase_step() at that time.
  *
  * ON AN ENSEMBLE (zookeeper.h): votes and decisions are persistent and never
  * lost.  A coordinator that was silent for the session's timeout counts as
- * dead, as after its end.  Operations may be creates, deletes, sets and checks
- * there; one of zke_op_sql() is ZKE_UNIMPLEMENTED.
+ * dead, as after the session's end.  Operations may be creates, deletes, sets
+ * and checks there; zke_op_sql() is ZKE_UNIMPLEMENTED.
  *
- * MISTAKES, and what they come to:
+ * MISTAKES, and their results:
  * - Voting commit before the work is on the disk: after a crash the site cannot
  *   keep its word, and the others have committed.
  * - Undoing the work because zke_two_phase_wait() timed out: the decision may
- *   be taken right then.  Only the decision says what to do; to undo the work,
+ *   come at that moment.  Only the decision says what to do; to undo the work,
  *   abort first.
- * - Doing the work before zke_two_phase_vote_with() or
- *   zke_two_phase_ack_with() and not in their operations: a death in between
- *   leaves the one without the other.
+ * - Doing the work before zke_two_phase_vote_with() or zke_two_phase_ack_with()
+ *   and not in their operations: a death in between leaves one without the
+ *   other.
  * - Giving zke_two_phase_ack_with() the operations of one outcome without
- *   having asked zke_two_phase_wait() which it is: the recipe does not know
- *   what they mean.
+ *   asking zke_two_phase_wait() which outcome it is: the recipe does not know
+ *   what the operations mean.
  * - Acknowledging by zke_two_phase_ack() in one place and with operations in
- *   another: if the first came, the operations are not done.
+ *   another: if the one without came first, the operations are not done.
  * - Not acknowledging: the transaction stays, and its name cannot be used again
  *   (ZKE_HELD names the sites).
- * - Not asking zke_two_phase_pending() after a restart: the site's part of what
- *   was decided meanwhile is never done.
+ * - Not asking zke_two_phase_pending() after a restart: the site's part of a
+ *   transaction that was decided meanwhile is never done.
  * - No limit, and a site that never comes: the others wait for ever.
  */
 #ifndef ZKEMBED_RECIPES_TWO_PHASE_H
@@ -162,15 +161,15 @@ enum {
                             was removed before this object saw its decision */
 };
 
-/* What has become of the operations of a vote or an acknowledgement.  Of all
- * calls that vote for a site at most one is told ZKE_TWO_PHASE_DONE, and so it
- * is with the calls that acknowledge for it, whatever was lost on the way. */
+/* What happened to the operations of a vote or an acknowledgement.  Of all
+ * calls that vote for a site at most one gets ZKE_TWO_PHASE_DONE, and the same
+ * holds for the calls that acknowledge for it, whatever replies were lost. */
 enum {
   ZKE_TWO_PHASE_NOT_DONE = 0,    /* neither these nor an earlier call's */
   ZKE_TWO_PHASE_DONE = 1,        /* by this call */
   ZKE_TWO_PHASE_DONE_BEFORE = 2, /* an earlier call's were; not these */
   ZKE_TWO_PHASE_GONE = 3 /* all have acknowledged, and the transaction has gone:
-                            it cannot be seen whether this call, which lost its
+                            it is unknown whether this call, which lost its
                             reply, or an earlier one did them */
 };
 
@@ -194,7 +193,7 @@ typedef void (*zke_two_phase_fn)(zke_two_phase *t, int state, int64_t token,
 typedef struct zke_two_phase_options {
   size_t size;
   int form;         /* for begin: ZKE_TWO_PHASE_… */
-  int64_t limit_ms; /* for begin: abort when not decided after it; 0: never */
+  int64_t limit_ms; /* for begin: abort if still undecided then; 0: never */
   zke_two_phase_fn listener;
   void *context;
 } zke_two_phase_options;
@@ -203,7 +202,8 @@ typedef struct zke_two_phase_options {
  *
  *   base         directory of transactions; made as a container
  *   name         of this one, without '/'
- *   payload,len  what it is about; at most about the data limit; copied
+ *   payload,len  the description of the work; at most about the data limit;
+ *                copied
  *   sites,count  the names of the sites that take part, at least one: different
  *                names without '/', space or newline; copied
  *   options      NULL for the defaults; copied
@@ -223,7 +223,7 @@ ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
  *
  * In the ephemeral form this makes the site's vote, still empty.
  *
- * Example: what a site does after a restart.
+ * Example: a site after a restart.
  *
  *     zke_strings *names = NULL;
  *     char *payload;
@@ -259,42 +259,42 @@ ZKE_API int zke_two_phase_open(zke *z, const char *base, const char *name,
 
 /* zke_two_phase_free - leave, and release the object
  *
- * An ephemeral vote goes, which aborts what is undecided.  A coordinator hands
- * over to the sites, and acknowledges what it has seen decided.  A persistent
- * vote stands: leaving is not aborting. */
+ * An ephemeral vote goes, which aborts an undecided transaction.  A coordinator
+ * hands over to the sites, and acknowledges a decision that it has seen.  A
+ * persistent vote stays: leaving is not aborting. */
 ZKE_API void zke_two_phase_free(zke_two_phase *t);
 
 /* zke_two_phase_vote - vote, once
  *
- * Before ZKE_TWO_PHASE_COMMIT be prepared to keep the work as well as to undo
- * it, whatever happens.  ZKE_TWO_PHASE_ABORT decides at once.
+ * Before you vote ZKE_TWO_PHASE_COMMIT, be prepared to keep the work or to undo
+ * it, whatever happens.  ZKE_TWO_PHASE_ABORT decides immediately.
  *
- * Returns ZKE_OK, also if the site has voted so before, and if it is decided
- * already (zke_two_phase_wait() tells what); or
+ * Returns ZKE_OK, also if the site has voted so before, or if it is decided
+ * already (zke_two_phase_wait() tells how); or
  *   ZKE_MISUSE        the site has voted otherwise, or this object looks on
  *   ZKE_BADARGUMENTS  vote is neither of the two
  *   ZKE_LOST          the transaction has gone
  *   ZKE_HELD          the ephemeral vote is another session's
  *   ZKE_NONODE        somebody deleted the vote's znode: abort
  *   ZKE_RUNTIMEINCONSISTENCY  something else has written to the vote's znode,
- *                     or to the id's: abort; or to the decision's: delete that
- *                     znode */
+ *                             or to the id's: abort; or to the decision's:
+ *                             delete that znode */
 ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
 
 /* zke_two_phase_vote_with - the same, and change more in the same step
  *
- * The operations are done in the transaction that gives the vote, or the vote
- * is not given.  They are done with a site's first vote only.  After a lost
- * reply, or a restart, a call finds that they were done, and leaves its own
- * out.  So a site calls this again with the same operations until it returns
- * ZKE_OK, and need not know which of its calls did them.  In the ephemeral form
- * they stay done when the vote goes; a site that comes again in time and votes
- * once more does not repeat them.
+ * The operations are done in the transaction that gives the vote; otherwise the
+ * vote is not given.  They are done only with a site's first vote.  After a
+ * lost reply, or a restart, a call finds that they were done, and leaves its
+ * own out.  So a site calls this again with the same operations until it
+ * returns ZKE_OK, and need not know which of its calls did them.  In the
+ * ephemeral form they stay done when the vote goes; a site that comes back in
+ * time and votes once more does not repeat them.
  *
- * Example: the whole of a site.  Its row is reserved with its vote, and sold or
- * deleted with its acknowledgement.  What a death leaves undone is done by the
- * next call for that name, which zke_two_phase_pending() tells.  The functions
- * are as that of zke_op_sql().
+ * Example: a complete site.  Its row is reserved with its vote, and sold or
+ * deleted with its acknowledgement.  The next call for that name finishes the
+ * work that a death left undone; zke_two_phase_pending() tells the name.  Its
+ * functions go to zke_op_sql().
  *
  *     static int sell(zke *z, char *name, zke_sql_fn insert_row,
  *                     zke_sql_fn mark_sold, zke_sql_fn delete_row) {
@@ -324,7 +324,7 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
  *               zke_two_phase_vote().  A function of zke_op_sql() may be called
  *               several times; at most one of its calls has an effect
  *   results     out, count of them, or NULL; zke_results_clear() releases them.
- *               All zero if nothing was tried, and if a reply was lost
+ *               All zero if nothing was tried, or if a reply was lost
  *   done_out    out, or NULL; set on ZKE_OK:
  *                 ZKE_TWO_PHASE_DONE         the vote was given by this call,
  *                                            also if its reply was lost
@@ -336,24 +336,24 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
  *                 ZKE_TWO_PHASE_GONE         this object has seen the decision,
  *                                            and all have acknowledged since
  *
- * Returns as zke_two_phase_vote(), or what zke_multi() says to ops: then
- * nothing was changed, and the site has not voted by this call.  An operation
- * that was refused has the code in its result.  A code that no result has is
- * the recipe's own, such as the ZKE_NONODE of a vote that was deleted, or tells
- * that ops cannot be (a malformed path, data over the limit).  ZKE_BADARGUMENTS
- * also for a count below 0 and for ops of NULL.  After ZKE_CONNECTIONLOSS and
- * ZKE_INVALIDSTATE, and ZKE_LOST after a lost reply, it is not known whether it
- * was done; the next call tells. */
+ * Returns as zke_two_phase_vote(), or the error of zke_multi() for ops: then
+ * nothing was changed, and the site has not voted by this call.  A refused
+ * operation has the code in its result.  If no result has the code, it is the
+ * recipe's own, such as ZKE_NONODE for a deleted vote, or ops is invalid (a
+ * malformed path, data over the limit).  ZKE_BADARGUMENTS also for a count
+ * below 0 and for ops of NULL.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE,
+ * and ZKE_LOST after a lost reply, it is not known whether it was done; the
+ * next call tells. */
 ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
                                     const zke_op *ops, int count,
                                     zke_op_result *results, int *done_out);
 
 /* zke_two_phase_wait - wait for the decision
  *
- * Takes the decision if this participant can: see the forms.  Can be called
- * again after a timeout.
+ * Makes the decision if this participant can: see the forms.  The call can be
+ * repeated after a timeout.
  *
- * Example: wait for a while, then have it decided.
+ * Example: wait for a while, then force a decision.
  *
  *     int decision;
  *     rc = zke_two_phase_wait(t, zke_now(z) + 5000, &decision);
@@ -369,13 +369,14 @@ ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the sites that
  *                         have not voted
  *   ZKE_LOST              the transaction has gone
- *   ZKE_RUNTIMEINCONSISTENCY  the decision is none: something else has made it
+ *   ZKE_RUNTIMEINCONSISTENCY  the decision is not valid: something else has
+ *                             made it
  *   ZKE_CANCELLED, ZKE_MISUSE, ZKE_INVALIDSTATE */
 ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
                                int *decision_out);
 
-/* zke_two_phase_abort - abort what is undecided; any participant may, and an
- * onlooker
+/* zke_two_phase_abort - abort an undecided transaction; any participant or
+ * onlooker may
  *
  *   why  for the others, one line; copied.  NULL: ""
  *
@@ -383,22 +384,23 @@ ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
  * if it has gone, ZKE_RUNTIMEINCONSISTENCY as for zke_two_phase_wait(). */
 ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
 
-/* zke_two_phase_ack - say that this participant has done what was decided
+/* zke_two_phase_ack - say that this participant has carried out the decision
  *
- * The last one removes the transaction.  The coordinator's says that it has
- * seen the decision.
+ * The last acknowledgement removes the transaction.  The coordinator's says
+ * that it has seen the decision.
  *
  * Returns ZKE_OK, also a second time; ZKE_MISUSE while undecided, and from an
  * onlooker. */
 ZKE_API int zke_two_phase_ack(zke_two_phase *t);
 
-/* zke_two_phase_ack_with - the same of a site, and change more in the same step
+/* zke_two_phase_ack_with - the same for a site, and change more in the same
+ * step
  *
  * So the outcome is applied exactly once: the operations are done in the
  * transaction that acknowledges, also if that is the last one, which removes
  * all of it.  After a lost reply, or a restart, a call finds that the site has
- * acknowledged, and leaves its operations out.  The caller must know by
- * zke_two_phase_wait() which outcome they belong to.  The example stands at
+ * acknowledged, and leaves its operations out.  The caller must know from
+ * zke_two_phase_wait() which outcome they belong to.  The example is at
  * zke_two_phase_vote_with().
  *
  *   ops, count, results  as for zke_two_phase_vote_with()
@@ -412,12 +414,12 @@ ZKE_API int zke_two_phase_ack(zke_two_phase *t);
  *                                            operations were done once, if all
  *                                            its acknowledgements had them
  *
- * Returns as zke_two_phase_ack(), or what zke_multi() says to ops, as
- * zke_two_phase_vote_with() does: then nothing was changed, and the site has
- * not acknowledged by this call.  ZKE_MISUSE also from a coordinator if count
- * is not 0: its part ends with its process, so if it has work to do it takes
- * part as a site as well.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE it is
- * not known whether it was done; the next call tells. */
+ * Returns as zke_two_phase_ack(), or the error of zke_multi() for ops, as for
+ * zke_two_phase_vote_with(): then nothing was changed, and the site has not
+ * acknowledged by this call.  ZKE_MISUSE also from a coordinator if count is
+ * not 0: a coordinator's part ends with its process.  If it has work to do, it
+ * takes part as a site as well.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE
+ * it is not known whether it was done; the next call tells. */
 ZKE_API int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops,
                                    int count, zke_op_result *results,
                                    int *done_out);
@@ -437,13 +439,13 @@ ZKE_API int64_t zke_two_phase_token(zke_two_phase *t);
 ZKE_API int zke_two_phase_payload(zke_two_phase *t, char **data_out,
                                   int *len_out);
 
-/* What one site has done. */
+/* The progress of one site. */
 typedef struct zke_two_phase_site {
   const char *name;
   int vote;         /* ZKE_TWO_PHASE_UNDECIDED: none yet, or gone */
   int present;      /* its vote's znode is there: in the ephemeral form, it
                        lives */
-  int acknowledged; /* 1: it has done what was decided */
+  int acknowledged; /* 1: it has carried out the decision */
   int64_t voted_ms; /* ms since 1970; 0: no vote */
   int64_t reserved[4];
 } zke_two_phase_site;
@@ -452,8 +454,8 @@ typedef struct zke_two_phase_site {
 typedef struct zke_two_phase_status {
   int form;
   int decision;       /* ZKE_TWO_PHASE_… */
-  const char *why;    /* it was decided so; "" while undecided */
-  const char *by;     /* which process decided: "identity (pid n)", or "" */
+  const char *why;    /* the reason of the decision; "" while undecided */
+  const char *by;     /* the process that decided: "identity (pid n)", or "" */
   int64_t token;      /* the decision's zxid */
   int64_t begun_ms;   /* ms since 1970 */
   int64_t limit_ms;   /* ms since 1970; 0: none */
@@ -465,9 +467,9 @@ typedef struct zke_two_phase_status {
   const zke_two_phase_site *sites;
 } zke_two_phase_status;
 
-/* zke_two_phase_get - one transaction, as of one moment
+/* zke_two_phase_get - a snapshot of one transaction
  *
- * Example: which sites does it wait for?
+ * Example: the sites that it waits for.
  *
  *     zke_two_phase_status *st;
  *     rc = zke_two_phase_get(z, "/2pc", "order-7", &st);
@@ -484,10 +486,11 @@ ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
 
 /* zke_two_phase_pending - transactions that a site has not acknowledged
  *
- * What a site asks when it starts, and again when its watcher is called: new
- * ones come to the list, too.  Removes what all have acknowledged.
+ * A site calls this when it starts, and again when its watcher is called: new
+ * transactions come to the list, too.  It removes transactions that all have
+ * acknowledged.
  *
- *   site        its name; NULL for all that are there
+ *   site        its name; NULL for all transactions
  *   fn,context  called once when transactions come or go, or NULL.  Nothing
  *               is registered if base is missing
  *   names_out   out, not NULL: sorted
