@@ -1,33 +1,35 @@
-/* barrier.c - a znode that keeps everybody waiting until it is removed
+/* barrier.c - a znode that keeps all others waiting until it is removed
  *
  * A barrier is two nodes that are made and deleted in one multi: `barrier`,
- * which everybody looks at, and its twin `set-<id>`, whose name is this
- * setting's alone.
+ * which everybody reads, and its twin `set-<id>`, which has a new name in each
+ * setting.
  *
- *   set     1. See to the directory, and note its pzxid.
+ *   set     1. Make the directory if necessary, and note its pzxid.
  *           2. Create node and twin in one step (barrier_try_set).
- *              ZKE_NODEEXISTS: ZKE_HELD, and read what stands to say so.
- *           3. If the reply was lost: was it made (barrier_resolve)?  An
- *              unchanged directory says no: go to 1.  A node with this
- *              setting's id says yes.
- *   remove  1. Read what stands; if it is not of the token asked for,
- *              ZKE_NONODE.
+ *              ZKE_NODEEXISTS: ZKE_HELD, and read the present setting for the
+ *              message.
+ *           3. If the reply was lost: was it made (barrier_resolve)?  If the
+ *              directory is unchanged, it was not: go to 1.  If a node has this
+ *              setting's id, it was.
+ *   remove  1. Read the present setting; if its token is not the one asked
+ *              for, ZKE_NONODE.
  *           2. Delete node and twin in one step (barrier_delete).  The twin's
  *              name makes the step fail if another setting has come since 1.
- *   wait    1. Read what stands, and watch it; note its token (barrier_look).
+ *   wait    1. Read the present setting, and watch it; note its token
+ *              (barrier_look).
  *           2. Sleep until a look finds another token, or none.
  *
  * Why the twin: `barrier` has the same name, and version 0, in every setting.
- * Without a twin a removal that was read and then delayed, or repeated after a
- * lost reply, would delete the next setting.
+ * Without a twin, if a removal is delayed after its read, or repeated after a
+ * lost reply, it would delete the next setting.
  *
- * If a process dies before a step nothing has changed; after the step the
+ * If a process dies before a step, nothing has changed; after the step the
  * barrier is set, or removed.  A barrier that is not ephemeral has no owner
- * that could die; so its setter is written into it.
+ * session; so its data names the setter.
  *
  * Invariants:
  *  1. While `listening` or `waiting`, the node is watched (its end if it
- *     stands; for a listener its coming if not), or `changed` is set.
+ *     exists; for a listener its creation if not), or `changed` is set.
  *  2. `seen` is the token that the last look has found.  The listener was told
  *     each change of it, in order, while `listening`.
  *
@@ -52,21 +54,21 @@ enum { BARRIER_ID = 64 }; /* bytes of an id, with its NUL */
 struct zke_barrier {
   zke_recipe r;
   char *node; /* the znode's path */
-  int mode;   /* ZKE_EPHEMERAL or ZKE_PERSISTENT: of what this object sets */
+  int mode;   /* ZKE_EPHEMERAL or ZKE_PERSISTENT: for this object's settings */
   zke_barrier_fn listener;
   void *context;
   bool listening; /* started */
   bool waiting;   /* a blocking call runs */
-  int64_t seen;   /* the token that was last seen to stand, or 0 */
-  int64_t wanted; /* the one that a blocking call waits to see removed */
+  int64_t seen;   /* the token of the setting last seen, or 0 */
+  int64_t wanted; /* the token whose removal a blocking call waits for */
 };
 
 /* ---- the znode's data ----
  *
- * "<id> <session> <pid> <identity>\n<data>".  The setter is written there
- * because its session may have ended when somebody asks who it was. */
+ * "<id> <session> <pid> <identity>\n<data>".  The data names the setter because
+ * the setter's session may have ended before somebody asks. */
 
-/* What stands: one block of its own, cut into strings. */
+/* The present setting: one block, cut into strings. */
 typedef struct setting {
   char *text; /* the block */
   zke_stat stat;
@@ -74,15 +76,15 @@ typedef struct setting {
   uint64_t session;     /* the setter's */
   int64_t pid;          /* the setter's process, in its own PID namespace */
   const char *identity; /* in text, or "" */
-  const char *data;     /* in text: the setter's own */
+  const char *data;     /* in text: the setter's data */
   int len;              /* bytes of data */
 } setting;
 
-/* Release what was read of a setting. */
+/* Release a setting that was read. */
 static void setting_free(setting *s) { zke_free(s->text); }
 
-/* Read "<id> <session> <pid> ", leave *at behind it.  False: it has another
- * form, so it was set by other means. */
+/* Read "<id> <session> <pid> ", and leave *at after it.  False: the data has
+ * another form, so it was set by other means. */
 static bool setting_head(setting *s, char **at) {
   int64_t session;
   if (strncmp(s->text, "id-", 3) != 0) return false;
@@ -96,8 +98,8 @@ static bool setting_head(setting *s, char **at) {
   return true;
 }
 
-/* Cut the data into its parts.  Data of another form is the setter's own as a
- * whole. */
+/* Cut the data into its parts.  If it has another form, all of it is the
+ * setter's data. */
 static void setting_parse(setting *s, int len) {
   char *end = len > 0 ? memchr(s->text, '\n', (size_t)len) : NULL;
   char *at;
@@ -118,8 +120,8 @@ static void setting_parse(setting *s, int len) {
   s->len = len - (int)(end + 1 - s->text);
 }
 
-/* Read what stands, and watch it if fn is not NULL; ZKE_NONODE: nothing.  To be
- * released by setting_free(), whatever is returned. */
+/* Read the present setting, and watch it if fn is not NULL; ZKE_NONODE: none.
+ * Release it by setting_free() in any case. */
 static int setting_read(zke *z, const char *node, zke_watch_fn fn,
                         void *context, setting *s) {
   int len;
@@ -143,8 +145,8 @@ static int setting_say(const setting *s, int rc, const char *path) {
 
 /* ---- looking ---- */
 
-/* Note what a look has found.  A barrier that went and was set again between
- * two looks has another token: both events are told, in their order. */
+/* Note the result of a look.  If the barrier was removed and set again between
+ * two looks, it has another token: both events are told, in order. */
 static void barrier_see(zke_barrier *b, int64_t token) {
   int64_t before = b->seen;
   b->seen = token;
@@ -153,9 +155,9 @@ static void barrier_see(zke_barrier *b, int64_t token) {
   if (token) zke_recipe_tell(&b->r, ZKE_BARRIER_SET, token, NULL, 0);
 }
 
-/* Look, and watch for what is of interest: the end of what stands, and for a
- * listener the coming of the next.  Two reads are needed, since zke_get() sets
- * no watch on a missing node; if it comes between the two, it is read again. */
+/* Look, and watch: for the end of the present setting, and for a listener also
+ * for the next.  Two reads are needed, since zke_get() sets no watch on a
+ * missing node; if the node comes between the two, it is read again. */
 static int barrier_look(zke_barrier *b) {
   zke_stat stat = {0};
   int rc;
@@ -170,13 +172,13 @@ static int barrier_look(zke_barrier *b) {
   return ZKE_OK;
 }
 
-/* Without a listener or a thread that waits there is nothing to look for. */
+/* Without a listener or a waiting thread there is nothing to look for. */
 static int barrier_step(zke_recipe *r) {
   zke_barrier *b = (zke_barrier *)r;
   return b->listening || b->waiting ? barrier_look(b) : ZKE_OK;
 }
 
-/* Only a listener that was started has been promised to be told. */
+/* Only a started listener is told. */
 static void barrier_ended(zke_recipe *r) {
   zke_barrier *b = (zke_barrier *)r;
   if (b->listening) zke_recipe_tell(r, ZKE_BARRIER_LOST, 0, NULL, 0);
@@ -202,14 +204,14 @@ static const zke_recipe_class barrier_class = {.name = "barrier",
                                                .deliver = barrier_deliver,
                                                .destroy = barrier_destroy};
 
-/* Take the watch back, unless a listener needs it. */
+/* Remove the watch, unless a listener needs it. */
 static void barrier_unwatch(zke_barrier *b) {
   if (!b->listening)
     zke_remove_watch(b->r.z, b->node, ZKE_WATCH_DATA, zke_recipe_watcher,
                      &b->r);
 }
 
-/* A path that exists has to be a barrier's; one that does not is fine. */
+/* An existing path must be a barrier's; a missing one is fine. */
 static int barrier_check_place(zke_barrier *b) {
   int rc = zke_exists(b->r.z, b->r.path, NULL, NULL, NULL);
   if (rc == ZKE_NONODE) return ZKE_OK;
@@ -220,17 +222,17 @@ static int barrier_check_place(zke_barrier *b) {
 
 /* ---- setting ---- */
 
-/* A setting or a removal under way. */
+/* A setting or a removal in progress. */
 typedef struct barrier_change {
   zke_barrier *b;
   char id[BARRIER_ID]; /* a setting: its id, which no other has */
   char *text, *twin;   /* a setting: the node's data, the twin's path */
   int len;             /* bytes of text */
-  int64_t token;       /* a setting: out; a removal: of what is to go, 0: any */
+  int64_t token;       /* a setting: out; a removal: its target, 0: any */
   int64_t pzxid;       /* a setting: of the directory before the step */
   bool unsure;         /* a setting: the last step has lost its reply */
-  int64_t lost;        /* a removal: the token that the last step was about to
-                          remove when it lost its reply; else 0 */
+  int64_t lost;        /* a removal: the target of the last step if it lost its
+                          reply; else 0 */
 } barrier_change;
 
 /* "<path>/set-<id>", for zke_free(). */
@@ -244,7 +246,7 @@ static char *barrier_twin(zke *z, const char *path, const char *id) {
 }
 
 /* Id, data and twin's path of a setting.  They are made once: a repetition must
- * have the same id, or it would not recognise its own work. */
+ * have the same id to recognise its own work. */
 static int barrier_begin_set(barrier_change *c, const void *data, int len) {
   zke *z = c->b->r.z;
   char guid[ZKE_RECIPE_GUID], head[BARRIER_ID + 24];
@@ -257,8 +259,9 @@ static int barrier_begin_set(barrier_change *c, const void *data, int len) {
   return zke_recipe_sign(z, head, data, len, &c->text, &c->len);
 }
 
-/* It stands: is it this very setting, whose reply was lost?  ZKE_HELD: another
- * one, whose process lives if it is ephemeral; ZKE_LOOK_AGAIN: it has gone. */
+/* A barrier is set: is it this setting, with a lost reply?  ZKE_HELD: another
+ * one, and if it is ephemeral, its process lives; ZKE_LOOK_AGAIN: it has
+ * gone. */
 static int barrier_recognise(barrier_change *c) {
   setting s;
   int rc = setting_read(c->b->r.z, c->b->node, NULL, NULL, &s);
@@ -275,10 +278,10 @@ static int barrier_recognise(barrier_change *c) {
   return rc;
 }
 
-/* The step has lost its reply: what has become of it?  ZKE_NOT_MADE: nothing
- * was made, as the directory is unchanged.  If it has changed and nothing
- * stands, this setting may have been made and removed: then it is not made a
- * second time, since nobody would remove that one. */
+/* The step has lost its reply: what happened?  ZKE_NOT_MADE: nothing was made,
+ * as the directory is unchanged.  If it has changed and no barrier is set, this
+ * setting may have been made and removed.  Then it is not made a second time,
+ * since no process would remove that one. */
 static int barrier_resolve(zke *z, barrier_change *c) {
   zke_stat stat = {0};
   int rc = zke_exists(z, c->b->r.path, NULL, NULL, &stat);
@@ -293,7 +296,7 @@ static int barrier_resolve(zke *z, barrier_change *c) {
       c->b->r.path);
 }
 
-/* The step: node and twin come at once.  The directory is a container, which
+/* The step: make node and twin together.  The directory is a container, which
  * may go before: then it is made again.  If the process dies after the step the
  * barrier stays set, unless it is ephemeral. */
 static int barrier_try_set(zke *z, void *arg) {
@@ -319,10 +322,10 @@ static int barrier_try_set(zke *z, void *arg) {
 
 /* ---- removing ---- */
 
-/* Delete what was read, and nothing that came after it: the twin's name is that
- * setting's alone.  A node that was made by other means has no twin, and is
- * known by its version only.  ZKE_LOOK_AGAIN: something else is there by now.
- */
+/* Delete the setting that was read, and not a later one: the twin's name
+ * belongs to that setting alone.  A node that was made by other means has no
+ * twin, and only its version identifies it.  ZKE_LOOK_AGAIN: something else is
+ * there by now. */
 static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
   zke_op ops[2];
   int rc = ZKE_NONODE;
@@ -343,9 +346,9 @@ static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
   return zke_recipe_faster(rc);
 }
 
-/* The step: remove the setting of a token, or whichever stands.  After a lost
- * reply it is enough that the one it was about to remove has gone, by which try
- * or by whom.  If that one still stands nothing was changed. */
+/* The step: remove the setting with a token, or any.  After a lost reply it is
+ * enough that its target has gone, in whatever way.  If the target still
+ * exists, nothing was changed. */
 static int barrier_try_remove(zke *z, void *arg) {
   barrier_change *c = arg;
   setting s;
@@ -365,7 +368,7 @@ static int barrier_try_remove(zke *z, void *arg) {
   return rc;
 }
 
-/* Remove it; what is not there is said by its token. */
+/* Remove it; a failure names the token. */
 static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
   int rc = zke_recipe_do(c->b->r.z, barrier_try_remove, c, deadline_ms);
   if (rc == ZKE_NONODE && c->token)
@@ -378,8 +381,8 @@ static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
 
 /* ---- waiting ---- */
 
-/* For zke_recipe_await(): has the setting gone that was waited for?  Another
- * one that stands by now does not concern this call. */
+/* For zke_recipe_await(): has the awaited setting gone?  A later setting does
+ * not matter to this call. */
 static int barrier_gone(zke_recipe *r) {
   const zke_barrier *b = (const zke_barrier *)r;
   return r->ended || b->seen == b->wanted ? ZKE_NOT_YET : ZKE_OK;
@@ -398,9 +401,9 @@ static int barrier_say_standing(zke_barrier *b) {
                          "the barrier %s stood until the deadline", b->r.path);
 }
 
-/* Wait for the end of the setting that stands now.  One that is set after that
- * does not keep this call: so a barrier that is set again and again at short
- * intervals lets its waiters pass. */
+/* Wait for the end of the present setting.  A later setting does not delay this
+ * call: so even if a barrier is set again and again at short intervals, its
+ * waiters pass. */
 static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
   int rc = barrier_check_place(b);
   if (rc == ZKE_OK) rc = barrier_look(b);
@@ -413,8 +416,8 @@ static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
 
 /* ---- the interface ---- */
 
-/* The node's path is made here, so that no later call can fail for want of
- * memory before it has begun. */
+/* The node's path is made here, so no later call can run out of memory before
+ * it has begun. */
 int zke_barrier_new(zke *z, const char *path,
                     const zke_barrier_options *options,
                     zke_barrier **barrier_out) {
@@ -437,12 +440,12 @@ int zke_barrier_new(zke *z, const char *path,
   return ZKE_OK;
 }
 
-/* What was set stays set; a call that waits ends. */
+/* A set barrier stays set; a waiting call ends. */
 void zke_barrier_free(zke_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
 
-/* Id, data and twin live for the call. */
+/* Id, data and twin live as long as the call. */
 int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                     int64_t deadline_ms, int64_t *token_out) {
   barrier_change c = {.b = barrier};
@@ -459,7 +462,7 @@ int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* Waiters are woken by the engine, all of them, when the node goes. */
+/* When the node goes, the engine wakes all waiters. */
 int zke_barrier_remove(zke_barrier *barrier, int64_t token,
                        int64_t deadline_ms) {
   barrier_change c = {.b = barrier, .token = token};
@@ -470,9 +473,9 @@ int zke_barrier_remove(zke_barrier *barrier, int64_t token,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* One blocking call an object, since `wanted` is the object's.  If it ended
- * well and nothing stands, the watch has fired already; else it is taken back.
- */
+/* One blocking call an object, since the object has only one `wanted`.  If the
+ * call ended well and no barrier is set, the watch has fired already; else it
+ * is removed. */
 int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)barrier, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -489,10 +492,9 @@ int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* What was seen before counts as unseen, so that the listener is told the
- * present state as its first event.  A waiting thread cannot see the 0: the
- * mutex is held until the look has set `seen` again or, after a failure, the
- * old value is back. */
+/* Forget the last token, so the listener's first event is the present state.  A
+ * waiting thread cannot see the 0: the mutex is held until the look has set
+ * `seen` again or, after a failure, the old value is back. */
 int zke_barrier_start(zke_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -510,7 +512,7 @@ int zke_barrier_start(zke_barrier *barrier) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* For a program that has no dispatch. */
+/* For a program without a dispatch. */
 int zke_barrier_step(zke_barrier *barrier) {
   return zke_recipe_step((zke_recipe *)barrier);
 }
@@ -529,8 +531,7 @@ int zke_barrier_get(zke_barrier *barrier, int64_t *token_out) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_barrier_cancel(zke_barrier *barrier) {
   return zke_recipe_cancel((zke_recipe *)barrier);
 }
@@ -563,8 +564,8 @@ static zke_party_list *setting_list(zke *z, const setting *s) {
   return list;
 }
 
-/* The setter, as a list of one.  It is read from the node's data, so it is told
- * also when its session has ended. */
+/* The setter, as a list of one.  It is read from the node's data, so it is
+ * known even after its session has ended. */
 int zke_barrier_parties(zke *z, const char *path, zke_party_list **list_out) {
   setting s = {0};
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");

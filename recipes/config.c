@@ -1,10 +1,10 @@
 /* config.c - a node, or all below it, kept current in memory
  *
- * The picture in memory, and what keeps it current, is a view (view.h), which
- * the object begins with.  Here are the program's calls: reading the picture,
- * waiting for a change of it, and changing the file.
+ * The picture in memory, and the code that keeps it current, is a view
+ * (view.h), which the object begins with.  This file has the program's calls:
+ * reading the picture, waiting for a change of it, and changing the file.
  *
- * A change whose reply was lost is recognised by the node's data and version
+ * After a lost reply, a change is recognised by the node's data and version
  * (config_recognise()).
  *
  * Start reading at zke_config_set() and config_try_set(). */
@@ -39,14 +39,13 @@ static void config_event(zke_recipe *r, int type, const char *path) {
 
 static int config_step(zke_recipe *r) { return zke_view_step((zke_view *)r); }
 
-/* Only a program that was started has been promised to be told. */
+/* Only a started object tells. */
 static void config_ended(zke_recipe *r) {
   if (((zke_view *)r)->watching)
     zke_recipe_tell(r, ZKE_CONFIG_LOST, 0, NULL, 0);
 }
 
-/* Which event it is follows from what was there before and what is there
- * now. */
+/* The event follows from the node before and the node now. */
 static void config_say(zke_view *v, const zke_config_node *before,
                        const zke_config_node *now) {
   zke_config *c = (zke_config *)v;
@@ -56,8 +55,8 @@ static void config_say(zke_view *v, const zke_config_node *before,
   c->listener(c, event, before, now, c->context);
 }
 
-/* READY is told once, behind the first news: the listener knows everything
- * then. */
+/* READY is told once, after the first news: then the listener knows
+ * everything. */
 static void config_deliver(zke_recipe *r, int event, int64_t number,
                            const char *text, int len) {
   zke_config *c = (zke_config *)r;
@@ -73,7 +72,7 @@ static void config_deliver(zke_recipe *r, int event, int64_t number,
   }
 }
 
-/* The watch has been taken back before. */
+/* The watch has been removed before. */
 static void config_destroy(zke_recipe *r) { zke_view_free((zke_view *)r); }
 
 static const zke_recipe_class config_class = {.name = "configuration",
@@ -103,19 +102,19 @@ int zke_config_new(zke *z, const char *path, const zke_config_options *options,
   return ZKE_OK;
 }
 
-/* Copies that were handed out stay. */
+/* Copies that the caller got stay valid. */
 void zke_config_free(zke_config *config) {
   zke_recipe_free((zke_recipe *)config);
 }
 
-/* The first look is made here, so that a get afterwards has the tree. */
+/* The first look is made here, so a later get has the tree. */
 int zke_config_start(zke_config *config) {
   int rc = zke_recipe_enter((zke_recipe *)config);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&config->v.r, zke_view_start(&config->v));
 }
 
-/* For a program that dispatches seldom: what a dispatch would do. */
+/* For a program that dispatches seldom: it does the work of a dispatch. */
 int zke_config_step(zke_config *config) {
   return zke_recipe_step((zke_recipe *)config);
 }
@@ -148,7 +147,7 @@ static int config_copy(zke *z, const zke_config_node *n, char **data_out,
   return ZKE_OK;
 }
 
-/* From memory: only dispatches, steps and waits bring it up to date. */
+/* From memory: only dispatches, steps and waits update it. */
 int zke_config_get(zke_config *config, const char *name, char **data_out,
                    int *len_out, zke_stat *stat_out) {
   int rc = config_enter(config, name);
@@ -162,7 +161,7 @@ int zke_config_get(zke_config *config, const char *name, char **data_out,
   return zke_recipe_leave(r, rc);
 }
 
-/* One node and all below it, from one moment. */
+/* One node and everything below it, from one moment. */
 int zke_config_list(zke_config *config, const char *name,
                     zke_config_tree **tree_out) {
   if (!tree_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "tree_out is NULL");
@@ -182,19 +181,20 @@ int64_t zke_config_revision(zke_config *config) {
 
 /* ---- waiting ----
  *
- * The caller names what it knows: a revision, or a node's mzxid.  The wait ends
- * when the picture has another one, at once if it has that already. */
+ * The caller passes the revision, or the mzxid of a node, that it knows.  The
+ * wait ends when the picture has another one, immediately if it has that
+ * already. */
 
-/* What a wait is about: the mzxid of a node, 0 where it is missing, or the
- * revision. */
+/* The value that a wait compares: a node's mzxid, 0 if the node is missing, or
+ * the revision. */
 static int64_t config_current(const zke_config *c) {
   if (!c->wanted) return c->v.revision;
   const zke_config_node *n = zke_view_find(&c->v, c->wanted);
   return n ? n->stat.mzxid : 0;
 }
 
-/* For one node any other state than the known one counts; for the whole tree a
- * later revision. */
+/* For one node, any other mzxid than the known one ends the wait; for the whole
+ * tree, a later revision. */
 static int config_done(zke_recipe *r) {
   const zke_config *c = (const zke_config *)r;
   int64_t current = config_current(c);
@@ -202,7 +202,7 @@ static int config_done(zke_recipe *r) {
   return done ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* A look after the deadline counts: done at the last moment is done. */
+/* A look after the deadline counts: a change at the last moment is a change. */
 static int config_await(zke_config *c, int64_t deadline_ms) {
   int rc = zke_view_start(&c->v);
   if (rc == ZKE_OK) rc = zke_recipe_await(&c->v.r, config_done, deadline_ms);
@@ -212,9 +212,9 @@ static int config_await(zke_config *c, int64_t deadline_ms) {
                          c->wanted ? c->wanted : "");
 }
 
-/* Only one call may wait with an object, since what it waits for is a member of
- * the object.  It waits for a change of one number, which the caller knows: so
- * nothing is missed between two calls. */
+/* Only one call may wait with an object, since the object has only one
+ * `wanted`.  The call waits for a change of one number, which the caller knows:
+ * so nothing is missed between two calls. */
 int zke_config_wait(zke_config *config, const char *name, int64_t since,
                     int64_t deadline_ms, int64_t *now_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)config, deadline_ms);
@@ -235,30 +235,29 @@ int zke_config_wait(zke_config *config, const char *name, int64_t since,
   return zke_recipe_leave(r, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_config_cancel(zke_config *config) {
   return zke_recipe_cancel((zke_recipe *)config);
 }
 
 /* ---- changing ----
  *
- * A change goes into the file, and comes into memory by its event like anybody
- * else's.  With a version, a lost reply is looked into (config_recognise());
- * without one, the change is made again, since the last one wins anyway.
+ * A change goes into the file, and its event brings it into memory, as with
+ * anybody's change.  With a version, a lost reply is resolved
+ * (config_recognise()); without one, the change is made again, since the last
+ * one wins anyway.
  *
- * The deadline may end this before it is known what a try has done whose reply
- * was lost.  Then a change with a version has one more look
- * (zke_recipe_settle()).  Where that does not tell, and for a change without a
- * version, the call is ZKE_CONNECTIONLOSS: never a code that says that nothing
- * was changed. */
+ * The deadline may come before the result of a lost try is known.  Then a
+ * change with a version gets one more look (zke_recipe_settle()).  If that look
+ * does not show it, or there is no version, the call returns
+ * ZKE_CONNECTIONLOSS: never a code that means that nothing was changed. */
 
-/* A change that is to be made; all but the last three members are borrowed. */
+/* A requested change; all but the last three members are borrowed. */
 typedef struct config_change {
   const char *path;
   const void *data;
   int len, version;     /* as for zke_set() */
-  const zke_op *guards; /* checks that have to hold in the same step */
+  const zke_op *guards; /* checks that must hold in the same step */
   int guard_count;
   bool unsure;   /* a try may have done it: its reply was lost */
   int64_t czxid; /* with a version: of the node before that try */
@@ -266,8 +265,8 @@ typedef struct config_change {
 } config_change;
 
 /* A change with a version has lost its reply, and the node has gone, or others
- * have changed it so that nobody can tell whether the change was made.  It is
- * not made again, or it could set a node that somebody has made since. */
+ * have changed it and it does not show whether the change was made.  The change
+ * is not made again: it could set a node that somebody has made since. */
 static int config_unknown(const config_change *c) {
   return zke_recipe_in_doubt(
       "whether %s was set is not known: the reply was "
@@ -275,13 +274,12 @@ static int config_unknown(const config_change *c) {
       c->path);
 }
 
-/* After a lost reply of a change with a version: is the node as that change
- * would have made it, with the next version and the same data?  Then it counts
- * as made, also if somebody else has written just that.  ZKE_NOT_MADE: it was
- * not made, as the node is as it was.  ZKE_BADVERSION: it was not made, as
- * somebody else has made the next version.  A node that has gone on from there,
- * that was deleted, perhaps made anew, or that may not be read does not tell:
- * config_unknown(). */
+/* After a lost reply of a change with a version: does the node have the next
+ * version and the same data?  Then the change counts as made, even if somebody
+ * else has written the same.  ZKE_NOT_MADE: it was not made, as the node is
+ * unchanged.  ZKE_BADVERSION: it was not made, as somebody else has made the
+ * next version.  If the node has a later version, was deleted or made again, or
+ * may not be read, it is not known: config_unknown(). */
 static int config_recognise(zke *z, void *arg) {
   config_change *c = arg;
   char *data = NULL;
@@ -307,8 +305,8 @@ static int config_recognise(zke *z, void *arg) {
                          c->stat.version, c->version);
 }
 
-/* A guard does not hold.  Without a version an earlier try may have been done,
- * whose guards held: nobody can tell. */
+/* A guard does not hold.  Without a version, an earlier try may have succeeded
+ * while the guards held: then it is not known. */
 static int config_not_guarded(const config_change *c, const char *guard) {
   if (!c->unsure)
     return zke_recipe_fail(ZKE_LOST, "%s was not set: the guard %s is not held",
@@ -319,7 +317,7 @@ static int config_not_guarded(const config_change *c, const char *guard) {
       c->path, guard);
 }
 
-/* Do it in one step with its guards, none of which may fail. */
+/* Do it in one step with its guards; none of them may fail. */
 static int config_do_guarded(zke *z, config_change *c, const zke_op *op) {
   size_t n = (size_t)c->guard_count;
   zke_op *ops = zke_alloc(z, (n + 1) * sizeof *ops);
@@ -341,7 +339,7 @@ static int config_do_guarded(zke *z, config_change *c, const zke_op *op) {
   return rc;
 }
 
-/* One change, with the guards in the same step where there are any. */
+/* One change, in one step with its guards if there are any. */
 static int config_do(zke *z, config_change *c, const zke_op *op) {
   if (c->guard_count) return config_do_guarded(z, c, op);
   if (op->type == ZKE_OP_SET)
@@ -350,7 +348,7 @@ static int config_do(zke *z, config_change *c, const zke_op *op) {
                     &c->stat);
 }
 
-/* Without a version the node is made if it is missing, and what is above it.
+/* Without a version, make the node if it is missing, and its parents.
  * ZKE_LOOK_AGAIN: others have made or deleted these meanwhile. */
 static int config_make(zke *z, config_change *c) {
   zke_op op;
@@ -362,8 +360,8 @@ static int config_make(zke *z, config_change *c) {
   return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* With a version: note which node it is before the set, so that a node that was
- * made anew is not taken for it after a lost reply. */
+/* With a version: note the node's czxid before the set, so a node that is made
+ * again later is not mistaken for it after a lost reply. */
 static int config_note_node(zke *z, config_change *c) {
   zke_stat stat = {.czxid = 0};
   int rc = zke_exists(z, c->path, NULL, NULL, &stat);
@@ -371,8 +369,8 @@ static int config_note_node(zke *z, config_change *c) {
   return rc == ZKE_NONODE || rc == ZKE_BADARGUMENTS ? ZKE_OK : rc;
 }
 
-/* The step.  The set itself refuses a path or a node that is none, a version,
- * and first of all a guard. */
+/* The step.  The set itself checks the guards first, and the path, the node and
+ * the version. */
 static int config_try_set(zke *z, void *arg) {
   config_change *c = arg;
   zke_op op;
@@ -390,7 +388,7 @@ static int config_try_set(zke *z, void *arg) {
   return any && rc == ZKE_NONODE ? config_make(z, c) : rc;
 }
 
-/* Guards only look: what one of them changed would refuse its repetition. */
+/* Guards only look: a guard that writes would fail when it is repeated. */
 static int config_check_guards(const zke_op *guards, int count) {
   if (count < 0 || (count && !guards))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d guards", count);

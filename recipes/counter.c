@@ -2,24 +2,24 @@
  *
  * How a change is made:
  *
- *   1. Have a writer's znode below the counter: an ephemeral one of this object
- *      (counter_begin()).  Its version is known to the object.
+ *   1. Have a writer's znode below the counter, an ephemeral one of this object
+ *      (counter_begin()).  The object knows its version.
  *   2. Read the number and its version; compute the new number.
  *   3. In one multi write the number, if it still has the version that was
- *      read, and write the writer's znode, if that still has the version known.
- *   4. Where the number's version is another one, somebody was faster: go to 2.
- *      Each repetition means that another writer succeeded.
- *   5. Where the reply was lost, read the writer's znode.  Only this object
- *      writes it, so its version tells: the known one, the change was not made
- *      (go to 1); a later one, it was.
+ *      read, and write the writer's znode, if that still has the known version.
+ *   4. If the number has another version, somebody was faster: go to 2.  Each
+ *      repetition means that another writer succeeded.
+ *   5. If the reply was lost, read the writer's znode.  Only this object writes
+ *      it, so its version tells: with the known version, the change was not
+ *      made (go to 1); with a later one, it was.
  *
- * The number alone could not tell in 5, since others may have counted since.
- * And since the writer's znode lies below the counter's, a counter that was
- * deleted and made anew has no such znode: it is never taken for the counter
- * that was read, even where its version is the same.
+ * The number alone would not tell in 5, since others may have counted since.
+ * And since the writer's znode is below the counter's, a counter that was
+ * deleted and made again has no such znode: it is never mistaken for the old
+ * counter, even if its version is the same.
  *
- * If the process dies before 3 the number is as it was; after 3 it has counted.
- * The writer's znode goes with the session in either case.
+ * If the process dies before 3, the number is unchanged; after 3 it has
+ * counted.  The writer's znode goes with the session in either case.
  *
  * Start reading at counter_try(); at counter_look() for the listener. */
 #include "counter.h"
@@ -45,9 +45,9 @@ struct zke_counter {
   int64_t initial; /* the number of a counter that does not exist */
   /* Changing. */
   char *writer;    /* path of the writer's znode; fixed */
-  bool tried;      /* a creation of it was tried: it may be there */
-  bool writing;    /* it is there, as far as is known */
-  int32_t version; /* of it, then */
+  bool tried;      /* its creation was tried: it may exist */
+  bool writing;    /* it exists, as far as is known */
+  int32_t version; /* its version, if `writing` */
   /* Looking. */
   zke_counter_fn listener;
   void *context;
@@ -56,12 +56,12 @@ struct zke_counter {
   int64_t value;  /* as last seen */
   int64_t token;  /* zxid of its change; 0: the counter did not exist */
   bool seen;      /* value and token are set since the start */
-  int64_t since;  /* the token that a blocking call waits to see replaced */
+  int64_t since;  /* the token that a blocking call wants to see replaced */
 };
 
 /* ---- the number ---- */
 
-/* Read "zkembed counter\n<number>\n".  No data at all is no counter yet. */
+/* Read "zkembed counter\n<number>\n".  Without data it is not a counter yet. */
 static int counter_parse(zke_counter *c, const char *data, int len,
                          int64_t *value) {
   size_t mark = strlen(COUNTER_MARK);
@@ -80,8 +80,8 @@ static int counter_parse(zke_counter *c, const char *data, int len,
   return ZKE_OK;
 }
 
-/* Ask the file; ZKE_NONODE: there is no counter yet.  The watch is then
- * registered only where the znode exists. */
+/* Ask the file; ZKE_NONODE: there is no counter yet.  A watch is registered
+ * only if the znode exists. */
 static int counter_read(zke_counter *c, bool watch, int64_t *value,
                         zke_stat *stat) {
   char *data = NULL;
@@ -93,8 +93,8 @@ static int counter_read(zke_counter *c, bool watch, int64_t *value,
   return rc;
 }
 
-/* The number of the last look, and the listener's news.  Without memory for
- * them it was not seen, and the next look sees it. */
+/* Store the number of a look, and tell the listener if it has changed.  Without
+ * memory for that the number counts as not seen, and the next look tells it. */
 static int counter_see(zke_counter *c, int64_t value, int64_t token) {
   bool news = !c->seen ? token != 0 : token != c->token;
   int event = token ? ZKE_COUNTER_CHANGED : ZKE_COUNTER_REMOVED;
@@ -107,10 +107,10 @@ static int counter_see(zke_counter *c, int64_t value, int64_t token) {
   return ZKE_OK;
 }
 
-/* Read the number, and have the next change of it told.  A missing counter is
- * watched for its creation; it may come between the two calls, so the number is
- * read again.  A znode without data (stat.czxid is set) is not a counter yet:
- * it is watched by the reading. */
+/* Read the number, and watch for its next change.  A missing counter is watched
+ * for its creation; it may come between the two calls, so the number is read
+ * again.  A znode without data (stat.czxid is set) is not a counter yet: the
+ * read watches it. */
 static int counter_look(zke_counter *c) {
   zke_stat stat = {0};
   int64_t value = 0;
@@ -128,14 +128,14 @@ static int counter_look(zke_counter *c) {
 
 /* ---- the object ---- */
 
-/* An object that nobody listens at or waits with has nothing to look for. */
+/* Without a listener or a waiting call there is nothing to look for. */
 static int counter_step(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
   return c->listening || c->waiting ? counter_look(c) : ZKE_OK;
 }
 
-/* A change that was being written may have been made; whoever asked for it
- * learns from its call that the session has ended. */
+/* A change in progress may have been made; its caller learns from the call that
+ * the session has ended. */
 static void counter_ended(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
   if (c->listening) zke_recipe_tell(r, ZKE_COUNTER_LOST, 0, NULL, 0);
@@ -143,8 +143,8 @@ static void counter_ended(zke_recipe *r) {
   c->writing = false;
 }
 
-/* The value travels as the note's text, since a note has one number only and
- * that is the token.  A loss has none. */
+/* The value is sent as the note's text, since a note has only one number, the
+ * token.  A loss has no value. */
 static void counter_deliver(zke_recipe *r, int event, int64_t number,
                             const char *text, int len) {
   zke_counter *c = (zke_counter *)r;
@@ -153,7 +153,7 @@ static void counter_deliver(zke_recipe *r, int event, int64_t number,
   if (c->listener) c->listener(c, event, value, number, c->context);
 }
 
-/* The writer's znode is this object's alone, so nothing else has to delete
+/* The writer's znode belongs to this object alone, so nothing else deletes
  * it. */
 static void counter_quit(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
@@ -172,8 +172,8 @@ static const zke_recipe_class counter_class = {.name = "counter",
                                                .quit = counter_quit,
                                                .destroy = counter_destroy};
 
-/* A name that no other living object has; one that died at the same address
- * and left its znode behind leaves its count as well. */
+/* A name that no other living object has.  A freed object at the same address
+ * may have left a znode of this name; then its version is used. */
 static int counter_name_writer(zke_counter *c) {
   char name[64];
   snprintf(name, sizeof name, "writer-%" PRIx64 "-%" PRIx64,
@@ -183,7 +183,7 @@ static int counter_name_writer(zke_counter *c) {
                    : zke_recipe_fail(ZKE_NOMEM, "no memory for a counter");
 }
 
-/* The writer's name is drawn here: by it an object recognises its own change
+/* The writer's name is made here: by it an object recognises its own change
  * after a lost reply. */
 int zke_counter_new(zke *z, const char *path,
                     const zke_counter_options *options,
@@ -206,7 +206,7 @@ int zke_counter_new(zke *z, const char *path,
   return rc;
 }
 
-/* The number stays; what goes is the writer's znode. */
+/* The number stays; the writer's znode goes. */
 void zke_counter_free(zke_counter *counter) {
   zke_recipe_free((zke_recipe *)counter);
 }
@@ -215,18 +215,18 @@ void zke_counter_free(zke_counter *counter) {
 
 enum counter_verb { COUNTER_SET, COUNTER_COMPARE, COUNTER_ADD };
 
-/* A change that is under way. */
+/* A change in progress. */
 typedef struct counter_change {
   zke_counter *c;
   enum counter_verb verb;
-  int64_t operand;       /* the new value, or what is added */
+  int64_t operand;       /* the new value, or the addend */
   int64_t expected;      /* COUNTER_COMPARE: else nothing is changed */
   int64_t before, after; /* of the last try */
   int64_t token;         /* out: zxid of the change */
   bool unsure;           /* the last try may have done it */
 } counter_change;
 
-/* Make the counter.  ZKE_LOOK_AGAIN: it is there. */
+/* Make the counter.  ZKE_LOOK_AGAIN: it exists now. */
 static int counter_place(zke_counter *c) {
   char text[COUNTER_TEXT];
   snprintf(text, sizeof text, "%" PRId64 "\n", c->initial);
@@ -235,8 +235,8 @@ static int counter_place(zke_counter *c) {
   return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Make the writer's znode, or find it: a reply may have been lost.  Not where
- * something else lives. */
+/* Make the writer's znode, or find it, as a reply may have been lost.  Not if
+ * something else has the path. */
 static int counter_begin(zke_counter *c) {
   zke_stat stat = {0};
   int64_t value;
@@ -254,7 +254,7 @@ static int counter_begin(zke_counter *c) {
   return ZKE_OK;
 }
 
-/* What the number will be. */
+/* Compute the new number. */
 static int counter_compute(counter_change *g) {
   g->after = g->operand;
   if (g->verb == COUNTER_COMPARE && g->before != g->expected)
@@ -270,8 +270,8 @@ static int counter_compute(counter_change *g) {
 }
 
 /* Write the number and the writer's znode in one step.  ZKE_LOOK_AGAIN: another
- * writer was faster, or a znode has gone; where it was not the number's version
- * the writer's znode is looked at anew. */
+ * writer was faster, or a znode has gone.  If it was not the number's version,
+ * look at the writer's znode again. */
 static int counter_write(counter_change *g, int32_t version) {
   zke_counter *c = g->c;
   char text[COUNTER_TEXT];
@@ -293,8 +293,8 @@ static int counter_write(counter_change *g, int32_t version) {
   return rc;
 }
 
-/* The last try got no reply: was it made?  ZKE_NOT_MADE: no.  A counter that
- * was deleted since does not tell: ZKE_IN_DOUBT. */
+/* The last try got no reply: was it made?  ZKE_NOT_MADE: no.  If the counter
+ * was deleted since, it is not known: ZKE_IN_DOUBT. */
 static int counter_recognise(counter_change *g) {
   zke_counter *c = g->c;
   zke_stat stat;
@@ -313,7 +313,7 @@ static int counter_recognise(counter_change *g) {
 }
 
 /* The step: the outcome of the last try if that is not known, or a new try.
- * ZKE_NONODE can only be of the look: there is no counter yet. */
+ * Only the look returns ZKE_NONODE: there is no counter yet. */
 static int counter_try(zke *z, void *arg) {
   counter_change *g = arg;
   zke_stat stat;
@@ -327,7 +327,7 @@ static int counter_try(zke *z, void *arg) {
 }
 
 /* Every change: enter, do it, leave.  It is repeated as long as others are
- * faster: each time one of them has counted, so somebody always gets on. */
+ * faster: each time one of them has counted, so one always succeeds. */
 static int counter_do(counter_change *g, int64_t deadline_ms,
                       int64_t *token_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)g->c, deadline_ms);
@@ -337,14 +337,14 @@ static int counter_do(counter_change *g, int64_t deadline_ms,
   return zke_recipe_leave(&g->c->r, rc);
 }
 
-/* Whatever the value is; to set it from a known one, compare and set. */
+/* Whatever the value; to set it from a known one, compare and set. */
 int zke_counter_set(zke_counter *counter, int64_t value, int64_t deadline_ms,
                     int64_t *token_out) {
   counter_change g = {.c = counter, .verb = COUNTER_SET, .operand = value};
   return counter_do(&g, deadline_ms, token_out);
 }
 
-/* Changes nothing where the value is another one than expected. */
+/* Changes nothing if the value is not the expected one. */
 int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
                                 int64_t value, int64_t deadline_ms,
                                 int64_t *token_out) {
@@ -355,7 +355,7 @@ int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
   return counter_do(&g, deadline_ms, token_out);
 }
 
-/* The value after this addition, not one that others have changed since. */
+/* The value after this addition, not after later changes of others. */
 int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
                             int64_t deadline_ms, int64_t *value_out,
                             int64_t *token_out) {
@@ -367,7 +367,7 @@ int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
 
 /* ---- looking ---- */
 
-/* Asks the file.  A counter that nobody has written has its initial value, and
+/* Asks the file.  A counter that was never written has its initial value, and
  * token 0. */
 int zke_counter_get(zke_counter *counter, int64_t *value_out,
                     int64_t *token_out) {
@@ -386,8 +386,8 @@ int zke_counter_get(zke_counter *counter, int64_t *value_out,
   return zke_recipe_leave(&counter->r, rc);
 }
 
-/* The value found now is told as the first event.  A failure leaves it as it
- * was: listening, or not. */
+/* The present value is the first event.  After a failure the object is as
+ * before: listening, or not. */
 int zke_counter_start(zke_counter *counter) {
   int rc = zke_recipe_enter((zke_recipe *)counter);
   if (rc != ZKE_OK) return rc;
@@ -399,22 +399,21 @@ int zke_counter_start(zke_counter *counter) {
   return zke_recipe_leave(&counter->r, rc);
 }
 
-/* For a program that dispatches seldom: what a dispatch would do. */
+/* For a program that dispatches seldom: it does the work of a dispatch. */
 int zke_counter_step(zke_counter *counter) {
   return zke_recipe_step((zke_recipe *)counter);
 }
 
 /* ---- waiting ---- */
 
-/* For zke_recipe_await(): was the counter written since the token that the call
- * began with? */
+/* For zke_recipe_await(): was the counter written since the call's token? */
 static int counter_done(zke_recipe *r) {
   const zke_counter *c = (const zke_counter *)r;
   return c->token != c->since ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* Looks first, so a value that changed before the call ends the wait at
- * once. */
+/* Looks first: if the value changed before the call, the wait ends
+ * immediately. */
 static int counter_wait(zke_counter *c, int64_t deadline_ms) {
   int rc = counter_look(c);
   if (rc == ZKE_OK) rc = zke_recipe_await(&c->r, counter_done, deadline_ms);
@@ -424,7 +423,7 @@ static int counter_wait(zke_counter *c, int64_t deadline_ms) {
       c->value);
 }
 
-/* Nobody looks any more: take the watch back, keep the sentence. */
+/* Nothing looks any more: remove the watch, keep the sentence. */
 static void counter_unwatch(zke_counter *c, int rc) {
   zke_sentence kept;
   if (c->listening || c->r.ended) return;
@@ -434,8 +433,8 @@ static void counter_unwatch(zke_counter *c, int rc) {
   zke_recipe_restore(&kept, rc);
 }
 
-/* Only one call may wait with an object, since what it waits for is a member of
- * the object. */
+/* Only one call may wait with an object, since the object has only one
+ * `since`. */
 int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
                      int64_t *value_out, int64_t *token_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)counter, deadline_ms);
@@ -456,8 +455,7 @@ int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
   return zke_recipe_leave(&counter->r, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_counter_cancel(zke_counter *counter) {
   return zke_recipe_cancel((zke_recipe *)counter);
 }

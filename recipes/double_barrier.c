@@ -1,16 +1,17 @@
 /* double_barrier.c - N parties begin together and end together
  *
- * What has happened is read off the tree, in one snapshot, and nothing else:
+ * A party knows only what one snapshot of the tree shows:
  *
  *     a party's znode   its child of `ready`
  *     version 0         -                      it waits for a round
  *     there             there                  it is inside
  *     there             -                      it has left, waits for the rest
  *     -                 there                  it died inside: broken
- *     -                 -                      it has left and gone
+ *     -                 -                      it has left, and is gone
  *
- * The steps.  Each change is one transaction, and each that goes by the picture
- * fails if that has changed; then the party looks again.
+ * The steps.  Each change is one transaction.  If a change depends on a
+ * snapshot, it fails when the tree has changed since; then the party looks
+ * again.
  *
  *   enter     1. Make the own znode, ephemeral and sequential (gate_join).
  *             2. Watch it; if its version is above 0 the round has begun: take
@@ -20,48 +21,49 @@
  *                (zke_round_begin).  In one step create `ready`, which lists
  *                them, a child of it for each, and write "inside" into each
  *                znode, at version 0.  Go to 2.
- *             5. `ready` is there: a round runs.  If no member that lives is
- *                inside, clear it away (zke_round_remove) and go to 2; else
- *                watch one that is, and sleep (enter_behind).
+ *             5. `ready` exists: a round runs.  If no living member is inside,
+ *                remove it (zke_round_remove) and go to 2; else watch one such
+ *                member, and sleep (enter_behind).
  *   withdraw  Delete the own znode at version 0 (gate_withdraw).  If that is
  *             ZKE_BADVERSION, the round has begun: the party is inside.
  *   leave     1. Delete the own child of `ready`: together with a check that
- *                another member's is there, or, as the last one, together with
- *                `ready` (zke_round_depart).
+ *                another member's child exists, or, as the last one, together
+ *                with `ready` (zke_round_depart).
  *             2. Sleep until `ready` has gone (all have left), or a member is
  *                seen dead (broken).
  *             3. Delete the own znode (stay_end).
  *   broken    A party that sees a dead member writes "broken" into `ready`,
  *             which wakes all that watch it (stay_broken).
  *
- * Why no party is counted and yet out, or inside and not counted: both the
- * round's beginning and a withdrawal ask for version 0 of the same znode, so
- * only one of them is made.
+ * Why no party is counted and yet out, or inside and not counted: the round's
+ * beginning and a withdrawal both require version 0 of the same znode, so only
+ * one of them can succeed.
  *
  * Why a leave does not end too early: `ready` goes only in the step of the last
- * member, whose check fails while another child is there.  Why it does not
- * hang: a member that dies inside leaves its child without a znode, and each
- * one in leave watches the directory, so it sees that.
+ * member, and its check fails while another child exists.  Why it does not
+ * hang: if a member dies inside, its child stays without a znode, and each
+ * party in leave watches the directory, so it sees that.
  *
- * A death: before step 4 of enter the party's znode just goes.  Between step 4
- * of enter and step 1 of leave the party counts as dead inside, after that as
- * one that had left.  If all members of a round have died, the next round
- * clears it away (step 5 of enter).
+ * A death: before step 4 of enter the party's znode goes, and nothing else.
+ * Between step 4 of enter and step 1 of leave the party counts as dead inside,
+ * after that as one that had left.  If all members of a round have died, the
+ * next round removes it (step 5 of enter).
  *
- * A lost reply: of enter's 1, the guid tells; of all others, the next look
- * reads whether the step was made.
+ * A lost reply: for enter's 1, the guid tells; for all others, the next look
+ * shows whether the step was made.
  *
  * Invariants:
  *  1. znode and name are set exactly while the party is WAITING, INSIDE or
  *     LEAVING.
- *  2. While it is, what can change its picture is watched, or `changed` is set.
- *  3. members, round, broken and dead are of one round: the present or the
+ *  2. During that time, everything that can change its snapshot is watched, or
+ *     `changed` is set.
+ *  3. members, round, broken and dead belong to one round: the present or the
  *     last.
  *
- * The reads and the transactions are in part/double_barrier_tree.c, lists and
- * sentences for people in part/double_barrier_list.c.  Names here: gate_ the
- * object; enter_, stay_ a look while waiting, and while inside or leaving.
- * Begin with enter_look(), then stay_look(). */
+ * The reads and the transactions are in part/double_barrier_tree.c, the lists
+ * and sentences for people in part/double_barrier_list.c.  Names here: gate_ is
+ * the object; enter_ is a look while waiting, stay_ one while inside or
+ * leaving.  Begin with enter_look(), then stay_look(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -78,9 +80,9 @@
 #include "part/text.h"
 #include "part/znode.h"
 
-enum { PATIENCE = 250 /* ms that a step in a dispatch repeats itself */ };
+enum { PATIENCE = 250 /* ms for which a step in a dispatch is repeated */ };
 
-/* One party. The mutex of r guards what changes: from state on. */
+/* One party.  The mutex of r guards the members that change: from state on. */
 struct zke_double_barrier {
   zke_recipe r;
   zke_gate gate; /* z and path are those of r */
@@ -92,18 +94,18 @@ struct zke_double_barrier {
   char *znode;             /* path of the own znode, or NULL */
   const char *name;        /* its last part, in znode */
   int64_t round;           /* zxid of the round, while inside and afterwards */
-  bool broken;             /* that round is */
-  char dead[128];          /* who died in it; "": not known */
+  bool broken;             /* that round is broken */
+  char dead[128];          /* the member that died in it; "": not known */
   bool told_in;            /* enter has returned for this round */
   bool told_out;           /* so has leave */
   zke_party_list *members; /* of that round, or NULL */
-  int outcome;             /* ZKE_… by which the last leave ended */
+  int outcome;             /* ZKE_…, the result of the last leave */
 };
 
 /* ---- watching ----
  *
- *   waiting   the own znode; behind a round also `ready`, and the znode and
- *             child of one member that is inside
+ *   waiting   the own znode; if another round runs, also `ready`, and the znode
+ *             and child of one member inside
  *   inside    the own znode, `ready`, and the next member's znode in the ring
  *   leaving   the same, the ring up to the next member in leave, and the
  *             directory
@@ -114,8 +116,8 @@ static int gate_watch(zke_double_barrier *b, const char *path, zke_stat *stat) {
   return zke_get(b->r.z, path, zke_recipe_watcher, &b->r, NULL, NULL, stat);
 }
 
-/* Watch another party's znode, or its child of `ready`.  ZKE_LOOK_AGAIN: that
- * has gone. */
+/* Watch another party's znode, or its child of `ready`.  ZKE_LOOK_AGAIN: it has
+ * gone. */
 static int gate_watch_party(zke_double_barrier *b, const char *directory,
                             const zke_party *m) {
   char *path = zke_recipe_path(b->r.z, directory, m->name);
@@ -132,13 +134,13 @@ static int gate_watch_ready(zke_double_barrier *b, int64_t round) {
   return rc == ZKE_OK && stat.czxid != round ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Take back a watch.  One that stays does no harm but to wake this process for
- * nothing: so failures do not matter. */
+/* Remove a watch.  A watch that stays only wakes this process for nothing, so
+ * failures do not matter. */
 static void gate_unwatch(zke_double_barrier *b, const char *path, int kind) {
   zke_remove_watch(b->r.z, path, kind, zke_recipe_watcher, &b->r);
 }
 
-/* Take back what is still watched of the round. */
+/* Remove the remaining watches of the round. */
 static void gate_unwatch_round(zke_double_barrier *b) {
   gate_unwatch(b, b->gate.ready, ZKE_WATCH_DATA);
   gate_unwatch(b, b->r.path, ZKE_WATCH_CHILD);
@@ -159,10 +161,10 @@ static void gate_unwatch_round(zke_double_barrier *b) {
  *   LEAVING -> OUT      all have left, the round is broken, or the time of the
  *                       call is over (stay_end)
  *   engaged -> LOST     the own znode or the session has gone (gate_lose)
- *   LOST -> OUT         a call has returned that, and a session is there still
+ *   LOST -> OUT         a call has returned that, and the session still exists
  */
 
-/* Queue an event for the listener, with the round that it is about. */
+/* Queue an event for the listener, with its round. */
 static void gate_tell(zke_double_barrier *b, int event) {
   zke_recipe_tell(&b->r, event, b->round, NULL, 0);
 }
@@ -175,7 +177,7 @@ static void gate_out(zke_double_barrier *b, int state) {
   b->name = NULL;
 }
 
-/* Delete the party's znode, now or later.  The party is out from here on. */
+/* Delete the party's znode, now or later.  The party is out after this. */
 static int gate_discard(zke_double_barrier *b) {
   return zke_recipe_discard(b->r.z, b->znode, ZKE_EPHEMERAL, 0);
 }
@@ -193,7 +195,7 @@ static bool gate_engaged(const zke_double_barrier *b) {
          b->state == ZKE_DOUBLE_BARRIER_LEAVING;
 }
 
-/* Say that the place was taken away; returns ZKE_LOST. */
+/* Report that the place was taken away; returns ZKE_LOST. */
 static int gate_lost(const zke_double_barrier *b) {
   return zke_recipe_fail(
       ZKE_LOST, "the place at the double barrier %s was taken away", b->r.path);
@@ -201,22 +203,22 @@ static int gate_lost(const zke_double_barrier *b) {
 
 /* ---- entering ----
  *
- * A look of a party that waits takes one of the steps 2 to 5 of enter (at the
- * head).  ZKE_LOOK_AGAIN: the picture has changed, by this step or by others,
- * and gate_look() is called again.  ZKE_OK: nothing is to be done until a watch
- * fires.  No change is missed between two looks: a watch is set before the read
- * that it is for, or its own read tells that something has changed since.
+ * A look of a waiting party takes one of the steps 2 to 5 of enter (see the
+ * head).  ZKE_LOOK_AGAIN: the tree has changed, by this step or by others, and
+ * gate_look() calls it again.  ZKE_OK: nothing to do until a watch fires.  No
+ * change is missed between two looks: a watch is set before its read, or the
+ * watch's own read shows that something has changed since.
  */
 
-/* The own znode says that the round has begun: get to know it.  If memory is
- * short the step is made again; the state stays WAITING until the members are
- * known.  ZKE_LOOK_AGAIN: inside; look as one that is. */
+/* The own znode shows that the round has begun: read the round.  If memory is
+ * short the step is repeated; the state stays WAITING until the members are
+ * known.  ZKE_LOOK_AGAIN: inside; look again as a member. */
 static int enter_round(zke_double_barrier *b, int64_t round) {
   zke_picture p;
   zke_party_list *members = NULL;
   int rc = zke_picture_take(&p, &b->gate);
   if (rc == ZKE_OK && p.round != round) {
-    /* somebody deleted what nobody but members may */
+    /* somebody deleted a node that only members may delete */
     rc = gate_discard(b);
     gate_lose(b);
   } else if (rc == ZKE_OK) {
@@ -234,12 +236,11 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
   return ZKE_LOOK_AGAIN;
 }
 
-/* There are enough, but a round runs: wait for its end, or clear it away if no
- * living member is inside, since nothing can become of it any more.  (Members
- * in leave may be stopped: nobody waits for them.)  One that is inside is
- * watched, for its death and its leaving; then there may be another one to
- * watch.  So a party behind a round is woken N times or so at most, one after
- * the other. */
+/* There are enough parties, but a round runs: wait for its end, or remove it if
+ * no living member is inside, since it cannot continue.  (Members in leave may
+ * be stopped: do not wait for them.)  Watch one member inside, for its death
+ * and its leaving; after that there may be another one to watch.  So a waiting
+ * party is woken about N times at most, one after the other. */
 static int enter_behind(zke_double_barrier *b) {
   zke_picture p;
   int rc = zke_picture_take(&p, &b->gate);
@@ -257,8 +258,8 @@ static int enter_behind(zke_double_barrier *b) {
 }
 
 /* A look while waiting: has the round begun, can it begin?  The own znode is
- * watched before the arrivals are read: a party that comes after that sees this
- * one, and begins the round, which fires the watch. */
+ * watched before the arrivals are read: a later party sees this one, and begins
+ * the round, which fires the watch. */
 static int enter_look(zke_double_barrier *b) {
   zke_arrivals a;
   zke_stat own;
@@ -282,15 +283,14 @@ static int enter_look(zke_double_barrier *b) {
 
 /* ---- inside, and leaving ----
  *
- * A look of a member.  One that is in leave knows that all have left when
- * `ready` has gone.  A round is broken if a member's child is there without its
- * znode, or if `ready` goes while this party is inside.  Only a member in leave
- * goes out by a look; one that is inside is told that the round is broken, and
- * stays until it leaves.
+ * A look of a member.  In leave, if `ready` has gone, all have left.  A round
+ * is broken if a member's child exists without its znode, or if `ready` goes
+ * while this party is inside.  A look takes out only a member in leave; a
+ * member inside is told that the round is broken, and stays until it leaves.
  */
 
-/* The last member that goes clears away a broken round: no other looks at
- * `ready` any more.  If it cannot, the next round does. */
+/* The last member to go removes a broken round: no other looks at `ready` any
+ * more.  If it cannot, the next round does. */
 static void stay_tidy(zke_double_barrier *b) {
   zke_picture p;
   if (zke_picture_take(&p, &b->gate) == ZKE_OK && p.round == b->round &&
@@ -300,7 +300,7 @@ static void stay_tidy(zke_double_barrier *b) {
   zke_picture_clear(&p);
 }
 
-/* Out of the round, with that outcome.  Returns ZKE_OK. */
+/* Leave the round with that outcome.  Returns ZKE_OK. */
 static int stay_end(zke_double_barrier *b, int outcome) {
   gate_unwatch_round(b);
   gate_discard(b);
@@ -313,9 +313,9 @@ static int stay_end(zke_double_barrier *b, int outcome) {
   return ZKE_OK;
 }
 
-/* A member has died, or `ready` has gone: write the first into `ready`, unless
- * it says so already; tell the listener once; and go out, if this party is in
- * leave. */
+/* A member has died, or `ready` has gone: write the first dead member into
+ * `ready`, unless it says so already; tell the listener once; and go out, if
+ * this party is in leave. */
 static int stay_broken(zke_double_barrier *b, const zke_picture *p) {
   const zke_party *dead = zke_picture_first(p, ZKE_MEMBER_DEAD);
   if (p->round == b->round && !p->broken) {
@@ -331,11 +331,10 @@ static int stay_broken(zke_double_barrier *b, const zke_picture *p) {
   return zke_recipe_faster(gate_watch(b, b->znode, NULL));
 }
 
-/* Watch the members behind the own place in the ring.  A party inside watches
+/* Watch the members after the own place in the ring.  A party inside watches
  * just the next one that has a znode.  A party in leave watches up to the next
- * one that is in leave, too, which watches on from there.  So each member that
- * is inside is watched by somebody in leave, and its death is told at once,
- * unless that one is stopped. */
+ * one in leave, which watches on from there.  So somebody in leave watches each
+ * member inside, and tells its death immediately, unless it is stopped. */
 static int stay_watch_ring(zke_double_barrier *b, const zke_picture *p) {
   int own = 0, rc = ZKE_OK;
   while (own < p->count && strcmp(p->members[own].name, b->name) != 0) own++;
@@ -350,9 +349,9 @@ static int stay_watch_ring(zke_double_barrier *b, const zke_picture *p) {
   return rc;
 }
 
-/* Set the watches of a party that is inside or in leave.  In leave it also
- * watches the directory's children, so it sees a death even if its neighbour in
- * the ring is stopped.  A call that does not wait needs none. */
+/* Set the watches of a party inside or in leave.  In leave it also watches the
+ * directory's children, so it sees a death even if its neighbour in the ring is
+ * stopped.  A call that does not wait needs none. */
 static int stay_watch(zke_double_barrier *b, const zke_picture *p) {
   if (b->hasty) return ZKE_OK;
   int rc = zke_recipe_faster(gate_watch(b, b->znode, NULL));
@@ -363,8 +362,8 @@ static int stay_watch(zke_double_barrier *b, const zke_picture *p) {
 }
 
 /* `ready` has gone after this party had left: all have left, unless the own
- * znode tells that the round was broken, or this party has said so already
- * while it was inside. */
+ * znode shows that the round was broken, or this party knew it while it was
+ * inside. */
 static int stay_over(zke_double_barrier *b) {
   char *dead = NULL;
   int rc = zke_round_told(b->r.z, b->znode, &dead);
@@ -384,7 +383,7 @@ static int stay_look(zke_double_barrier *b) {
   zke_picture p;
   int rc = zke_picture_take(&p, &b->gate);
   if (rc != ZKE_OK) {
-    /* nothing can be said */
+    /* nothing is known */
   } else if (!zke_picture_has(&p, b->name)) {
     gate_lose(b);
   } else if (p.round != b->round && b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
@@ -400,8 +399,8 @@ static int stay_look(zke_double_barrier *b) {
 
 /* ---- the object ---- */
 
-/* One look, made again while the picture changes under it.  The state decides
- * where to look: at the arrivals, or at the round.  For zke_recipe_do(). */
+/* One look, repeated while the tree changes during it.  The state decides
+ * whether it looks at the arrivals or at the round.  For zke_recipe_do(). */
 static int gate_look(zke *z, void *arg) {
   zke_double_barrier *b = arg;
   (void)z;
@@ -410,14 +409,14 @@ static int gate_look(zke *z, void *arg) {
 }
 
 /* A blocking call repeats a failed step by itself; in a dispatch it is repeated
- * for a short time here. */
+ * here for a short time. */
 static int gate_step(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   return zke_recipe_do(r->z, gate_look, b,
                        b->calling ? 0 : zke_now(r->z) + PATIENCE);
 }
 
-/* An object that took part in nothing is told nothing. */
+/* An object that took part in nothing hears nothing. */
 static void gate_ended(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   if (gate_engaged(b)) gate_lose(b);
@@ -431,8 +430,8 @@ static void gate_deliver(zke_recipe *r, int event, int64_t number,
   if (b->listener) b->listener(b, event, number, b->context);
 }
 
-/* The object is freed.  Inside a round that is as a death: the others find it
- * broken. */
+/* The object is freed.  Inside a round that counts as a death: the others find
+ * the round broken. */
 static void gate_quit(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   if (!b->znode || gate_discard(b) != ZKE_OK) return;
@@ -458,10 +457,10 @@ static const zke_recipe_class gate_class = {.name = "double barrier",
  *
  * How a call begins to take part, and how it gives up.  A party that gives up
  * is out, or finds that the round has begun and is inside: its znode never
- * stays behind to be counted in a round of which its program knows nothing.
+ * stays to be counted in a round that its program does not know of.
  */
 
-/* Make the own znode.  From then on the step does what is due. */
+/* Make the own znode.  After that the step does the rest. */
 static int gate_join(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms) {
   int rc = zke_round_join(&b->gate, data, len, deadline_ms, &b->znode);
@@ -487,9 +486,9 @@ static int gate_withdraw(zke_double_barrier *b) {
   return rc;
 }
 
-/* Out again after a failure, whose code and sentence stay; or ZKE_OK: inside
- * after all.  After the session's end nothing is left to do: the party is LOST,
- * and stays so. */
+/* Go out after a failure, and keep its code and sentence; or ZKE_OK: inside
+ * after all.  After the session's end there is nothing to do: the party is
+ * LOST, and stays so. */
 static int enter_give_up(zke_double_barrier *b, int rc) {
   zke_sentence kept;
   if (zke_recipe_has_ended(&b->r, rc) || b->r.ended) return rc;
@@ -500,7 +499,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
     int64_t limit = zke_recipe_grace(b->r.z);
     if (gate_withdraw(b) == ZKE_BADVERSION &&
         zke_recipe_do(b->r.z, gate_look, b, ZKE_FOREVER) != ZKE_OK) {
-      gate_discard(b); /* it cannot be told whether it is inside */
+      gate_discard(b); /* it is unknown whether it is inside */
       gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
     }
     zke_limit(b->r.z, limit);
@@ -512,12 +511,12 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
 /* ---- the blocking calls ----
  *
  * A round may begin, and a leave may end, inside a dispatch, before the call
- * that is to say so.  told_in: enter has returned for this round, so another
- * enter is a misuse.  told_out is false while a leave was begun and no call has
- * returned how it ended; the next leave does.
+ * that reports it.  told_in: enter has returned for this round, so another
+ * enter is a misuse.  told_out is false from the beginning of a leave until a
+ * call has returned its result; if none has, the next leave does.
  */
 
-/* Say what is wrong with a call; returns ZKE_MISUSE. */
+/* Report a misuse; returns ZKE_MISUSE. */
 static int gate_misuse(const zke_double_barrier *b, const char *why) {
   return zke_recipe_fail(ZKE_MISUSE, "the double barrier %s: %s", b->r.path,
                          why);
@@ -530,9 +529,8 @@ static int entered(zke_recipe *r) {
   return b->state == ZKE_DOUBLE_BARRIER_LOST ? gate_lost(b) : ZKE_OK;
 }
 
-/* Blocks until the round has begun.  A call that failed may have been overtaken
- * by the round's beginning: enter_give_up() finds that out, and then it was no
- * failure. */
+/* Blocks until the round has begun.  The round may have begun just before a
+ * call failed: enter_give_up() finds that out, and then the call succeeds. */
 static int gate_enter(zke_double_barrier *b, const void *data, int len,
                       int64_t deadline_ms) {
   int rc = ZKE_OK;
@@ -561,9 +559,9 @@ static int left(zke_recipe *r) {
 }
 
 /* Leaving has failed: out all the same, by deleting the own znode, as if the
- * party had died inside.  So nobody waits for a member that has given up, and
- * none is told that all is well.  Returns rc.  After the session's end nothing
- * is left to do. */
+ * party had died inside.  So no party waits for a member that has given up, and
+ * none is told that all is well.  Returns rc.  After the session's end there is
+ * nothing to do. */
 static int depart_give_up(zke_double_barrier *b, int rc) {
   zke_sentence kept;
   if (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED) return rc;
@@ -577,13 +575,13 @@ static int depart_give_up(zke_double_barrier *b, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Say that the object is in no round; returns ZKE_LOST. */
+/* Report that the object is in no round; returns ZKE_LOST. */
 static int gate_not_inside(const zke_double_barrier *b) {
   return zke_recipe_fail(ZKE_LOST, "this object is in no round at %s",
                          b->r.path);
 }
 
-/* Leave; the waiting is the step's. */
+/* Leave; the step waits. */
 static int gate_depart(zke_double_barrier *b) {
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
     b->state = ZKE_DOUBLE_BARRIER_OUT;
@@ -599,23 +597,23 @@ static int gate_depart(zke_double_barrier *b) {
   return ZKE_OK;
 }
 
-/* Say who died, as far as that is known; returns ZKE_BROKEN. */
+/* Name the dead member, as far as it is known; returns ZKE_BROKEN. */
 static int gate_say_broken(const zke_double_barrier *b) {
   return zke_recipe_fail(ZKE_BROKEN,
                          "the round at %s is broken: %s died inside", b->r.path,
                          b->dead[0] ? b->dead : "somebody");
 }
 
-/* How the leaving ended. */
+/* The result of the leaving. */
 static int stay_outcome(zke_double_barrier *b) {
   b->told_out = true;
   return b->outcome == ZKE_BROKEN ? gate_say_broken(b) : b->outcome;
 }
 
-/* Leave, and wait for the end of the round, which comes for all at once.  If
+/* Leave, and wait for the end of the round, which comes for all together.  If
  * the deadline comes first the party is out all the same: the others see that
- * its child went before its znode, so it had left.  A leave that was started
- * before, and has ended, tells how. */
+ * its child went before its znode, so it had left.  If a leave was started
+ * before, and has ended, return its result. */
 static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   b->hasty = deadline_ms <= zke_now(b->r.z);
   if (b->state == ZKE_DOUBLE_BARRIER_OUT && !b->told_out)
@@ -638,8 +636,8 @@ static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   return rc;
 }
 
-/* Out of a round at once, whatever becomes of it.  Fails only if the session
- * has ended. */
+/* Leave a round without waiting, whatever becomes of it.  Fails only if the
+ * session has ended. */
 static int gate_pass(zke_double_barrier *b) {
   int rc = b->state == ZKE_DOUBLE_BARRIER_INSIDE ? gate_depart(b) : ZKE_OK;
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
@@ -649,8 +647,8 @@ static int gate_pass(zke_double_barrier *b) {
   return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? rc : ZKE_OK;
 }
 
-/* Enter, copy the list of the round's parties, and leave at once.  An object
- * that is still inside a round leaves that one first. */
+/* Enter, copy the list of the round's parties, and leave without waiting.  An
+ * object that is still inside a round leaves that one first. */
 static int gate_meet(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms, zke_party_list **list) {
   int rc = gate_pass(b);
@@ -676,7 +674,7 @@ static int gate_call(zke_double_barrier *b, const int64_t *deadline_ms) {
   return ZKE_OK;
 }
 
-/* End a call that could wait: the next one may come. */
+/* End a call that could wait: another one may begin. */
 static int gate_return(zke_double_barrier *b, int rc) {
   b->calling = false;
   b->hasty = false;
@@ -689,7 +687,7 @@ static int check_data(const void *data, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
-/* `told_out` begins as true: there is no round whose end nobody was told. */
+/* `told_out` begins as true: no leave has been begun yet. */
 int zke_double_barrier_new(zke *z, const char *path, int parties,
                            const zke_double_barrier_options *options,
                            zke_double_barrier **barrier_out) {
@@ -718,7 +716,7 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
   return ZKE_OK;
 }
 
-/* Inside of a round this is as a death (gate_quit()). */
+/* Inside a round this counts as a death (gate_quit()). */
 void zke_double_barrier_free(zke_double_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
@@ -734,15 +732,15 @@ int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
   return gate_return(barrier, rc);
 }
 
-/* One whose deadline has passed leaves, and waits for nobody. */
+/* If the deadline has passed, it leaves without waiting. */
 int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
   int rc = gate_call(barrier, &deadline_ms);
   if (rc != ZKE_OK) return rc;
   return gate_return(barrier, gate_leave(barrier, deadline_ms));
 }
 
-/* Enter and leave in one call, with what all had brought.  The list is made
- * while inside, since the round's data goes with the last that leaves. */
+/* Enter and leave in one call, and return what all had brought.  The list is
+ * made while inside, since the round's data goes with the last to leave. */
 int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
                             int len, int64_t deadline_ms,
                             zke_party_list **list_out, int64_t *token_out) {
@@ -781,7 +779,7 @@ int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
 }
 
 /* Withdraws, unless the round began first: then the others count on this party,
- * and it is told so by ZKE_HELD. */
+ * and the call returns ZKE_HELD. */
 int zke_double_barrier_stop(zke_double_barrier *barrier) {
   int rc = gate_call(barrier, NULL);
   if (rc != ZKE_OK) return rc;
@@ -807,20 +805,19 @@ int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
   return gate_return(barrier, rc);
 }
 
-/* For a program that has no dispatch. */
+/* For a program without a dispatch. */
 int zke_double_barrier_step(zke_double_barrier *barrier) {
   int rc = gate_call(barrier, NULL);
   if (rc != ZKE_OK) return rc;
   return gate_return(barrier, zke_recipe_look(&barrier->r));
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_double_barrier_cancel(zke_double_barrier *barrier) {
   return zke_recipe_cancel((zke_recipe *)barrier);
 }
 
-/* From memory; an object that cannot be entered is inside of nothing. */
+/* From memory; an object that cannot be entered is not inside. */
 int zke_double_barrier_state(zke_double_barrier *barrier) {
   if (zke_recipe_enter_memory((zke_recipe *)barrier) != ZKE_OK)
     return ZKE_DOUBLE_BARRIER_LOST;
@@ -837,7 +834,7 @@ int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
   return round;
 }
 
-/* Looks first, so a round that was broken a moment ago is known as broken. */
+/* Looks first, so it sees a round that was broken a moment ago. */
 int zke_double_barrier_check(zke_double_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -861,8 +858,8 @@ int zke_double_barrier_list(zke_double_barrier *barrier,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* While waiting only the number is known of those who have not come; while
- * inside, who has not left. */
+/* While waiting, only the number of missing parties is known; while inside, the
+ * members that have not left. */
 int zke_double_barrier_missing(zke_double_barrier *barrier,
                                zke_party_list **list_out, int *count_out) {
   zke_party_list *list = NULL;

@@ -1,17 +1,17 @@
-/* election.c - one leader among candidates, and everybody knows who
+/* election.c - one leader among candidates, known to all
  *
  * A line (line.h) in which one may hold: the first candidate leads.  Joining,
- * waiting and leaving are those of a lock, step by step in lock.c.  What is
- * here is the events of ZooKeeper's LeaderElectionSupport, the word, handing
- * over, and the observers.
+ * waiting and leaving are those of a lock, step by step in lock.c.  This file
+ * adds the events of ZooKeeper's LeaderElectionSupport, the word, handing over,
+ * and the observers.
  *
- * The word is the znode "leader": who leads, by which token, and a value of the
- * leader's.  It is made by zke_election_ready() and not before, so an observer
- * sees a leader only when that one has taken over.
+ * The word is the znode "leader": the leader's name, its token, and its value.
+ * It is not made before zke_election_ready(), so an observer sees a leader only
+ * when that leader has taken over.
  *
  *   ready      In one step: check the own entry, delete a former leader's word
- *              if it is there, create the own one (election_try_announce).
- *              Then watch it: if somebody deletes it, it is made again.
+ *              if there is one, create the own one (election_try_announce).
+ *              Then watch it: if somebody deletes it, make it again.
  *   set        In one step: check the own entry, write the word.
  *   resign     In one step: delete the own entry and the word
  *              (line_leave_both).
@@ -22,20 +22,20 @@
  *              it is still this candidate's (election_retract).
  *
  * A death at any point ends the session, and entry and word go together.  A
- * lost reply: ready looks what is there, and puts the own word in its place;
- * set writes the same again.  The word says its token, by which its writer
- * recognises it.  Handing over looks whether the own entry is still there, and
- * else whether the mark is.
+ * lost reply: ready reads the word that exists, and replaces it by the own one;
+ * set writes the same again.  The word contains its token, by which its writer
+ * recognises it.  Handing over checks whether the own entry still exists, and
+ * otherwise whether the mark does.
  *
  * Invariants:
  *  1. The word is written only in a step that checks the candidate's own znode:
  *     a candidate that has lost the office can no longer write it.
- *  2. While the object holds and `ready` is set, the word is there and watched,
- *     or a look is due; it is made again where somebody deletes it.
- *  3. The word goes in the step in which the office is given up: by `also` of
- *     the line, by zke_line_yield(), or with the session.  Where the office is
- *     taken away it goes in a later step (election_retract()), or in the one in
- *     which the next leader makes its own.
+ *  2. While the object holds and `ready` is set, the word exists and is
+ *     watched, or a look is due; if somebody deletes it, it is made again.
+ *  3. The word goes in the step that gives up the office: by `also` of the
+ *     line, by zke_line_yield(), or with the session.  If the office is taken
+ *     away, the word goes in a later step (election_retract()), or in the step
+ *     in which the next leader makes its own.
  *  4. Each state is told before the next begins, in ZooKeeper's order.
  *
  * Start reading at zke_election_start(), election_determined() and
@@ -55,18 +55,18 @@
 #define ELECTION_PLACE "election"
 #define ELECTION_LEADER "leader"
 
-/* The mutex of l.r guards what changes, but for `shown`, which only the thread
- * that tells reads and writes. */
+/* The mutex of l.r guards what changes, except `shown`: only the thread that
+ * tells events reads and writes it. */
 struct zke_election {
   zke_line l; /* its data is the candidate's name */
   int state;  /* ZKE_ELECTION_…: as of the last event that was queued */
-  int shown;  /* the state that the event being delivered belongs to */
-  bool again; /* the one before has gone: tell DETERMINE again */
-  bool ready; /* has taken office: the word is to be there */
-  bool word_watched; /* the word was there, and its end will be heard */
-  int64_t said;      /* the token in the word that was made or found last */
+  int shown;  /* the state that belongs to the event being delivered */
+  bool again; /* the entry in front has gone: tell DETERMINE again */
+  bool ready; /* has taken office: the word must exist */
+  bool word_watched; /* the word existed, and its end will be heard */
+  int64_t said;      /* the token in the word made or found last */
   char *leader;      /* path of the word: the znode "leader" */
-  char *value;       /* what it tells besides, or NULL; a copy */
+  char *value;       /* the leader's value, or NULL; a copy */
   int value_len;     /* bytes of value */
   zke_election_fn listener;
   void *context;
@@ -74,16 +74,16 @@ struct zke_election {
 
 /* ---- the word: "<token> <name>\n<value>" ---- */
 
-/* A word that was read; it points into the data. */
+/* A word that was read; it points into the znode's data. */
 typedef struct leader_word {
-  int64_t token; /* 0: it is none */
+  int64_t token; /* 0: it is not a word */
   const char *name, *value;
-  size_t name_len; /* bytes of name, which no NUL ends */
+  size_t name_len; /* bytes of name, which has no NUL */
   int len;         /* bytes of value */
 } leader_word;
 
-/* Take a znode's data apart.  Data of another form is no word: somebody has
- * made the znode by hand. */
+/* Take a znode's data apart.  Data of another form is not a word: somebody else
+ * has made the znode. */
 static leader_word word_read(const char *data, int len) {
   char *end = NULL;
   leader_word w = {.token = data ? strtoll(data, &end, 10) : 0};
@@ -99,13 +99,13 @@ static leader_word word_read(const char *data, int len) {
 /* ---- events ---- */
 
 /* Queue an event for the listener.  It has no text, so the object has memory
- * for it (zke_recipe_tell()). */
+ * in reserve for it (zke_recipe_tell()). */
 static void election_tell(zke_election *e, int event, int64_t token) {
   zke_recipe_tell(&e->l.r, event, token, NULL, 0);
 }
 
-/* The state that follows from the line's.  A candidacy that has failed stays so
- * when the line has gone out since. */
+/* The state that follows from the line's.  A failed candidacy stays failed even
+ * if the line has gone out since. */
 static int election_state_in_line(const zke_election *e) {
   if (e->l.state == ZKE_LINE_HELD) return ZKE_ELECTION_ELECTED;
   if (e->l.state == ZKE_LINE_WAITING) return ZKE_ELECTION_READY;
@@ -114,8 +114,8 @@ static int election_state_in_line(const zke_election *e) {
                                          : ZKE_ELECTION_STOP;
 }
 
-/* Follow the line: elected, ready to follow, or out.  A state that is not new
- * is told again only if it is `asked`. */
+/* Follow the line: elected, waiting, or out.  The same state is told again only
+ * if it is `asked`. */
 static void election_determined(zke_election *e, bool asked) {
   int state = election_state_in_line(e);
   if (state == e->state && !asked) return;
@@ -138,8 +138,8 @@ static void election_determined(zke_election *e, bool asked) {
   }
 }
 
-/* The candidacy has failed, which is told once: the step that has failed is
- * made again, and has no DETERMINE to tell any more. */
+/* The candidacy has failed, and this is told once: the failed step is repeated,
+ * and has no DETERMINE to tell any more. */
 static void election_fail(zke_election *e) {
   e->again = false;
   if (e->state != ZKE_ELECTION_FAILED)
@@ -149,12 +149,12 @@ static void election_fail(zke_election *e) {
 
 /* ---- taking office ----
  *
- * The office comes with the turn.  The word comes when the leader says that it
- * is ready, so observers see a leader only when that one has taken over.
+ * The office comes with the turn.  The word comes when the leader reports that
+ * it is ready, so observers see a leader only when that leader has taken over.
  *
- * A leader deletes a former leader's word when it makes its own.  Its own it
- * deletes when it leaves or has lost the office; a word with another token than
- * the one that it has said is the next leader's, and stays. */
+ * A leader deletes a former leader's word when it makes its own.  It deletes
+ * its own when it leaves or has lost the office.  If the word has another token
+ * than `said`, it is the next leader's, and stays. */
 
 /* A word to be written, for zke_retry(). */
 typedef struct election_word {
@@ -163,7 +163,7 @@ typedef struct election_word {
   int len; /* bytes of data */
 } election_word;
 
-/* Make its text, with the token of the office that is held. */
+/* Make its text, with the token of the present office. */
 static int word_make(election_word *w) {
   const zke_election *e = w->e;
   size_t size = 25 + (size_t)e->l.len + (size_t)e->value_len;
@@ -178,9 +178,9 @@ static int word_make(election_word *w) {
   return ZKE_OK;
 }
 
-/* One try: in one step, check that the candidate leads, delete what a former
- * leader left, and create the word.  ZKE_LOST: it does not lead;
- * ZKE_LOOK_AGAIN: a word has gone or come since it was looked for. */
+/* One try: in one step, check that the candidate leads, delete a former
+ * leader's word, and create the own one.  ZKE_LOST: it does not lead;
+ * ZKE_LOOK_AGAIN: a word has gone or come since the read. */
 static int election_try_announce(zke *z, void *arg) {
   election_word *w = arg;
   zke_op ops[3];
@@ -198,8 +198,8 @@ static int election_try_announce(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : zke_recipe_faster(rc);
 }
 
-/* Make the word.  A former leader's may be in the way, and go just now: so this
- * is repeated until it is made or the office is lost. */
+/* Make the word.  A former leader's may be in the way, and go at this moment:
+ * so repeat until it is made or the office is lost. */
 static int election_announce(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
@@ -209,8 +209,7 @@ static int election_announce(zke_election *e, int64_t deadline_ms) {
   return rc;
 }
 
-/* One try to change it in place: so observers do not hear of an end of the
- * office. */
+/* One try to change it in place: so observers hear no end of the office. */
 static int election_try_change(zke *z, void *arg) {
   election_word *w = arg;
   zke_op ops[2];
@@ -223,7 +222,7 @@ static int election_try_change(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : rc;
 }
 
-/* Write the word again; if it is missing it is made. */
+/* Write the word again; if it is missing, make it. */
 static int election_change(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
@@ -233,7 +232,7 @@ static int election_change(zke_election *e, int64_t deadline_ms) {
   return rc == ZKE_NONODE ? election_announce(e, deadline_ms) : rc;
 }
 
-/* Is the word there, and this candidate's, of this token?  Else ZKE_NONODE.
+/* Is the word there, this candidate's, and of this token?  Else ZKE_NONODE.
  * *czxid: of its znode. */
 static int election_find_word(zke_election *e, int64_t token, bool watch,
                               int64_t *czxid) {
@@ -251,9 +250,9 @@ static int election_find_word(zke_election *e, int64_t token, bool watch,
   return rc;
 }
 
-/* While the candidate is in office the word stays, also if somebody deletes it.
- * The loop ends with the word there and watched, or with a failure, after which
- * the next step goes on. */
+/* While the candidate is in office the word stays, even if somebody deletes it.
+ * The loop ends when the word exists and is watched, or with a failure; then
+ * the next step tries again. */
 static int election_keep_word(zke_election *e) {
   int rc;
   int64_t czxid;
@@ -270,7 +269,7 @@ static int election_keep_word(zke_election *e) {
   return rc;
 }
 
-/* Take back the watch of the word, before this candidate deletes it. */
+/* Remove the watch of the word, before this candidate deletes the word. */
 static void election_unwatch_word(zke_election *e) {
   if (e->word_watched) {
     zke_remove_watch(e->l.r.z, e->leader, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -279,10 +278,10 @@ static void election_unwatch_word(zke_election *e) {
   e->word_watched = false;
 }
 
-/* The place was lost or given up, but not the session: take back the word,
- * unless it is the next leader's already.  If it cannot be read, whatever this
- * session has there is discarded; if that is another candidate's of this
- * handle, that one makes it again. */
+/* The place was lost or given up, but not the session: delete the word, unless
+ * it is already the next leader's.  If it cannot be read, discard whatever word
+ * this session has; if another candidate of this handle made it, that candidate
+ * makes it again. */
 static int election_retract(zke_election *e) {
   int64_t czxid = 0;
   if (!e->ready) return ZKE_OK;
@@ -296,17 +295,17 @@ static int election_retract(zke_election *e) {
 
 /* ---- the object ---- */
 
-/* Tell what the line has become, and see to the word accordingly.  The line
- * gives up an office by itself where the look of lead() fails: the word is left
- * then, and must not be announced in the object's next office. */
+/* Tell the line's new state, and keep or delete the word accordingly.  The line
+ * gives up an office by itself if the look of lead() fails: then the word is
+ * still there, and must not be announced in the object's next office. */
 static int election_follow_line(zke_election *e, bool asked) {
   election_determined(e, asked);
   bool there = e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD;
   return there ? election_keep_word(e) : election_retract(e);
 }
 
-/* The line first: whether there has to be a word follows from whether the
- * candidate leads.  A refusal that no call can be told has put it out. */
+/* The line first: the word must exist if the candidate leads.  A refusal that
+ * no call can return has put the candidate out. */
 static int election_step(zke_recipe *r) {
   zke_election *e = (zke_election *)r;
   int rc = zke_line_step(&e->l);
@@ -317,8 +316,8 @@ static int election_step(zke_recipe *r) {
   return election_follow_line(e, asked);
 }
 
-/* Note what has happened.  For a candidate that waits, a deletion may be
- * that of the entry before it: the next step tells DETERMINE again. */
+/* Note an event.  If the candidate waits, the deleted entry may be the one
+ * before it: the next step tells DETERMINE again. */
 static void election_event(zke_recipe *r, int type, const char *path) {
   zke_election *e = (zke_election *)r;
   if (!*path || strcmp(path, e->leader) == 0) /* none: an overflow */
@@ -328,14 +327,14 @@ static void election_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&e->l, path);
 }
 
-/* The word went with the session, so there is nothing to take back. */
+/* The word went with the session, so nothing must be deleted. */
 static void election_ended(zke_recipe *r) {
   zke_line_ended((zke_line *)r);
   ((zke_election *)r)->ready = false;
   election_determined((zke_election *)r, false);
 }
 
-/* The state that goes with an event of elections. */
+/* The state that belongs to an election event. */
 static int election_state_of(int event) {
   switch (event) {
     case ZKE_ELECTION_STARTED:
@@ -362,8 +361,8 @@ static int election_state_of(int event) {
   }
 }
 
-/* The line queues events of its own, with smaller numbers; they are told in
- * other words here, so they are dropped. */
+/* The line queues its own events, with smaller numbers.  Here other events tell
+ * the same, so drop them. */
 static void election_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_election *e = (zke_election *)r;
@@ -373,8 +372,8 @@ static void election_deliver(zke_recipe *r, int event, int64_t number,
   e->listener(e, event, number, e->context);
 }
 
-/* Leave the line.  A leader that has taken office takes its word with it, in
- * one step: so no observer sees a word without a leader behind it. */
+/* Leave the line.  If the leader has taken office, its word goes in the same
+ * step: so no observer sees a word without a leader. */
 static int election_quit(zke_election *e) {
   bool office = e->ready && e->l.state == ZKE_LINE_HELD;
   int rc = office ? ZKE_OK : election_retract(e);
@@ -405,8 +404,8 @@ static const zke_recipe_class election_class = {.name = "election",
                                                 .quit = election_going,
                                                 .destroy = election_destroy};
 
-/* No deadlock is looked for.  The own znode is always watched: an heir that is
- * named is told by a write to it. */
+/* It does not look for deadlocks.  The own znode is always watched: a write to
+ * it tells an heir that it was named. */
 int zke_election_new(zke *z, const char *path,
                      const zke_election_options *options,
                      zke_election **e_out) {
@@ -422,7 +421,7 @@ int zke_election_new(zke *z, const char *path,
   zke_election *e = (zke_election *)r;
   e->l.place = ELECTION_PLACE;
   e->l.kind = ZKE_LINE_LATCH;
-  e->l.no_check = true; /* an office is held for good, not for a while */
+  e->l.no_check = true; /* an office is held permanently, not for a while */
   e->l.watch_own = true;
   e->l.data = o.name;
   e->l.len = o.name ? (int)strlen(o.name) : 0;
@@ -438,12 +437,12 @@ int zke_election_new(zke *z, const char *path,
   return rc;
 }
 
-/* Resigns, so the next candidate leads at once. */
+/* Resigns, so the next candidate leads immediately. */
 void zke_election_free(zke_election *e) { zke_recipe_free((zke_recipe *)e); }
 
 /* ---- in and out ---- */
 
-/* End a call: tell what it has changed.  If the word cannot be seen to now, the
+/* End a call: tell its changes.  If the word cannot be kept or deleted now, the
  * next step does it. */
 static int election_leave(zke_election *e, int rc) {
   if (!e->l.r.ended && election_follow_line(e, false) != ZKE_OK)
@@ -451,8 +450,8 @@ static int election_leave(zke_election *e, int rc) {
   return zke_recipe_leave(&e->l.r, rc);
 }
 
-/* Become a candidate.  The events come in ZooKeeper's order, also if the first
- * look finds at once that this candidate leads. */
+/* Become a candidate.  The events come in ZooKeeper's order, even if the first
+ * look finds that this candidate leads. */
 static int election_offer(zke_election *e) {
   if (e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD) {
     return zke_recipe_fail(ZKE_MISUSE, "already a candidate of the election %s",
@@ -472,16 +471,15 @@ static int election_offer(zke_election *e) {
   return rc;
 }
 
-/* Joins, and leaves the rest to dispatching: the listener hears what comes of
- * it. */
+/* Joins, and leaves the rest to dispatching: the listener hears the result. */
 int zke_election_start(zke_election *e) {
   int rc = zke_line_enter((zke_line *)e);
   if (rc != ZKE_OK) return rc;
   return election_leave(e, election_offer(e));
 }
 
-/* Blocks until the candidate leads.  An object that was started before goes on
- * from its place. */
+/* Blocks until the candidate leads.  An object that was started before keeps
+ * its place. */
 int zke_election_lead(zke_election *e, int64_t deadline_ms) {
   int rc = zke_line_enter_by((zke_line *)e, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -496,7 +494,7 @@ int zke_election_lead(zke_election *e, int64_t deadline_ms) {
 }
 
 /* The events come in ZooKeeper's order: STOP_START, then out, then
- * STOP_COMPLETE.  If the process dies in between its session's end does the
+ * STOP_COMPLETE.  If the process dies in between, its session's end does the
  * rest. */
 int zke_election_resign(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
@@ -508,11 +506,11 @@ int zke_election_resign(zke_election *e) {
     e->state = ZKE_ELECTION_STOP;
     election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
   }
-  if (rc == ZKE_OK && !there) rc = zke_line_check(&e->l); /* says so */
+  if (rc == ZKE_OK && !there) rc = zke_line_check(&e->l); /* reports it */
   return zke_recipe_leave(&e->l.r, rc);
 }
 
-/* The first candidate of that name, but for this one; *out is its znode's name,
+/* The first candidate of that name, except this one; *out is its znode's name,
  * for zke_free(). */
 static int election_find(zke_election *e, const char *name, char **out) {
   zke_party_list *list = NULL;
@@ -533,8 +531,8 @@ static int election_find(zke_election *e, const char *name, char **out) {
   return rc;
 }
 
-/* Find an heir and yield to it, until that succeeds: an heir that dies before
- * the step is passed over for the next of its name. */
+/* Find an heir and yield to it, until that succeeds: if an heir dies before the
+ * step, take the next one of its name. */
 static int election_hand_over(zke_election *e, const char *name) {
   int rc = zke_line_check(&e->l);
   if (rc != ZKE_OK) return rc;
@@ -550,26 +548,24 @@ static int election_hand_over(zke_election *e, const char *name) {
   return rc;
 }
 
-/* A death before the step changes nothing but that the session's end follows;
- * after it the heir leads. */
+/* A death before the step only ends the session; after it the heir leads. */
 int zke_election_hand_over(zke_election *e, const char *name) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
-  election_unwatch_word(e); /* watched again where it stays */
+  election_unwatch_word(e); /* watched again if it stays */
   rc = election_hand_over(e, name);
   if (rc == ZKE_OK) e->ready = false;
   return election_leave(e, rc); /* tells that it has stopped */
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_election_cancel(zke_election *e) {
   return zke_recipe_cancel((zke_recipe *)e);
 }
 
-/* Until this call the word is not made, so nobody sends work to a leader that
- * has not finished taking over. */
+/* The word is not made before this call, so no process sends work to a leader
+ * that has not finished taking over. */
 int zke_election_ready(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -577,7 +573,7 @@ int zke_election_ready(zke_election *e) {
     e->ready = true;
     rc = election_keep_word(e);
   } else {
-    rc = zke_line_check(&e->l); /* says that it is not held */
+    rc = zke_line_check(&e->l); /* reports that it is not held */
   }
   return election_leave(e, rc);
 }
@@ -593,8 +589,8 @@ static int election_keep_value(zke_election *e, const void *data, int len) {
   return ZKE_OK;
 }
 
-/* The value is kept for later if the candidate does not lead yet, or is not
- * ready. */
+/* If the candidate does not lead yet, or is not ready, the value is kept for
+ * later. */
 int zke_election_set(zke_election *e, const void *data, int len,
                      int64_t deadline_ms) {
   if (len < 0 || (!data && len))
@@ -609,15 +605,15 @@ int zke_election_set(zke_election *e, const void *data, int len,
 
 /* ---- looking ---- */
 
-/* For a program that has no dispatch: looks as an event would make it look. */
+/* For a program without a dispatch: looks as after an event. */
 int zke_election_step(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&e->l.r, election_step(&e->l.r));
 }
 
-/* A listener is told of one state after the other; while it runs it sees the
- * one it is told of, not the last. */
+/* A listener hears one state after the other; while it runs it sees the state
+ * of its event, not the last. */
 int zke_election_state(zke_election *e) {
   if (zke_recipe_enter_memory((zke_recipe *)e) != ZKE_OK)
     return ZKE_ELECTION_FAILED;
@@ -633,7 +629,7 @@ int64_t zke_election_token(zke_election *e) {
   return zke_line_api_token((zke_line *)e);
 }
 
-/* Asks the file. A leader that finds itself out tells its listener so. */
+/* Asks the file.  A leader that finds itself out tells its listener. */
 int zke_election_check(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -655,34 +651,34 @@ int zke_election_parties(zke *z, const char *path, zke_party_list **list_out) {
 
 /* ---- observing ----
  *
- * An observer reads and watches the word alone, so it does not matter how many
- * candidates there are, and candidates do not know of observers. */
+ * An observer reads and watches only the word, so the number of candidates does
+ * not matter, and candidates do not know of observers. */
 
 /* The mutex of r guards what changes. */
 struct zke_observer {
   zke_recipe r;
   char *leader;  /* path of the znode */
-  bool started;  /* it looks, and is to be told */
+  bool started;  /* it looks, and must be told */
   bool known;    /* it has looked at least once */
   int64_t token; /* the leader's, or 0 */
-  char *name;    /* the leader's, and behind its NUL the value; or NULL */
+  char *name;    /* the leader's, and after its NUL the value; or NULL */
   char *value;   /* in the block of name */
   int len;       /* bytes of value */
   bool waiting;  /* a blocking call runs */
-  int want;      /* what it waits for: 1 a leader, 0 none */
+  int want;      /* it waits for: 1 a leader, 0 none */
   zke_observer_fn listener;
   void *context;
 };
 
-/* Is this word what is known already? */
+/* Is this word known already? */
 static bool observer_knows(const zke_observer *o, const leader_word *w) {
   if (!o->known || o->token != w->token) return false;
   return !w->token ||
          (o->len == w->len && memcmp(o->value, w->value, (size_t)w->len) == 0);
 }
 
-/* Note and tell who leads now; data that is NULL, or not a word, is nobody.  If
- * memory is short nothing is noted, and the step is made again. */
+/* Note and tell the present leader; data that is NULL, or not a word, means
+ * none.  If memory is short nothing is noted, and the step is repeated. */
 static int observer_note(zke_observer *o, const char *data, int len) {
   leader_word w = word_read(data, len);
   size_t size = w.token ? w.name_len + 1 + (size_t)w.len : 0;
@@ -707,8 +703,8 @@ static int observer_note(zke_observer *o, const char *data, int len) {
   return ZKE_OK;
 }
 
-/* Watch the word if it is there, its coming if it is not.  It may come between
- * the two reads; then the first is made again. */
+/* Watch the word if it exists, otherwise for its creation.  It may come between
+ * the two reads; then the first is repeated. */
 static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;
@@ -732,7 +728,7 @@ static int observer_step(zke_recipe *r) {
 static void observer_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_observer *o = (zke_observer *)r;
-  size_t name = event ? strlen(text) + 1 : 0; /* the value is behind it */
+  size_t name = event ? strlen(text) + 1 : 0; /* the value is after it */
   if (!o->listener) return;
   if (event)
     o->listener(o, text, number, text + name, len - (int)name, o->context);
@@ -758,7 +754,7 @@ static const zke_recipe_class observer_class = {.name = "election",
                                                 .deliver = observer_deliver,
                                                 .destroy = observer_destroy};
 
-/* A path that exists has to be an election's; an observer makes nothing. */
+/* An existing path must be an election's; an observer makes nothing. */
 static int observer_place(zke *z, const char *path) {
   int rc = zke_exists(z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
@@ -766,7 +762,7 @@ static int observer_place(zke *z, const char *path) {
                           ZKE_FOREVER);
 }
 
-/* An observer makes no znode and is seen by nobody. */
+/* An observer makes no znode, and no process sees it. */
 int zke_observer_new(zke *z, const char *path,
                      const zke_observer_options *options,
                      zke_observer **o_out) {
@@ -790,7 +786,7 @@ int zke_observer_new(zke *z, const char *path,
 /* Forgets the watch; the election does not notice. */
 void zke_observer_free(zke_observer *o) { zke_recipe_free((zke_recipe *)o); }
 
-/* Begin to look, unless that was done.  After a failure it is as before. */
+/* Begin to look, unless that was done.  A failure changes nothing. */
 static int observer_start(zke_observer *o) {
   if (o->started) return ZKE_OK;
   int rc = observer_place(o->r.z, o->r.path);
@@ -808,12 +804,12 @@ int zke_observer_start(zke_observer *o) {
   return zke_recipe_leave(&o->r, observer_start(o));
 }
 
-/* For a program that has no dispatch. */
+/* For a program without a dispatch. */
 int zke_observer_step(zke_observer *o) {
   return zke_recipe_step((zke_recipe *)o);
 }
 
-/* Copies of what is known, as far as they are asked for. */
+/* Copies of the known name and value, if asked for. */
 static int observer_copy(const zke_observer *o, char **name_out,
                          char **value_out) {
   char *name = NULL, *value = NULL;
@@ -852,8 +848,8 @@ static int observer_is_so(zke_recipe *r) {
   return (o->name != NULL) == (o->want != 0) ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* Until there is a leader, or, with want of 0, until there is none.  One
- * blocking call an object, since `want` is the object's. */
+/* Wait until there is a leader, or, with want of 0, until there is none.  One
+ * blocking call an object, since the object has only one `want`. */
 int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)o, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -870,8 +866,7 @@ int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {
   return zke_recipe_leave(&o->r, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_observer_cancel(zke_observer *o) {
   return zke_recipe_cancel((zke_recipe *)o);
 }

@@ -1,4 +1,4 @@
-/* fence.c - triggers that refuse what a former holder writes
+/* fence.c - triggers that reject rows of a former holder
  *
  * A fence is two triggers, each of the form
  *
@@ -9,13 +9,13 @@
  *
  * in one line.  The zxid, which no other transaction has, makes the name
  * unique: so a renamed table and a new one of its old name can both have a
- * fence.  Which table, path and column it is of is read back from the text that
- * SQLite keeps, and keeps up when the table or the column is renamed: there is
- * no second record that could say otherwise.  fence_parse() therefore accepts
- * this form exactly and nothing else.
+ * fence.  Table, path and column are read back from the text that SQLite
+ * stores, and keeps current when the table or the column is renamed.  No second
+ * record can contradict it.  So fence_parse() accepts exactly this form and
+ * nothing else.
  *
- * The view is found in the trigger's own database whatever temporary tables a
- * connection has: SQLite resolves the names of a trigger there.
+ * SQLite resolves the names of a trigger in the trigger's own database: it
+ * finds the view there, whatever temporary tables a connection has.
  *
  * Start reading at fence_set().
  */
@@ -32,8 +32,8 @@
 #include "part/text.h"
 #include "part/znode.h"
 
-/* A shared libzkembed with a SQLite compiled in keeps that to itself.  Then
- * these are missing when the program is linked, and are NULL. */
+/* A shared libzkembed with a SQLite compiled in does not export it.  Then these
+ * are missing when the program is linked, and are NULL. */
 #ifndef SQLITE3EXT_H /* an extension calls the SQLite of its program */
 #pragma weak sqlite3_bind_text
 #pragma weak sqlite3_column_bytes
@@ -54,19 +54,19 @@
 /* One call, for the function that runs in the transaction. */
 typedef struct fence {
   zke *z;
-  const char *table;  /* as it was given; as the schema has it, once found */
+  const char *table;  /* as given; once found, as in the schema */
   const char *path;   /* of the lock */
   const char *column; /* likewise */
   bool replace;
   zke_fence_infos *list; /* out, of zke_fence_list() */
-  int rc;                /* a code of ours that a zke_sql_fn may not return */
+  int rc;                /* our code, if a zke_sql_fn may not return it */
   zke_sql_fn change;     /* fence_set() or fence_unset() */
   bool unsure;           /* a try has lost its reply: it may have been made */
-  int64_t seen;          /* zxid of the table's newest fence before it; -1: no
-                            try has got so far */
+  int64_t seen;          /* zxid of the table's newest fence before the change;
+                            -1: no try has come that far */
 } fence;
 
-/* What a trigger's text says. */
+/* The parts of a trigger's text. */
 typedef struct fence_text {
   char *table, *path, *column; /* sqlite3_free() */
 } fence_text;
@@ -76,9 +76,9 @@ typedef struct fence_text {
 static int fence_fail(fence *f, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Fail in the transaction, with a code that only the caller of the recipe is to
- * get: zke_multi() makes ZKE_SQL of it, so it is kept for fence_result().
- * Returns rc. */
+/* Fail in the transaction, with a code for the recipe's caller only:
+ * zke_multi() turns it into ZKE_SQL, so fence_result() needs a copy.  Returns
+ * rc. */
 static int fence_fail(fence *f, int rc, const char *format, ...) {
   char text[512];
   va_list arguments;
@@ -89,13 +89,13 @@ static int fence_fail(fence *f, int rc, const char *format, ...) {
   return zke_recipe_fail(rc, "%s", text);
 }
 
-/* What SQLite said. */
+/* Fail with SQLite's message. */
 static int fence_sqlite(fence *f, sqlite3 *db, int sqlite_rc) {
   int rc = sqlite_rc == SQLITE_NOMEM ? ZKE_NOMEM : ZKE_SQL;
   return fence_fail(f, rc, "fence: %s", sqlite3_errmsg(db));
 }
 
-/* The result of zke_multi(), which has made ZKE_SQL of codes of ours. */
+/* The result of zke_multi(), which has turned our codes into ZKE_SQL. */
 static int fence_result(const fence *f, int rc) {
   zke_sentence kept;
   if (rc == ZKE_OK || f->rc == ZKE_OK) return rc;
@@ -105,7 +105,7 @@ static int fence_result(const fence *f, int rc) {
 
 /* ---- the text of a trigger ---- */
 
-/* Is this what stands there?  Then go behind it. */
+/* Is this the next text?  Then move *at past it. */
 static bool fence_skip(const char **at, const char *text) {
   size_t len = strlen(text);
   if (strncmp(*at, text, len) != 0) return false;
@@ -113,8 +113,8 @@ static bool fence_skip(const char **at, const char *text) {
   return true;
 }
 
-/* Read what is quoted, in which the quote stands twice; NULL where it is not
- * quoted, and with *at NULL without memory.  For sqlite3_free(). */
+/* Read a quoted text, in which the quote is doubled; NULL if it is not quoted,
+ * and with *at NULL if memory is short.  For sqlite3_free(). */
 static char *fence_unquote(const char **at, char quote) {
   const char *from = *at;
   if (*from++ != quote) return NULL;
@@ -141,8 +141,8 @@ static void fence_text_free(fence_text *t) {
   *t = (fence_text){NULL, NULL, NULL};
 }
 
-/* Read the text of a trigger, which is NULL without memory.  *t is empty where
- * it is no fence's, and after a failure. */
+/* Read the text of a trigger; NULL means no memory.  *t is empty if it is not a
+ * fence's, and after a failure. */
 static int fence_parse(fence *f, const char *sql, fence_text *t) {
   char *name = NULL;
   *t = (fence_text){NULL, NULL, NULL};
@@ -164,8 +164,8 @@ static int fence_parse(fence *f, const char *sql, fence_text *t) {
 
 /* ---- in the transaction ----
  *
- * The table is looked at and its triggers are made in one transaction, so no
- * other process changes the table in between. */
+ * The table is read and its triggers are made in one transaction, so no other
+ * process changes the table in between. */
 
 /* Prepare a statement, with a text if that is not NULL. */
 static int fence_prepare(fence *f, sqlite3 *db, const char *sql,
@@ -176,7 +176,7 @@ static int fence_prepare(fence *f, sqlite3 *db, const char *sql,
   return rc == SQLITE_OK ? ZKE_OK : fence_sqlite(f, db, rc);
 }
 
-/* Go on to the next row; *row: there is one. */
+/* Move to the next row; *row: there is one. */
 static int fence_step(fence *f, sqlite3 *db, sqlite3_stmt *st, bool *row) {
   int rc = sqlite3_step(st);
   *row = rc == SQLITE_ROW;
@@ -184,8 +184,8 @@ static int fence_step(fence *f, sqlite3 *db, sqlite3_stmt *st, bool *row) {
                                                : fence_sqlite(f, db, rc);
 }
 
-/* Go on to the next trigger, of which a statement has the text; *row: there is
- * one.  *t: what it says. */
+/* Move to the next trigger of a statement that reads their texts; *row: there
+ * is one.  *t: its parts. */
 static int fence_next(fence *f, sqlite3 *db, sqlite3_stmt *st, fence_text *t,
                       bool *row) {
   int rc = fence_step(f, db, st, row);
@@ -201,7 +201,7 @@ static int fence_exec(fence *f, sqlite3 *db, char *sql) {
   return rc == SQLITE_OK ? ZKE_OK : fence_sqlite(f, db, rc);
 }
 
-/* Why a thing of the schema cannot have a fence; NULL: it can. */
+/* The reason why an entry of the schema cannot have a fence; NULL: it can. */
 static const char *fence_unfit(const char *name, const char *type,
                                bool virtual) {
   if (!name || !type) return "cannot be looked at without memory";
@@ -212,8 +212,8 @@ static const char *fence_unfit(const char *name, const char *type,
   return NULL;
 }
 
-/* Is there a table of that name that can have triggers?  A virtual one has no
- * page of its own. */
+/* Is there a table of that name that can have triggers?  A virtual table has no
+ * root page. */
 static int fence_find_table(fence *f, sqlite3 *db) {
   sqlite3_stmt *st = NULL;
   const char *unfit = "is no table of this database";
@@ -233,7 +233,7 @@ static int fence_find_table(fence *f, sqlite3 *db) {
   return fence_fail(f, ZKE_BADARGUMENTS, "%s %s", f->table, unfit);
 }
 
-/* Fail where the table has no column for the token.  The trigger would be made
+/* Fail if the table has no column for the token.  SQLite would make the trigger
  * all the same, and then every write to the table would fail. */
 static int fence_find_column(fence *f, sqlite3 *db) {
   int rc = sqlite3_table_column_metadata(db, "main", f->table, f->column, NULL,
@@ -246,7 +246,7 @@ static int fence_find_column(fence *f, sqlite3 *db) {
                     f->table, f->column);
 }
 
-/* A tree in memory has no views, and nobody else can write to it. */
+/* A tree in memory has no views, and no other process can write to it. */
 static int fence_find_view(fence *f, sqlite3 *db) {
   sqlite3_stmt *st = NULL;
   bool there = false;
@@ -261,8 +261,8 @@ static int fence_find_view(fence *f, sqlite3 *db) {
                     "a fence wants a file: this tree is in memory");
 }
 
-/* Count the table's triggers that say what is asked for.  Fails for one that
- * says something else, unless that may be replaced; then *same is less than
+/* Count the table's fence triggers, and those with the wanted path and column.
+ * Fails if one has others, unless it may be replaced; then *same is less than
  * *all. */
 static int fence_count(fence *f, sqlite3 *db, int *same, int *all) {
   sqlite3_stmt *st = NULL;
@@ -292,7 +292,7 @@ static int fence_count(fence *f, sqlite3 *db, int *same, int *all) {
 }
 
 /* The name of the table's newest trigger, for sqlite3_free(); NULL: there is
- * none.  Names have the zxid, so the longest ones are the newest. */
+ * none.  Names contain the zxid, so the longest ones are the newest. */
 static int fence_newest(fence *f, sqlite3 *db, char **name) {
   sqlite3_stmt *st = NULL;
   bool there = false;
@@ -309,7 +309,7 @@ static int fence_newest(fence *f, sqlite3 *db, char **name) {
 }
 
 /* Before the change: *others: a try has lost its reply, and the table's newest
- * fence is not any more the one that it has seen. */
+ * fence is not the one that it has seen. */
 static int fence_see(fence *f, sqlite3 *db, bool *others) {
   char *name;
   int rc = fence_newest(f, db, &name);
@@ -332,7 +332,7 @@ static int fence_drop_one(fence *f, sqlite3 *db, bool *more) {
   return fence_exec(f, db, sql);
 }
 
-/* Drop all of them; *count: so many. */
+/* Drop all of them; *count: their number. */
 static int fence_drop(fence *f, sqlite3 *db, int *count) {
   bool more = true;
   int rc = ZKE_OK;
@@ -341,7 +341,7 @@ static int fence_drop(fence *f, sqlite3 *db, int *count) {
   return rc;
 }
 
-/* Make one of the two; its texts are quoted by %w and %Q, which double the
+/* Make one of the two triggers; %w and %Q quote its texts, and double the
  * quotes in them. */
 static int fence_create(fence *f, sqlite3 *db, int64_t zxid, const char *lower,
                         const char *upper) {
@@ -356,10 +356,10 @@ static int fence_create(fence *f, sqlite3 *db, int64_t zxid, const char *lower,
   return fence_exec(f, db, sql);
 }
 
-/* A zke_sql_fn: make the fence, unless it is there as it is to be.  After a
- * lost reply the fence of before must be there still.  If it is not, others
- * have removed or replaced it, or this one: the fence of theirs stays.  (A
- * first fence that others have removed leaves no trace, and is made again.) */
+/* A zke_sql_fn: make the fence, unless it exists already.  After a lost reply
+ * the earlier fence must still exist.  If it does not, others have removed or
+ * replaced it, or the new one: their fence stays.  (If others removed a first
+ * fence, no trace is left, and it is made again.) */
 static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int same = 0, all = 0, dropped;
@@ -385,7 +385,7 @@ static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
 }
 
 /* A zke_sql_fn: drop the table's fence.  After a lost reply it is enough that
- * the fence of before has gone; one that others have made since stays. */
+ * the earlier fence has gone; a fence that others have made since stays. */
 static int fence_unset(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int dropped;
@@ -401,7 +401,7 @@ static int fence_unset(sqlite3 *db, int64_t zxid, void *context) {
 
 /* ---- the list ---- */
 
-/* Copy a text behind the list's rows. */
+/* Copy a text to the space after the list's rows. */
 static const char *fence_place(char **to, const char *text) {
   char *at = *to;
   size_t len = strlen(text) + 1;
@@ -410,8 +410,8 @@ static const char *fence_place(char **to, const char *text) {
   return at;
 }
 
-/* Walk over the fences, once to count and once to fill the list in: where `to`
- * is NULL nothing is written.  *bytes: what their texts take. */
+/* Walk over the fences, once to count and once to fill the list: if `to` is
+ * NULL nothing is written.  *bytes: the size of their texts. */
 static int fence_walk(fence *f, sqlite3 *db, zke_fence_info *rows, char *to,
                       int *count, size_t *bytes) {
   sqlite3_stmt *st = NULL;
@@ -439,7 +439,7 @@ static int fence_walk(fence *f, sqlite3 *db, zke_fence_info *rows, char *to,
   return rc;
 }
 
-/* A zke_sql_fn, in a snapshot: so both walks see the same. */
+/* A zke_sql_fn, in a snapshot: so both walks see the same fences. */
 static int fence_read(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int count;
@@ -483,8 +483,8 @@ static int fence_try(zke *z, void *arg) {
   return rc;
 }
 
-/* The form of the path is the engine's concern; whether it is there is not
- * ours.  The root has no lock. */
+/* The engine checks the form of the path; it need not exist.  The root has no
+ * lock. */
 static int fence_check_path(zke *z, const char *path) {
   int rc = zke_exists(z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
@@ -492,8 +492,8 @@ static int fence_check_path(zke *z, const char *path) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "the path / is no lock's");
 }
 
-/* The arguments are checked here, and once.  The table and its triggers, which
- * others may change, are looked at in the transaction (fence_set()). */
+/* The arguments are checked once, here.  The table and its triggers, which
+ * others may change, are read in the transaction (fence_set()). */
 int zke_fence_set(zke *z, const char *table, const char *path,
                   const zke_fence_options *options) {
   zke_fence_options o;
@@ -513,7 +513,7 @@ int zke_fence_set(zke *z, const char *table, const char *path,
   return zke_recipe_do(z, fence_try, &f, zke_recipe_patience(z));
 }
 
-/* What there is to be removed is found in the transaction (fence_unset()). */
+/* The transaction finds the fence to remove (fence_unset()). */
 int zke_fence_remove(zke *z, const char *table) {
   fence f = {.z = z, .table = table, .change = fence_unset, .seen = -1};
   if (!z || !table)
@@ -523,8 +523,8 @@ int zke_fence_remove(zke *z, const char *table) {
   return zke_recipe_do(z, fence_try, &f, zke_recipe_patience(z));
 }
 
-/* The list is made inside the transaction, so it is of one moment.  It belongs
- * to the caller only when the transaction has ended well. */
+/* The list is made inside the transaction, so it is a snapshot.  The caller
+ * gets it only after the transaction has succeeded. */
 int zke_fence_list(zke *z, zke_fence_infos **list_out) {
   fence f = {.z = z};
   zke_op op;

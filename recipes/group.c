@@ -1,37 +1,37 @@
-/* group.c - who is there
+/* group.c - the members of a group
  *
- * A group is a view (view.h) of its directory, one level deep, and perhaps a
- * znode of the object's own in it.  The two are independent: an object may only
- * watch, or only be a member.
+ * A group is a view (view.h) of its directory, one level deep, and perhaps the
+ * object's own znode in it.  The two are independent: an object may only watch,
+ * or only be a member.
  *
  * Joining:
  *
- *   1. Write pid, identity and data into one text.  What a listener needs to
- *      know of a member has to stand in its znode: when the member has gone,
- *      its session cannot be asked any more.
+ *   1. Write pid, identity and data into one text.  A member's znode must
+ *      contain everything that a listener needs: when the member has gone, its
+ *      session cannot be asked any more.
  *   2. Make the directory, then the znode, by zke_recipe_create(): its name has
  *      a guid, so after a lost reply it is found again, and no member is there
  *      twice.
- *   3. Watch the znode by reading it (own_check()).  If it is gone by then, or
+ *   3. Watch the znode by reading it (own_check()).  If it has gone by then, or
  *      cannot be watched, the object is not a member.
  *
- * If the process dies after 2, the znode goes with its session, and those that
- * watch hear ZKE_GROUP_LEFT.
+ * If the process dies after 2, the znode goes with its session, and the objects
+ * that watch hear ZKE_GROUP_LEFT.
  *
- * What holds:
+ * Invariants:
  *
  *   - g->znode is not NULL exactly while the object is a member, as far as it
- *     knows.  g->look says that something may have happened to the znode.
+ *     knows.  g->look: something may have happened to the znode.
  *   - g->members is the number of members in the picture of the view.  The view
  *     reports each change of the picture to members_edit(), once.
- *   - The listener hears of members only through the view's news: of each
- *     member the difference between what it heard last and what is there now.
+ *   - The listener hears of members only through the view's news: for each
+ *     member the difference between the last report and the present state.
  *
  * A znode is a member's if it is ephemeral and has the name that a recipe gives
- * (member_number()).  Anything else in the directory is ignored.
+ * (member_number()).  All other nodes in the directory are ignored.
  *
  * Start reading at zke_group_join() and own_begin(); at zke_group_start() and
- * group_deliver() for what the listener hears; at group_wait(). */
+ * group_deliver() for the listener's events; at group_wait(). */
 #include "group.h"
 
 #include <inttypes.h>
@@ -51,9 +51,9 @@
 struct zke_group {
   zke_view v;   /* first: a zke_view * is a zke_group * */
   char *znode;  /* path of the object's own znode; NULL: it is not a member */
-  bool look;    /* the own znode is to be looked at, and is not watched */
+  bool look;    /* the own znode must be looked at, and is not watched */
   bool waiting; /* a call waits for members */
-  int wanted;   /* so many, then */
+  int wanted;   /* the number it waits for */
   int members;  /* in the picture of the view */
   bool ready;   /* ZKE_GROUP_READY was told */
   bool lost;    /* the membership was taken away, and not joined again */
@@ -63,7 +63,7 @@ struct zke_group {
 
 /* ---- members ---- */
 
-/* The number of a member's znode; false: it is none. */
+/* The number of a member's znode; false: it is not a member's. */
 static bool member_number(const zke_config_node *n, int32_t *number) {
   static const char *const kind[] = {GROUP_KIND};
   zke_entry e;
@@ -73,16 +73,15 @@ static bool member_number(const zke_config_node *n, int32_t *number) {
   return true;
 }
 
-/* Is this znode a member's? Anything else in the directory counts for
- * nothing. */
+/* Is this znode a member's?  All other nodes in the directory are ignored. */
 static bool member_is(const zke_config_node *n) {
   int32_t number;
   return member_number(n, &number);
 }
 
-/* What a node says of its member.  The strings are the node's, but for the
- * identity, which needs a NUL of its own.  Data that no group has written is
- * given as it is, with pid 0.
+/* Read a member from its node.  The strings are the node's, except the
+ * identity, which needs a NUL.  Data that no group has written is given as it
+ * is, with pid 0.
  *
  *   identity  room for member_room() bytes */
 static zke_party member_party(const zke_config_node *n, char *identity) {
@@ -117,8 +116,8 @@ static size_t member_room(const zke_config_node *n) {
   return (size_t)(n->len > 0 ? n->len : 0) + 1;
 }
 
-/* By number, which may wrap around; then by name, so that the order is the same
- * in every process. */
+/* By number, which may wrap around; then by name: so the order is the same in
+ * every process. */
 static int member_order(const void *a, const void *b) {
   const zke_config_node *x = a, *y = b;
   int32_t m = 0, n = 0;
@@ -170,7 +169,7 @@ static zke_party_list *members_list(zke *z, const zke_config_tree *t) {
   return list;
 }
 
-/* Keep count of them. */
+/* Keep the count. */
 static void members_edit(zke_view *v, const zke_config_node *before,
                          const zke_config_node *now) {
   zke_group *g = (zke_group *)v;
@@ -188,9 +187,9 @@ static void own_lose(zke_group *g) {
   zke_recipe_tell(&g->v.r, ZKE_GROUP_LOST, 0, NULL, 0);
 }
 
-/* Where something may have happened to the own znode: is it still there?  The
- * same call watches it again, so no later event is missed.  A read is used, not
- * zke_exists(), which would leave a watch on a znode that has gone. */
+/* If something may have happened to the own znode: does it still exist?  The
+ * same call watches it again, so no later event is missed.  It is a read:
+ * zke_exists() would leave a watch on a znode that has gone. */
 static int own_check(zke_group *g) {
   if (!g->znode || !g->look) return ZKE_OK;
   int rc = zke_get(g->v.r.z, g->znode, zke_recipe_watcher, &g->v.r, NULL, NULL,
@@ -200,14 +199,14 @@ static int own_check(zke_group *g) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Say that the object is no member; returns ZKE_LOST. */
+/* Report that the object is not a member; returns ZKE_LOST. */
 static int own_none(const zke_group *g) {
   return zke_recipe_fail(
       ZKE_LOST, "this object is not a member of the group %s", g->v.r.path);
 }
 
-/* Delete the own znode, now or as soon as the session can.  Its watch is taken
- * back before, so the object does not hear of its own deletion. */
+/* Delete the own znode, now or as soon as the session can.  Its watch is
+ * removed first, so the object does not hear of its own deletion. */
 static int own_drop(zke_group *g) {
   zke_recipe *r = &g->v.r;
   if (!g->znode) return ZKE_OK;
@@ -221,7 +220,7 @@ static int own_drop(zke_group *g) {
   return rc;
 }
 
-/* Watch what was just made; where that fails, be out again. */
+/* Watch the znode just made; if that fails, be out again. */
 static int own_begin(zke_group *g) {
   zke_sentence kept;
   g->look = true;
@@ -245,7 +244,7 @@ static int own_try_write(zke *z, void *arg) {
 
 /* ---- the object ---- */
 
-/* An event of a negative type, such as an overflow, stands for events that were
+/* An event of a negative type, such as an overflow, means that events were
  * dropped: one of them may have been about the own znode. */
 static void group_event(zke_recipe *r, int type, const char *path) {
   zke_group *g = (zke_group *)r;
@@ -253,7 +252,8 @@ static void group_event(zke_recipe *r, int type, const char *path) {
   zke_view_event(&g->v, type, path);
 }
 
-/* The own znode and the view are looked at, whatever becomes of the other. */
+/* Look at the own znode and at the view; if one fails, do the other all the
+ * same. */
 static int group_step(zke_recipe *r) {
   int rc = own_check((zke_group *)r);
   int view = zke_view_step((zke_view *)r);
@@ -261,7 +261,7 @@ static int group_step(zke_recipe *r) {
 }
 
 /* The membership ended with the session.  An object that only listens is told
- * as well, since it will not hear of anybody any more. */
+ * as well, since it will hear of no member any more. */
 static void group_ended(zke_recipe *r) {
   zke_group *g = (zke_group *)r;
   if (g->znode)
@@ -287,8 +287,8 @@ static void group_say(zke_view *v, const zke_config_node *before,
   zke_free(identity);
 }
 
-/* News of members are taken from the view at this moment, so the listener sees
- * each member's latest state once. */
+/* The view gives the news of members at this moment, so the listener sees each
+ * member's latest state once. */
 static void group_deliver(zke_recipe *r, int event, int64_t number,
                           const char *text, int len) {
   zke_group *g = (zke_group *)r;
@@ -300,10 +300,10 @@ static void group_deliver(zke_recipe *r, int event, int64_t number,
     g->listener(g, event, NULL, g->context);
 }
 
-/* The others hear at once that the member has left. */
+/* The others hear immediately that the member has left. */
 static void group_quit(zke_recipe *r) { own_drop((zke_group *)r); }
 
-/* What is left when quit has discarded the znode, or the session has. */
+/* Release the rest after quit has discarded the znode, or the session has. */
 static void group_destroy(zke_recipe *r) {
   zke_group *g = (zke_group *)r;
   zke_view_free(&g->v);
@@ -318,7 +318,7 @@ static const zke_recipe_class group_class = {.name = "group",
                                              .quit = group_quit,
                                              .destroy = group_destroy};
 
-/* A group is a view of one level, without what is not a member's znode. */
+/* A group is a view of one level, with only the members' znodes. */
 int zke_group_new(zke *z, const char *path, const zke_group_options *options,
                   zke_group **group_out) {
   zke_group_options o;
@@ -337,7 +337,7 @@ int zke_group_new(zke *z, const char *path, const zke_group_options *options,
   return ZKE_OK;
 }
 
-/* Leaves the group, and ends a call that waits. */
+/* Leaves the group, and ends a waiting call. */
 void zke_group_free(zke_group *group) { zke_recipe_free((zke_recipe *)group); }
 
 /* ---- in and out ---- */
@@ -348,7 +348,7 @@ static int group_check_data(const void *data, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
-/* Make the directory and the object's znode, and watch that. */
+/* Make the directory and the object's znode, and watch the znode. */
 static int group_join(zke_group *g, const char *text, int len,
                       int64_t deadline_ms) {
   zke_recipe *r = &g->v.r;
@@ -362,8 +362,8 @@ static int group_join(zke_group *g, const char *text, int len,
   return rc == ZKE_OK ? own_begin(g) : rc;
 }
 
-/* The text that the znode gets is signed with pid and identity, so that a list
- * can still tell who a member was when its session has just ended. */
+/* The znode's text contains pid and identity: so a list can still name a member
+ * after its session has just ended. */
 int zke_group_join(zke_group *group, const void *data, int len,
                    int64_t deadline_ms) {
   char *text = NULL;
@@ -380,8 +380,8 @@ int zke_group_join(zke_group *group, const void *data, int len,
   return zke_recipe_leave(r, rc);
 }
 
-/* The znode keeps its number, and so the member its place in the list.  Where
- * it has gone the membership was taken away; it is not made again by this. */
+/* The znode keeps its number, and so the member its place in the list.  If it
+ * has gone, the membership was taken away; this does not make it again. */
 static int group_update(zke_group *g, const void *data, int len,
                         int64_t deadline_ms) {
   char *text = NULL;
@@ -406,20 +406,20 @@ int zke_group_update(zke_group *group, const void *data, int len,
                           group_update(group, data, len, deadline_ms));
 }
 
-/* ZKE_LOST: the object is no member. */
+/* ZKE_LOST: the object is not a member. */
 static int group_leave(zke_group *g) {
   if (!g->znode) return own_none(g);
   return own_drop(g);
 }
 
-/* What the others are told is the end of the znode, which this deletes. */
+/* Deletes the znode, and the others hear of its end. */
 int zke_group_leave(zke_group *group) {
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&group->v.r, group_leave(group));
 }
 
-/* For a program that dispatches seldom: what a dispatch would do. */
+/* For a program that dispatches seldom: it does the work of a dispatch. */
 int zke_group_step(zke_group *group) {
   return zke_recipe_step((zke_recipe *)group);
 }
@@ -444,7 +444,7 @@ static int group_self(const zke_group *g, char **name_out) {
   return ZKE_OK;
 }
 
-/* ZKE_LOST where the object is no member. */
+/* ZKE_LOST if the object is not a member. */
 int zke_group_self(zke_group *group, char **name_out) {
   if (!name_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "name_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)group);
@@ -454,7 +454,7 @@ int zke_group_self(zke_group *group, char **name_out) {
 
 /* ---- looking ---- */
 
-/* A path that exists has to be a group's. */
+/* An existing path must be a group's. */
 static int group_check_place(zke_group *g) {
   zke_recipe *r = &g->v.r;
   int rc = zke_exists(r->z, r->path, NULL, NULL, NULL);
@@ -464,8 +464,8 @@ static int group_check_place(zke_group *g) {
                           ZKE_FOREVER);
 }
 
-/* READY is told once, behind the news of those that were there, since notes are
- * delivered in order: a listener that has heard it knows all of them. */
+/* READY is told once, after the news of the members that were there, since
+ * notes are delivered in order: after READY the listener knows all of them. */
 static int group_start(zke_group *g) {
   int rc = g->v.watching ? ZKE_OK : group_check_place(g);
   if (rc == ZKE_OK) rc = own_check(g);
@@ -475,7 +475,7 @@ static int group_start(zke_group *g) {
   return ZKE_OK;
 }
 
-/* A second start does not tell anything twice. */
+/* A second start tells nothing again. */
 int zke_group_start(zke_group *group) {
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;
@@ -498,7 +498,7 @@ static int group_members(zke_group *g, zke_party_list **list_out) {
   return ZKE_OK;
 }
 
-/* In the order in which they came. */
+/* In the order of joining. */
 int zke_group_list(zke_group *group, zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)group);
@@ -532,8 +532,8 @@ static int group_say_missing(zke_group *g) {
       g->v.r.path, g->members, text);
 }
 
-/* A view that was kept already may be behind the file: it is refreshed, so that
- * a member who came before the call is counted. */
+/* If the view was kept already, it may be older than the file: refresh it, so a
+ * member that joined before the call is counted. */
 static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
   bool fresh = !g->v.watching;
   int rc = group_start(g);
@@ -546,8 +546,8 @@ static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
   return rc;
 }
 
-/* Only one call may wait with an object, since the number that it waits for is
- * a member of the object. */
+/* Only one call may wait with an object, since the object has only one
+ * `wanted`. */
 int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
   if (members < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d members are waited for",
@@ -566,8 +566,7 @@ int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
   return zke_recipe_leave(r, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_group_cancel(zke_group *group) {
   return zke_recipe_cancel((zke_recipe *)group);
 }

@@ -1,25 +1,25 @@
 /* lock.c - one holder at a time, first come first served
  *
- * The algorithm is ZooKeeper's.  Its code stands in line.c, because read/write
- * locks, semaphores and elections share it.  A lock is the line in which one
+ * The algorithm is ZooKeeper's.  Its code is in line.c, because read/write
+ * locks, semaphores and elections share it.  A lock is a line in which one
  * entry may hold, and this is all of it:
  *
  *   acquire
  *     1. Create an ephemeral sequential znode below the lock's node
- *        (zke_line_join).  Its name bears a guid; its data says "waiting",
- *        or "queued" where the call does not block.
+ *        (zke_line_join).  Its name contains a guid; its data is "waiting", or
+ *        "queued" if the call does not block.
  *     2. Read the names of the line, sorted by number (line_look).
  *     3. Own entry missing: it was taken away.  The place is lost.
- *     4. Nobody before it: it holds (line_take_office).  Unless it was first
- *        already when it was made, or the holder before has marked it, it
- *        writes "held" into its znode.
- *     5. Else watch the entry just before it, sleep until that one has gone,
+ *     4. It is the first: it holds (line_take_office).  It writes "held" into
+ *        its znode, unless it was first when it was made, or the holder before
+ *        it has marked it.
+ *     5. Else watch the entry just before it, sleep until that entry has gone,
  *        and go back to 2 (line_wait_on, zke_recipe_await).
  *
  *   release
  *     Delete the own znode and write "held" into the next one's, in one
- *     transaction (line_grant).  If none was there at 4, or it has gone, the
- *     names are read once more to find it.  If nobody is next, or the step
+ *     transaction (line_grant).  If there was no next entry at 4, or it has
+ *     gone, read the names once more to find it.  If there is none, or the step
  *     fails, only delete.
  *
  *   token
@@ -27,32 +27,33 @@
  *     first then, else of the write of "held".
  *
  * Why no two hold.  An entry gets its number in the transaction that makes it,
- * so no entry can come before one that exists.  A thief's can, but the same
+ * so no entry can come before an existing one.  A thief's can, but the same
  * transaction deletes the holder's.  Every contender sorts the same names in
  * the same way, and only the first of them holds.  A process that was stopped
- * may still believe that it holds; its token is then smaller than the next
- * one's, and zke_lock_op() makes its change fail.
+ * may still believe that it holds.  Then its token is smaller than the next
+ * holder's, and zke_lock_op() makes its change fail.
  *
- * Why nobody is forgotten.  The watch of step 5 is set by a read that fails if
- * the entry has gone since step 2; then step 2 is repeated.  So either the end
- * of that entry is still to come, and fires the watch, or it is seen.
+ * Why no entry is forgotten.  The watch of step 5 is set by a read that fails
+ * if the entry has gone since step 2; then step 2 is repeated.  So either that
+ * entry ends later, and fires the watch, or step 2 sees that it has gone.
  *
- * Where a process dies:
+ * If a process dies:
  *   before 1         nothing was made
  *   after 1          its session's end deletes the znode, which fires the watch
- *                    of the one behind; that one goes to 2, and finds the entry
- *                    before, or finds itself the first
+ *                    of the next entry; that entry goes to 2, and finds the
+ *                    entry before, or finds itself the first
  *   in the release   before the commit as above; after it the next one holds
  *
- * Where a reply is lost (ZKE_CONNECTIONLOSS: made or not made is unknown):
- *   of 1             the guid tells: look for a name that bears it, and create
- *                    again only if there is none (zke_recipe_create)
+ * If a reply is lost (ZKE_CONNECTIONLOSS: made or not made is unknown):
+ *   of 1             look for a name with the guid, and create again only if
+ *                    there is none (zke_recipe_create)
  *   of 4             write again: the znode is its own; the later zxid counts
- *   of the release   delete again: it is fine if the znode is gone already.
- *                    The next one's data tells it whether the grant was made
+ *   of the release   delete again: it does not matter if the znode has gone
+ *                    already.  The next one's data tells it whether the grant
+ *                    was made
  *
- * What is here: counting what a thread acquires again, the listener, stealing
- * and breaking.  Begin with zke_lock_acquire(). */
+ * This file counts repeated acquisitions, runs the listener, steals and breaks.
+ * Begin with zke_lock_acquire(). */
 #include "lock.h"
 
 #include <stdio.h>
@@ -65,25 +66,25 @@
 #include "part/text.h"
 #include "part/znode.h"
 
-#define LOCK_PLACE "lock" /* the directory's kind, as znodes say it */
+#define LOCK_PLACE "lock" /* the directory's kind, as in its data */
 
 /* Members are read and written with the mutex of l.r held; reentrant, listener
  * and context do not change after zke_lock_new(). */
 struct zke_lock {
   zke_line l;    /* the place in the line; first, so that it is the object */
   int reentrant; /* options.reentrant */
-  int count;     /* acquisitions that have to be released; 0 unless l holds.
-                    1 or 2 … with `reentrant`, else 1 */
+  int count;     /* acquisitions to release; 0 unless l holds.  1 or 2 … with
+                    `reentrant`, else 1 */
   zke_lock_fn listener;
   void *context;
 };
 
 /* ---- the object ----
  *
- * The class is the line's own but for two members: the session's end also ends
+ * The class is the line's except for two members: the session's end also resets
  * the count, and events go to this recipe's type of listener. */
 
-/* What was acquired several times is lost as a whole. */
+/* A lock that was acquired several times is lost as a whole. */
 static void lock_ended(zke_recipe *r) {
   ((zke_lock *)r)->count = 0;
   zke_line_ended((zke_line *)r);
@@ -105,9 +106,9 @@ static const zke_recipe_class lock_class = {.name = "lock",
                                             .quit = zke_line_on_quit,
                                             .destroy = zke_line_on_destroy};
 
-/* Makes no znode; the first is made by acquire, try or start.  A listener has
- * to hear when somebody deletes the znode: so with one it is watched while it
- * holds, not only while it waits. */
+/* Makes no znode; acquire, try or start makes the first.  A listener must hear
+ * when somebody deletes the znode: so with a listener the znode is watched
+ * while it holds, not only while it waits. */
 int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
                  zke_lock **lock_out) {
   zke_lock_options o;
@@ -134,24 +135,24 @@ int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
   return rc;
 }
 
-/* Leaves the line, so the next in line holds at once.  A thread that sleeps in
- * zke_lock_acquire() is woken and finds the place gone. */
+/* Leaves the line, so the next in line holds immediately.  A thread that sleeps
+ * in zke_lock_acquire() is woken and finds the place gone. */
 void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
 
 /* ---- in and out ----
  *
  * Each call enters the object, asks whether this thread holds already
- * (lock_again()), lets the line do the work, and puts the count right
+ * (lock_again()), lets the line do the work, and corrects the count
  * (lock_leave()).
  *
- * The count is 1 from the acquisition that took the lock, whichever call that
- * was: zke_lock_start() takes it in some later dispatch, when no function of
- * this file runs.  So a count of 0 while the line holds means 1. */
+ * The count is 1 after the acquisition that took the lock, by whichever call:
+ * zke_lock_start() may take it in a later dispatch, when no function of this
+ * file runs.  So a count of 0 while the line holds means 1. */
 
-/* Acquire once more what is held: true, and *rc says how that went.  A thread
- * holds the lock, not the object: another thread is refused, else two of them
- * would be inside.  The file is asked first, since counting on what was lost
- * would tell the caller that it holds. */
+/* Acquire a held lock once more: true, with the result in *rc.  A thread holds
+ * the lock, not the object: another thread is refused, or two of them would be
+ * inside.  The file is asked first: otherwise the caller would think that it
+ * holds a lost lock. */
 static bool lock_again(zke_lock *lock, int *rc) {
   if (lock->l.state != ZKE_LINE_HELD || !lock->reentrant) return false;
   if (lock->l.actor != zke_line_actor()) {
@@ -165,8 +166,8 @@ static bool lock_again(zke_lock *lock, int *rc) {
   return true;
 }
 
-/* Entered with rc, by zke_line_enter() or zke_line_enter_by().  The lock may
- * have been lost and not been acquired since: its count is over. */
+/* Entered with rc, by zke_line_enter() or zke_line_enter_by().  If the lock was
+ * lost and not acquired since, reset the count. */
 static int lock_entered(zke_lock *lock, int rc) {
   if (rc == ZKE_OK && lock->l.state != ZKE_LINE_HELD) lock->count = 0;
   return rc;
@@ -180,9 +181,8 @@ static int lock_leave(zke_lock *lock, int rc) {
   return zke_recipe_leave(&lock->l.r, rc);
 }
 
-/* The line does it: zke_line_acquire() is where to read on.  If the process
- * dies in here, at whatever point, its session's end takes back what was
- * made. */
+/* The line does it: read on at zke_line_acquire().  If the process dies in
+ * here, at any point, its session's end removes what was made. */
 int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
   int rc = lock_entered(lock, zke_line_enter_by((zke_line *)lock, deadline_ms));
   if (rc != ZKE_OK) return rc;
@@ -190,7 +190,7 @@ int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
   return lock_leave(lock, rc);
 }
 
-/* As acquire, but out again at once if anybody is before it. */
+/* As acquire, but leaves immediately if anybody is before it. */
 int zke_lock_try(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
@@ -206,18 +206,17 @@ int zke_lock_start(zke_lock *lock) {
   return lock_leave(lock, rc);
 }
 
-/* For a program that has no dispatch: looks as an event would make it look. */
+/* For a program without a dispatch: looks as after an event. */
 int zke_lock_step(zke_lock *lock) {
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
   return lock_leave(lock, zke_line_step(&lock->l));
 }
 
-/* Of a lock that was acquired several times only the last release leaves the
- * line.  While the object waits, this ends another thread's acquire with
- * ZKE_LOST.  The count is not the thread's: any thread may release, as with a
- * semaphore, so that one thread can hand its lock to another for the release.
- */
+/* If a lock was acquired several times, only the last release leaves the line.
+ * While the object waits, this ends another thread's acquire with ZKE_LOST.
+ * The count does not belong to a thread: any thread may release, as with a
+ * semaphore, so one thread can let another release its lock. */
 int zke_lock_release(zke_lock *lock) {
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
@@ -229,15 +228,14 @@ int zke_lock_release(zke_lock *lock) {
   return zke_recipe_leave(&lock->l.r, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_lock_cancel(zke_lock *lock) {
   return zke_recipe_cancel((zke_recipe *)lock);
 }
 
 /* ---- looking ---- */
 
-/* As of the last look; the file may know better, see zke_lock_check(). */
+/* As of the last look; the file may be newer, see zke_lock_check(). */
 int zke_lock_state(zke_lock *lock) {
   return zke_line_api_state((zke_line *)lock);
 }
@@ -253,7 +251,7 @@ int zke_lock_check(zke_lock *lock) {
 }
 
 /* The operation checks that the holder's own znode exists.  No other entry ever
- * has its name, because the name contains a guid: so if the check passes, the
+ * has its name, because the name contains a guid.  So if the check passes, the
  * lock was held all the time. */
 int zke_lock_op(zke_lock *lock, zke_op *op) {
   return zke_line_api_op((zke_line *)lock, op);
@@ -266,12 +264,12 @@ int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {
 
 /* ---- by force ----
  *
- * Both ways name the victim's znode, which was read before.  That znode's name
- * never comes again, so what happens between the read and the deletion can only
- * make the deletion miss; it cannot hit another holder. */
+ * Both ways name the victim's znode, which was read before.  That name never
+ * comes again.  So whatever happens between the read and the deletion, the
+ * deletion can miss, but cannot hit another holder. */
 
-/* The holder's znode, in one block; ZKE_NONODE if nobody holds it, or not with
- * this token. */
+/* The holder's znode, in one block; ZKE_NONODE if there is no holder, or not
+ * with this token. */
 static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
   int rc = zke_entry_holder(z, path, token, out);
   if (rc != ZKE_NONODE) return rc;
@@ -281,11 +279,11 @@ static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
 /* Repeated until the object holds.  Each turn of the loop sees another holder,
  * or none:
  *   none, and the object waits   it may be the first by now: look again
- *   none, and it does not wait   try, as anybody would; somebody may be faster
- *   a holder                     leap over it; it may have gone by then, or
- *                                another thief may be before this one
- * A turn is repeated only if somebody else has got on meanwhile, so the loop
- * does not spin. */
+ *   none, and it does not wait   try like any other; somebody may be faster
+ *   a holder                     pass it; it may have gone by then, or another
+ *                                thief may be in front of this one
+ * A turn is repeated only if another participant has moved meanwhile, so the
+ * loop does not spin. */
 static int lock_steal(zke_lock *lock) {
   zke_line *l = &lock->l;
   int rc;
@@ -307,11 +305,11 @@ static int lock_steal(zke_lock *lock) {
   return rc;
 }
 
-/* An object that another thread waits with cannot steal: that thread's call
- * would find the place of the thief under it.
+/* If another thread waits with the object, the object cannot steal: that
+ * thread's call would suddenly be in the thief's place.
  *
- * A theft that fails gives up the place that the object had waited in, too:
- * else a later dispatch would make a holder of it that nobody releases. */
+ * A failed theft also gives up the place in which the object waited: else a
+ * later dispatch would make it a holder that never releases. */
 int zke_lock_steal(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
@@ -326,9 +324,9 @@ int zke_lock_steal(zke_lock *lock) {
   return lock_leave(lock, rc);
 }
 
-/* Deletes the holder's znode and holds nothing; the next in line is woken by
- * that, as by a death.  With a token only that holding is broken, however long
- * ago the caller has looked. */
+/* Deletes the holder's znode and holds nothing; this wakes the next in line, as
+ * a death does.  With a token only that holding is broken, however long ago the
+ * caller has looked. */
 int zke_lock_break(zke *z, const char *path, int64_t token) {
   char *victim = NULL;
   int rc = lock_holder(z, path, token, &victim);
@@ -340,8 +338,8 @@ int zke_lock_break(zke *z, const char *path, int64_t token) {
 
 /* ---- the simplest use ---- */
 
-/* Call fn and release.  If both fail, the caller is told of fn's failure: it is
- * the one that the caller knows how to handle. */
+/* Call fn and release.  If both fail, return fn's failure: that is the one that
+ * the caller can handle. */
 static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
   zke_sentence kept;
   int rc = fn(lock->l.r.z, zke_lock_token(lock), arg);
@@ -353,9 +351,9 @@ static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
 /* Runs at the end of lock_do(), and when its thread is cancelled. */
 static void lock_do_end(void *lock) { zke_lock_free(lock); }
 
-/* The lock is freed however fn ends, by the cancellation of its thread too:
- * hence the cleanup handler, and rc volatile, as pthread_cleanup_push() may be
- * a setjmp(). */
+/* The lock is freed however fn ends, also if its thread is cancelled: hence the
+ * cleanup handler, and rc volatile, as pthread_cleanup_push() may be a
+ * setjmp(). */
 static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
                    void *arg) {
   volatile int rc = ZKE_OK;
@@ -366,7 +364,7 @@ static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
   return rc;
 }
 
-/* An object for one call: nothing is left of it afterwards. */
+/* Makes an object for this one call, and frees it. */
 int zke_lock_do(zke *z, const char *path, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;

@@ -1,41 +1,39 @@
 /* multilock.c - several locks together: all of them or none
  *
  * An entry in each of several lines (line.h): all are made in one step, marked
- * as holding in one step, and taken back in one step.
+ * as holding in one step, and removed in one step.
  *
  *   acquire
- *     1. See to the directory of each lock (multilock_place).
+ *     1. Make the directory of each lock (multilock_place).
  *     2. Make an entry in each, with one guid, in one step (multilock_make).
  *     3. For each line whose turn has not come: read it, and watch the nearest
- *        entry that keeps this one out (zke_line_turn).
- *     4. All turns have come: write "held" into all entries, in one step, whose
- *        zxid is the token (multilock_take_office).  If all turns had come at
- *        once, with nobody between, no write is needed: the czxid is the token.
+ *        entry that blocks this one (zke_line_turn).
+ *     4. All turns have come: write "held" into all entries, in one step; its
+ *        zxid is the token (multilock_take_office).  If all turns had come when
+ *        the entries were made, no write is needed: the czxid is the token.
  *     5. Else sleep until a watch fires, and go back to 3.
  *   release
  *     Delete all entries in one step.
  *
- * Why the turns may be looked at one after the other: once the turn of an entry
+ * Why the turns may be checked one after the other: once the turn of an entry
  * has come it stays, because entries in front only go.  (A thief deletes the
  * entry; then the step of 4 fails, and all is lost.)  So when the last turn has
- * come the others still have, if their entries are there, and the write of step
- * 4 finds out whether they are.  (Where it needs no write it has held all of
- * them since they were made, and one that is missing by then was taken away
- * from a holder.)
+ * come the others still have, if their entries exist, and the write of step 4
+ * checks that.  (If it needs no write, it has held all of them since they were
+ * made, and if one is missing by then, it was taken away from a holder.)
  *
  * Why two multi-locks cannot wait for each other: the numbers of all entries of
- * one are given in one transaction, so of two the same one comes first in every
- * line that they share.
+ * one are given in one transaction, so the same one of the two comes first in
+ * every line that they share.
  *
- * If the process dies, or loses its session, at whatever point, all entries go
- * in one step.  A lost reply: of 2, the guid tells; of 4, it is written again,
- * and the later zxid counts; of the release, missing entries are what was
- * wanted.
+ * If the process dies, or loses its session, at any point, all entries go in
+ * one step.  A lost reply: of 2, the guid tells; of 4, it is written again, and
+ * the later zxid counts; of the release, it is fine if the entries are missing.
  *
  * The states are those of a line (line.c).  Invariants:
- *  1. state is WAITING or HELD only while `own` is not NULL; `own` is set also
+ *  1. state is WAITING or HELD only while `own` is not NULL; `own` is also set
  *     while a lost multi-lock keeps its other locks.
- *  2. seat.turn is never taken back while the entries are the same.
+ *  2. seat.turn never becomes false while the entries are the same.
  *
  * Begin with multilock_join(), then multilock_look(). */
 #include "multilock.h"
@@ -60,7 +58,7 @@ typedef struct multilock_seat {
   char *path;    /* the lock's directory; a copy */
   int kind;      /* ZKE_LINE_LOCK, _WRITE or _READ */
   bool turn;     /* its turn has come */
-  char *watched; /* path of the entry that it waits for, or NULL */
+  char *watched; /* path of the entry that it waits behind, or NULL */
 } multilock_seat;
 
 /* The mutex of r guards what changes: from state on. */
@@ -76,11 +74,11 @@ struct zke_multilock {
   int state;        /* ZKE_LINE_… */
   bool blocking;    /* a thread is inside a blocking call */
   bool at_once;     /* no line has changed since the entries were made */
-  bool own_watched; /* all entries are */
+  bool own_watched; /* all entries are watched */
   zke_strings *own; /* paths of the entries, in the order of seats, or NULL */
   int64_t czxid;    /* of the entries */
   int64_t token;    /* fencing value, 0 when not held */
-  uint64_t actor;   /* the thread that joined, and holds for deadlocks */
+  uint64_t actor;   /* the thread that joined: the holder for deadlocks */
 };
 
 /* By seat.kind: the entry's kind, and that of the directory. */
@@ -97,7 +95,7 @@ static void multilock_change(zke_multilock *ml, int state, int64_t token) {
   if (news) zke_recipe_tell(&ml->r, state, token, NULL, 0);
 }
 
-/* Take back the watches of those that it waited for. */
+/* Remove the watches of the entries that it waited for. */
 static void multilock_unwatch(zke_multilock *ml) {
   for (int i = 0; i < ml->count; i++) {
     multilock_seat *seat = &ml->seats[i];
@@ -110,8 +108,8 @@ static void multilock_unwatch(zke_multilock *ml) {
   }
 }
 
-/* Take back all entries, now or later.  Their watches go first, so that the
- * object does not hear of their end. */
+/* Delete all entries, now or later.  Their watches go first, so the object does
+ * not hear of their end. */
 static int multilock_take_back(zke_multilock *ml) {
   zke_sentence kept;
   for (int i = 0; ml->own_watched && i < ml->own->count; i++) {
@@ -127,7 +125,8 @@ static int multilock_take_back(zke_multilock *ml) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
-/* Out of all lines.  What cannot be deleted now the session deletes later. */
+/* Leave all lines.  If an entry cannot be deleted now, the session deletes it
+ * later. */
 static int multilock_leave(zke_multilock *ml) {
   int rc = multilock_take_back(ml);
   multilock_change(ml, ZKE_LINE_OUT, 0);
@@ -135,22 +134,22 @@ static int multilock_leave(zke_multilock *ml) {
   return rc;
 }
 
-/* An entry has gone, so all locks are lost.  While waiting there is no reason
- * to keep the others.  A holder keeps them until it releases: it may still be
- * at work on what they protect. */
+/* An entry has gone, so all locks are lost.  If it waits, it gives up the
+ * others.  A holder keeps them until it releases: it may still be at work on
+ * the protected things. */
 static void multilock_lose(zke_multilock *ml) {
   if (ml->state == ZKE_LINE_WAITING) multilock_take_back(ml);
   multilock_change(ml, ZKE_LINE_LOST, 0);
 }
 
-/* Say that a place was taken away; returns ZKE_LOST. */
+/* Report that a place was taken away; returns ZKE_LOST. */
 static int multilock_is_lost(const zke_multilock *ml) {
   return zke_recipe_fail(ZKE_LOST, "a place of the multilock %s was taken away",
                          ml->r.path);
 }
 
-/* Out again after a failure.  Returns rc, and keeps its sentence.  After the
- * session's end nothing is left to do: all is LOST, and stays so. */
+/* Go out after a failure.  Returns rc, and keeps its sentence.  After the
+ * session's end there is nothing to do: all is LOST, and stays so. */
 static int multilock_give_up(zke_multilock *ml, int rc) {
   zke_sentence kept;
   if (zke_recipe_has_ended(&ml->r, rc) || ml->r.ended) return rc;
@@ -163,9 +162,9 @@ static int multilock_give_up(zke_multilock *ml, int rc) {
 
 /* ---- the entries ----
  *
- * What is written is written into all of them in one step, so that nobody ever
- * sees a part of the locks held.  But the holder of one of the lines may have
- * granted that one when it left (line.c); it counts for nothing here. */
+ * Every write goes into all of them in one step, so no process ever sees a part
+ * of the locks held.  But when the holder of one of the lines left, it may have
+ * granted that one (line.c); here that does not count. */
 
 /* A state that is written into all entries, for zke_retry(). */
 typedef struct multilock_write {
@@ -174,15 +173,16 @@ typedef struct multilock_write {
   int count; /* of both */
 } multilock_write;
 
-/* One try.  Twice does no harm: it says the same, and the later zxid counts. */
+/* One try.  Twice does no harm: it writes the same, and the later zxid
+ * counts. */
 static int multilock_try_write(zke *z, void *arg) {
   const multilock_write *w = arg;
   zke_results_clear(w->results, w->count);
   return zke_recipe_multi(z, w->ops, w->count, w->results);
 }
 
-/* All entries change their state in one step, so the token is one zxid for all
- * of them.  ZKE_NONODE: one has gone, and none was changed. */
+/* Change the state of all entries in one step: the token is one zxid for all of
+ * them.  ZKE_NONODE: one has gone, and none was changed. */
 static int multilock_write_all(zke_multilock *ml, const char *state,
                                int64_t *zxid) {
   zke *z = ml->r.z;
@@ -221,8 +221,8 @@ static int multilock_watch_own(zke_multilock *ml) {
  * ZKE_NOT_YET: not all, and each missing one is watched; ZKE_NONODE: an entry
  * has gone.
  *
- * at_once stays set only if every line was as it was left by the step that made
- * the entries (pzxid): then no mark is needed. */
+ * at_once stays set only if no line has changed since the step that made the
+ * entries (pzxid): then no mark is needed. */
 static int multilock_look(zke_multilock *ml) {
   bool all = true;
   for (int i = 0; i < ml->count; i++) {
@@ -239,7 +239,7 @@ static int multilock_look(zke_multilock *ml) {
   return all ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* All turns have come: mark the entries, if that is needed, and hold. */
+/* All turns have come: mark the entries, if necessary, and hold. */
 static int multilock_take_office(zke_multilock *ml) {
   int64_t token = ml->czxid;
   int rc = ml->at_once ? ZKE_OK : multilock_write_all(ml, "held", &token);
@@ -249,8 +249,8 @@ static int multilock_take_office(zke_multilock *ml) {
   return ZKE_OK;
 }
 
-/* A look in either state.  While held only the own entries matter, and only
- * whether they are there. */
+/* A look in either state.  While held, it only checks that the own entries
+ * exist. */
 static int multilock_go_on(zke_multilock *ml) {
   int rc = 1;
   if (ml->state == ZKE_LINE_WAITING) rc = multilock_look(ml);
@@ -260,8 +260,8 @@ static int multilock_go_on(zke_multilock *ml) {
                                                        : ZKE_OK;
 }
 
-/* An entry that has gone takes the others with it: all or none.  As in
- * zke_line_step(), what no caller can be told ends the wait. */
+/* If an entry has gone, the others go with it: all or none.  As in
+ * zke_line_step(), an error that no caller can get ends the wait. */
 static int multilock_step(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   if (ml->state != ZKE_LINE_WAITING && ml->state != ZKE_LINE_HELD)
@@ -270,12 +270,12 @@ static int multilock_step(zke_recipe *r) {
   if (rc == ZKE_OTHERKIND && !ml->blocking) return multilock_give_up(ml, rc);
   if (rc != ZKE_NONODE) return rc;
   multilock_lose(ml);
-  return ZKE_OK; /* the state says it */
+  return ZKE_OK; /* the state tells it */
 }
 
 /* ---- the object ---- */
 
-/* Any change of an entry uses up its watch, an overflow all of them. */
+/* Any change of an entry uses up its watch, and an overflow all of them. */
 static void multilock_event(zke_recipe *r, int type, const char *path) {
   zke_multilock *ml = (zke_multilock *)r;
   (void)type;
@@ -284,8 +284,7 @@ static void multilock_event(zke_recipe *r, int type, const char *path) {
   }
 }
 
-/* The session's end takes all entries; an object that was out is told nothing.
- */
+/* The session's end takes all entries; an object that was out hears nothing. */
 static void multilock_ended(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   if (ml->state == ZKE_LINE_WAITING || ml->state == ZKE_LINE_HELD)
@@ -300,7 +299,7 @@ static void multilock_deliver(zke_recipe *r, int event, int64_t number,
   if (ml->listener) ml->listener(ml, event, number, ml->context);
 }
 
-/* The object is freed: out of all lines at once. */
+/* The object is freed: leave all lines. */
 static void multilock_quit(zke_recipe *r) {
   multilock_leave((zke_multilock *)r);
 }
@@ -349,8 +348,8 @@ static int multilock_check_items(zke *z, const zke_multilock_item *items,
   return ZKE_OK;
 }
 
-/* Copy what was given.  If memory is short the rest stays NULL, which destroy
- * does not mind. */
+/* Copy the arguments.  If memory is short the rest stays NULL, which destroy
+ * accepts. */
 static int multilock_fill(zke_multilock *ml, const zke_multilock_item *items,
                           int count, const zke_multilock_options *o) {
   zke *z = ml->r.z;
@@ -383,7 +382,7 @@ static int multilock_options(const zke_multilock_options *given,
 }
 
 /* The object's own path is the first item's, for sentences; each item has a
- * line of its own. */
+ * separate line. */
 int zke_multilock_new(zke *z, const zke_multilock_item *items, int count,
                       const zke_multilock_options *options,
                       zke_multilock **ml_out) {
@@ -405,15 +404,16 @@ int zke_multilock_new(zke *z, const zke_multilock_item *items, int count,
   return rc;
 }
 
-/* Leaves all lines, so those that wait behind any entry go on at once. */
+/* Leaves all lines, so objects that wait behind any entry continue
+ * immediately. */
 void zke_multilock_free(zke_multilock *ml) {
   zke_recipe_free((zke_recipe *)ml);
 }
 
 /* ---- in ---- */
 
-/* See to the directories: each belongs to the recipe of its item's mode, and
- * says so. */
+/* Make the directories: each belongs to the recipe of its item's mode, and its
+ * data says so. */
 static int multilock_place(zke_multilock *ml, int64_t deadline_ms) {
   int rc = ZKE_OK;
   for (int i = 0; i < ml->count && rc == ZKE_OK; i++) {
@@ -448,10 +448,10 @@ static int multilock_make(zke_multilock *ml, const char *state,
   return rc;
 }
 
-/* Make the entries, and look.  An object whose locks were lost gives up what is
- * left of them first; an object that is in the lines, or that another thread's
- * call uses, is refused.  If the process dies after the entries were made its
- * session's end takes all of them. */
+/* Make the entries, and look.  If the object's locks were lost, it gives up the
+ * rest of them first; if the object is in the lines, or another thread's call
+ * uses it, it is refused.  If the process dies after the entries were made, its
+ * session's end removes all of them. */
 static int multilock_join(zke_multilock *ml, bool blocking,
                           int64_t deadline_ms) {
   if (ml->state == ZKE_LINE_LOST && !ml->blocking) {
@@ -473,9 +473,8 @@ static int multilock_join(zke_multilock *ml, bool blocking,
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
-/* Fail with rc, and name the first lock that is missing, and its holder.
- * ZKE_HELD: only if living processes keep the object out of that lock, else
- * ZKE_NONODE. */
+/* Fail with rc, and name the first missing lock and its holder.  ZKE_HELD: only
+ * if living processes block that lock, else ZKE_NONODE. */
 static int multilock_say_held(zke_multilock *ml, int rc) {
   int i = 0;
   while (i + 1 < ml->count && ml->seats[i].turn) i++;
@@ -491,15 +490,15 @@ static int multilock_say_held(zke_multilock *ml, int rc) {
 
 /* ---- the blocking call ---- */
 
-/* For zke_recipe_await(): has the wait ended, and how? */
+/* For zke_recipe_await(): has the wait ended, and with which result? */
 static int multilock_is_done(zke_recipe *r) {
   const zke_multilock *ml = (zke_multilock *)r;
   if (ml->state == ZKE_LINE_HELD) return ZKE_OK;
   return ml->state == ZKE_LINE_WAITING ? ZKE_NOT_YET : multilock_is_lost(ml);
 }
 
-/* It has joined without blocking and blocks now: its entries have to say so,
- * and as which thread, for the search for deadlocks. */
+/* It has joined without blocking and blocks now: its entries must show this,
+ * and its thread, for the search for deadlocks. */
 static int multilock_begin_blocking(zke_multilock *ml) {
   int64_t zxid;
   ml->actor = zke_line_actor();
@@ -508,8 +507,8 @@ static int multilock_begin_blocking(zke_multilock *ml) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* As zke_line_acquire(): "waiting" is written first, and a deadlock looked for
- * then.  After any failure the object is out of all lines. */
+/* As zke_line_acquire(): write "waiting" first, then look for a deadlock.
+ * After any failure the object is out of all lines. */
 static int multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   int rc = ZKE_OK;
   if (ml->state == ZKE_LINE_WAITING && !ml->blocking) {
@@ -536,7 +535,7 @@ int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   return zke_recipe_leave(&ml->r, multilock_acquire(ml, deadline_ms));
 }
 
-/* Out again where anybody is before it, in any of the lines. */
+/* Leave again if anybody is before it in any of the lines. */
 static int multilock_try(zke_multilock *ml) {
   int rc = multilock_join(ml, false, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
@@ -549,7 +548,7 @@ static int multilock_try(zke_multilock *ml) {
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
-/* Out of all lines again at once where anybody is before it in one of them. */
+/* Leaves all lines immediately if anybody is before it in one of them. */
 int zke_multilock_try(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
@@ -563,13 +562,12 @@ int zke_multilock_start(zke_multilock *ml) {
   return zke_recipe_leave(&ml->r, multilock_join(ml, false, ZKE_FOREVER));
 }
 
-/* For a program that has no dispatch: looks as an event would make it look. */
+/* For a program without a dispatch: looks as after an event. */
 int zke_multilock_step(zke_multilock *ml) {
   return zke_recipe_step((zke_recipe *)ml);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_multilock_cancel(zke_multilock *ml) {
   return zke_recipe_cancel((zke_recipe *)ml);
 }
@@ -588,8 +586,8 @@ static int multilock_check(zke_multilock *ml) {
   return zke_recipe_fail(ZKE_LOST, "the multilock %s is not held", ml->r.path);
 }
 
-/* A wait is given up as well, and so are the locks that are left of a
- * multi-lock that was lost; that one is ZKE_LOST. */
+/* It also gives up a wait, and the remaining locks of a lost multi-lock; then
+ * the result is ZKE_LOST. */
 int zke_multilock_release(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
@@ -602,7 +600,7 @@ int zke_multilock_release(zke_multilock *ml) {
   return zke_recipe_leave(&ml->r, rc);
 }
 
-/* An object that cannot be entered holds nothing that the caller could rely
+/* An object that cannot be entered holds nothing that the caller can rely
  * on. */
 int zke_multilock_state(zke_multilock *ml) {
   if (zke_recipe_enter_memory((zke_recipe *)ml) != ZKE_OK)
@@ -612,8 +610,7 @@ int zke_multilock_state(zke_multilock *ml) {
   return state;
 }
 
-/* 0 for an object that cannot be entered: a fencing value that nobody
- * accepts. */
+/* 0 for an object that cannot be entered: no one accepts this fencing value. */
 int64_t zke_multilock_token(zke_multilock *ml) {
   if (zke_recipe_enter_memory((zke_recipe *)ml) != ZKE_OK) return 0;
   int64_t token = ml->token;
@@ -621,15 +618,14 @@ int64_t zke_multilock_token(zke_multilock *ml) {
   return token;
 }
 
-/* Asks the file, for each entry: one that has gone means that nothing is
- * held. */
+/* Asks the file, for each entry: if one has gone, nothing is held. */
 int zke_multilock_check(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&ml->r, multilock_check(ml));
 }
 
-/* An operation for each lock: the multi fails when any of them has gone. */
+/* An operation for each lock: the multi fails if any of them has gone. */
 static int multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
   if (count != ml->count)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
@@ -640,7 +636,7 @@ static int multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
   return ZKE_OK;
 }
 
-/* One block of operations, as many as there are locks. */
+/* One operation for each lock, in the caller's array. */
 int zke_multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
   if (!ops) return zke_recipe_fail(ZKE_BADARGUMENTS, "ops is NULL");
   int rc = zke_recipe_enter((zke_recipe *)ml);

@@ -1,12 +1,12 @@
-/* names.c - a name service: names that stand for values, or for znodes
+/* names.c - a name service: names for values, or for znodes
  *
  * A binding is two nodes that are made and deleted in one multi: the name,
- * which everybody looks up, and its twin `_c_<id>`, whose name is this
- * binding's alone.
+ * which everybody looks up, and its twin `_c_<id>`, which has a new name in
+ * each binding.
  *
- * Every change is one step (names_try), made until it is decided:
- *   1. Read what the name is bound to now.
- *   2. Decide by it what is to be done:
+ * Every change is one step (names_try), repeated until it is decided:
+ *   1. Read the name's present binding.
+ *   2. Decide by it:
  *
  *                the name is free     it is bound
  *        bind    create node, twin    ZKE_HELD
@@ -20,27 +20,27 @@
  * change made?
  *
  *                the name is free     bound by this call  bound otherwise
- *        bind    no, or nobody knows  yes                 ZKE_HELD
- *        rebind  nobody knows         yes                 decide anew
+ *        bind    no, or unknown       yes                 ZKE_HELD
+ *        rebind  unknown              yes                 decide again
  *        unbind  yes                  -                   yes
  *
- * What the lost try was about to unbind or replace is known by its token
- * (`aimed_at`): if that is still there, nothing was made.
+ * The lost try's target, to unbind or replace, is known by its token
+ * (`aimed_at`): if it still exists, nothing was made.
  *
- * A binding whose reply was lost may find the name free.  Then either it was
- * never made, or it was made and another process has unbound it.  In the second
- * case it must not be made again, since nobody would unbind that one.  A name
- * that is free does not tell which case it is; the directory tells that nothing
- * was made, if it is unchanged since before the lost try.  Else the call fails,
- * also if only other names were changed.
+ * If the reply of a bind was lost, the name may be free.  Then either it was
+ * never bound, or it was bound and another process has unbound it.  In the
+ * second case it must not be bound again, since no process would unbind that
+ * one.  A free name does not tell which case it is.  But if the directory is
+ * unchanged since before the lost try, nothing was made.  Else the call fails,
+ * even if only other names were changed.
  *
  * If no time is left for a repetition there is one more look
  * (zke_recipe_settle()).
  *
- * If the process dies before the step nothing has changed; after it the change
+ * If the process dies before the step, nothing has changed; after it the change
  * is made.
  *
- * The object itself has no state but that of its blocking call.  Begin with
+ * The object itself has only the state of its blocking call.  Begin with
  * names_try(). */
 #include "names.h"
 
@@ -56,32 +56,32 @@
 #include "part/znode.h"
 
 #define NAMES_PLACE "names"
-#define NAMES_TWIN ZKE_NAME_MARK /* what a twin's name begins with */
+#define NAMES_TWIN ZKE_NAME_MARK /* a twin's name begins with this */
 
 enum { NAMES_ID = 64 }; /* bytes of an id, with its NUL */
 
 /* The mutex of r guards both members. */
 struct zke_names {
   zke_recipe r;
-  const char *wanted; /* the path that a blocking call waits for, or NULL; it is
-                         that call's block */
-  bool there;         /* it was seen to be there */
+  const char *wanted; /* the path that a blocking call waits for, or NULL; the
+                         call owns it */
+  bool there;         /* that node was seen */
 };
 
 /* ---- bindings ----
  *
- * The data of a name's node is a line that says who has bound it, and then the
- * value.  Data without such a line was written by other means: all of it is
- * the value, and there is no twin.  A binding that was read points into that
- * data, so the data is kept as long as the binding is used. */
+ * The data of a name's node is a line that names the binder, and then the
+ * value.  Data without such a line was written by other means: all of it is the
+ * value, and there is no twin.  A binding that was read points into that data,
+ * so the data is kept as long as the binding is used. */
 
 /* Is it the name of a binding, and not of its twin? */
 static bool name_is_plain(const char *name) {
   return strncmp(name, NAMES_TWIN, strlen(NAMES_TWIN)) != 0;
 }
 
-/* Names that recipes use for themselves ("_c_…") are refused, or a twin could
- * be taken for a binding. */
+/* Recipes' own names ("_c_…") are refused, or a twin could be mistaken for a
+ * binding. */
 static int name_check(const char *name) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
   if (!*name || strchr(name, '/') || !name_is_plain(name))
@@ -91,7 +91,7 @@ static int name_check(const char *name) {
 
 /* A binding as it was read. */
 typedef struct bound {
-  zke_binding b;     /* its strings lie in the node's data */
+  zke_binding b;     /* its strings are in the node's data */
   char id[NAMES_ID]; /* "": it was made by other means */
   int version;       /* of the node */
 } bound;
@@ -115,8 +115,8 @@ static bool bound_head(bound *o, char *text, char *end) {
   return true;
 }
 
-/* Take a znode's data apart; the text is cut into strings.  Data of another
- * form is the value as a whole. */
+/* Take a znode's data apart; the text is cut into strings.  If the data has
+ * another form, all of it is the value. */
 static void bound_parse(bound *o, const char *name, char *data, int len,
                         const zke_stat *stat) {
   char *end = len > 0 ? memchr(data, '\n', (size_t)len) : NULL;
@@ -134,12 +134,12 @@ static void bound_parse(bound *o, const char *name, char *data, int len,
   o->b.len = len - (int)(end + 1 - data);
 }
 
-/* How many bytes a binding's strings take, each with a NUL behind it. */
+/* Bytes of a binding's strings, each with its NUL. */
 static size_t bound_bytes(const zke_binding *b) {
   return strlen(b->name) + strlen(b->identity) + (size_t)b->len + 3;
 }
 
-/* Copy a binding to *to, and its strings to text; returns the place behind
+/* Copy a binding to *to, and its strings to text; returns the place after
  * these. */
 static char *bound_copy(zke_binding *to, const zke_binding *b, char *text) {
   size_t name = strlen(b->name) + 1, identity = strlen(b->identity) + 1;
@@ -151,8 +151,8 @@ static char *bound_copy(zke_binding *to, const zke_binding *b, char *text) {
   return text + bound_bytes(b);
 }
 
-/* Read a name's binding.  Its strings lie in *data, for zke_free() whatever is
- * returned. */
+/* Read a name's binding.  Its strings are in *data, for zke_free() in any
+ * case. */
 static int bound_read(zke *z, const char *path, bound *o, char **data) {
   int len = 0;
   zke_stat stat;
@@ -177,8 +177,8 @@ static int bound_say(const bound *o, const char *path) {
 
 /* ---- the object ---- */
 
-/* Look for the name that is waited for, and watch for its coming.  Once it was
- * seen the call that waits reads it itself. */
+/* Look for the awaited name, and watch for its creation.  Once it was seen, the
+ * waiting call reads it itself. */
 static int names_step(zke_recipe *r) {
   zke_names *n = (zke_names *)r;
   if (!n->wanted || n->there) return ZKE_OK;
@@ -202,11 +202,10 @@ int zke_names_new(zke *z, const char *path, const zke_names_options *options,
   return rc;
 }
 
-/* Bindings stay, whoever has made them: the object owns none. */
+/* All bindings stay: the object owns none. */
 void zke_names_free(zke_names *names) { zke_recipe_free((zke_recipe *)names); }
 
-/* A path that exists has to be a directory of names; one that does not is
- * fine. */
+/* An existing path must be a directory of names; a missing one is fine. */
 static int names_check_place(zke_names *n) {
   int rc = zke_exists(n->r.z, n->r.path, NULL, NULL, NULL);
   if (rc == ZKE_NONODE) return ZKE_OK;
@@ -216,8 +215,7 @@ static int names_check_place(zke_names *n) {
 }
 
 /* Begin a call: check the name, take the mutex, make the name's path.
- * deadline_ms: 0 for a call that has none.  On success names_leave() ends it.
- */
+ * deadline_ms: 0 for a call without one.  On success names_leave() ends it. */
 static int names_enter(zke_names *names, const char *name, int64_t deadline_ms,
                        char **path) {
   zke_recipe *r = (zke_recipe *)names;
@@ -240,11 +238,11 @@ static int names_leave(zke_names *names, char *path, int rc) {
 
 /* ---- changing ----
  *
- * A names_change is one call, from its first try to its last.  It keeps what a
- * try has to know of those before it: the id by which a binding is found again
- * and, once a reply was lost, what was there before that step. */
+ * A names_change is one call, from its first try to its last.  It keeps what
+ * later tries need: the id that identifies the new binding and, after a lost
+ * reply, the earlier state. */
 
-/* A change under way.
+/* A change in progress.
  *
  *              make   replace
  *     bind     yes    no
@@ -253,14 +251,14 @@ static int names_leave(zke_names *names, char *path, int rc) {
  */
 typedef struct names_change {
   zke_names *n;
-  const char *path; /* of the name */
-  int mode;         /* of the new binding's nodes */
-  bool make;        /* there is to be a new binding */
-  bool replace;     /* there has to be one now, which goes */
-  int64_t token;    /* that one's; 0: whichever there is */
-  int64_t aimed_at; /* token of the one that the last try was about to unbind or
-                       replace; of the first try that lost its reply, if any */
-  char id[NAMES_ID]; /* of the new one; no other has it */
+  const char *path;  /* of the name */
+  int mode;          /* of the new binding's nodes */
+  bool make;         /* make a new binding */
+  bool replace;      /* a binding must exist now; it is removed */
+  int64_t token;     /* that binding's; 0: any */
+  int64_t aimed_at;  /* token of the last try's target; of the first try that
+                        lost its reply, if any */
+  char id[NAMES_ID]; /* of the new one; unique */
   char *text, *twin; /* its data and its twin's path; made once */
   int len;           /* bytes of text */
   int64_t made;      /* out: the new one's token */
@@ -289,10 +287,10 @@ static int names_text(names_change *c, const void *value, int len) {
   return zke_recipe_sign(z, head, value, len, &c->text, &c->len);
 }
 
-/* The step: unbind `old`, if it is not NULL, and bind the new one, if there is
- * to be one.  Deletions come first, as the name is the same.  A node without a
- * twin is known by its version alone.  Only here a lost reply leaves it unsure
- * what was made: a read that loses its reply has changed nothing. */
+/* The step: unbind `old`, unless it is NULL, and bind the new one, if any.
+ * Deletions come first, as the name is the same.  A node without a twin is
+ * identified only by its version.  Only a reply lost here leaves a doubt: a
+ * read that loses its reply has changed nothing. */
 static int names_multi(names_change *c, const bound *old, const char *twin) {
   zke_op ops[4];
   zke_op_result results[4] = {{0}};
@@ -310,9 +308,9 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
   return zke_recipe_faster(rc);
 }
 
-/* Unbind what was read and, if that is asked for, bind the new one.  A binding
- * may have lost its twin, if somebody has deleted that by hand: then it is
- * known by its version.  ZKE_LOOK_AGAIN: another one is there by now. */
+/* Unbind the binding that was read and, if asked for, bind the new one.  A
+ * binding may have lost its twin, if somebody has deleted it: then its version
+ * identifies it.  ZKE_LOOK_AGAIN: another binding exists by now. */
 static int names_exchange(names_change *c, const bound *old) {
   zke *z = c->n->r.z;
   char *twin = NULL;
@@ -329,8 +327,7 @@ static int names_exchange(names_change *c, const bound *old) {
   return zke_recipe_faster(rc);
 }
 
-/* The name is bound: by the binding that is meant, or by one that stands in the
- * way? */
+/* The name is bound: by the binding that is meant, or by another one? */
 static int names_try_bound(names_change *c, const bound *old) {
   bool meant = c->replace && (!c->token || c->token == old->b.token);
   if (!meant) {
@@ -342,7 +339,7 @@ static int names_try_bound(names_change *c, const bound *old) {
   return names_exchange(c, old);
 }
 
-/* The name is free.  If a try before is unsure, names_recognise() decides. */
+/* The name is free.  If an earlier try is unsure, names_recognise() decides. */
 static int names_try_free(names_change *c) {
   zke_stat directory;
   if (c->unsure) return ZKE_LOOK_AGAIN;
@@ -363,7 +360,7 @@ static int names_recognise_free(const names_change *c) {
       c->path);
 }
 
-/* The same for a name that is bound. */
+/* The same for a bound name. */
 static int names_recognise_bound(names_change *c, const bound *o) {
   if (c->make && strcmp(o->id, c->id) == 0) {
     c->made = o->b.token;
@@ -374,9 +371,9 @@ static int names_recognise_bound(names_change *c, const bound *o) {
   return ZKE_NOT_MADE;
 }
 
-/* A step has lost its reply: was the change made?  ZKE_NOT_MADE: no, what was
- * to go is there, or the directory is unchanged; ZKE_NOT_YET: the name is bound
- * otherwise, which decides it. */
+/* A step has lost its reply: was the change made?  ZKE_NOT_MADE: no, its target
+ * still exists, or the directory is unchanged; ZKE_NOT_YET: the name has
+ * another binding, which decides it. */
 static int names_recognise(zke *z, void *arg) {
   names_change *c = arg;
   zke_stat directory;
@@ -423,12 +420,12 @@ static int names_try(zke *z, void *arg) {
   return rc;
 }
 
-/* Change, until that is decided. */
+/* Repeat the change until it is decided. */
 static int names_do(names_change *c, const void *value, int len,
                     int64_t deadline_ms) {
   int rc = c->make ? names_text(c, value, len) : ZKE_OK;
   if (rc == ZKE_OK) rc = zke_recipe_do(c->n->r.z, names_try, c, deadline_ms);
-  /* a caller that binds again would find its own binding in the way */
+  /* otherwise a caller that binds again would meet its own binding */
   if (c->unsure && rc != ZKE_OK)
     rc = zke_recipe_settle(c->n->r.z, rc, names_recognise, c, c->path,
                            c->make ? "bound" : "unbound");
@@ -443,9 +440,9 @@ static int names_check_value(const void *value, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
 }
 
-/* Bind a name: with replace in the place of what is there, and with a token
- * only if that has it. An ephemeral binding's twin is ephemeral as well: both
- * go with the session. */
+/* Bind a name.  With replace, it replaces the present binding, and with a token
+ * only if the binding has it.  An ephemeral binding's twin is ephemeral as
+ * well: both go with the session. */
 static int names_make(zke_names *names, const char *name, bool replace,
                       int64_t token, const void *value, int len, int ephemeral,
                       int64_t deadline_ms, int64_t *token_out) {
@@ -464,8 +461,7 @@ static int names_make(zke_names *names, const char *name, bool replace,
   return names_leave(names, path, rc);
 }
 
-/* Nothing is replaced, so there is no token that a binding would have to have.
- */
+/* Nothing is replaced, so no token is needed. */
 int zke_names_bind(zke_names *names, const char *name, const void *value,
                    int len, int ephemeral, int64_t deadline_ms,
                    int64_t *token_out) {
@@ -474,7 +470,7 @@ int zke_names_bind(zke_names *names, const char *name, const void *value,
 }
 
 /* With a token only that binding is replaced: a process that was stopped for a
- * while cannot undo what came after it. */
+ * while cannot undo later changes. */
 int zke_names_rebind(zke_names *names, const char *name, int64_t token,
                      const void *value, int len, int ephemeral,
                      int64_t deadline_ms, int64_t *token_out) {
@@ -494,8 +490,8 @@ int zke_names_unbind(zke_names *names, const char *name, int64_t token,
 
 /* ---- looking ----
  *
- * Nothing is written here.  What has to be of one moment is read in one
- * snapshot: a name and the znode that it stands for, or all names. */
+ * Nothing is written here.  Nodes that belong together are read in one
+ * snapshot: a name and the znode that it names, or all names. */
 
 /* One read, so the value and its binder belong together. */
 static int names_lookup(zke_names *n, const char *path, zke_binding **out) {
@@ -549,7 +545,7 @@ static int names_resolved(const zke_binding *b, const char *path,
 }
 
 /* One look: read the name, to know the znode; then read both in one snapshot.
- * A value that contains a NUL is no path. */
+ * A value that contains a NUL is not a path. */
 static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   zke_binding *b = NULL;
   zke_op ops[2];
@@ -575,8 +571,8 @@ static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   return rc;
 }
 
-/* Repeated while the name stands for another znode at each look: so what is
- * returned was true at one moment. */
+/* Repeated while the name stands for another znode at each look: so the result
+ * is from one moment. */
 int zke_names_resolve(zke_names *names, const char *name, char **data_out,
                       int *len_out, zke_stat *stat_out) {
   char *path;
@@ -642,17 +638,18 @@ int zke_names_list(zke_names *names, zke_binding_list **list_out) {
 
 /* ---- waiting ----
  *
- * The watch is that of the name, so other names wake nobody.  It only says that
- * the name was bound: the binding is read afterwards, and may have gone again.
+ * Only the name is watched, so other names wake no process.  The watch only
+ * tells that the name was bound: the binding is read afterwards, and may have
+ * gone again.
  */
 
-/* For zke_recipe_await(): is the name there? */
+/* For zke_recipe_await(): does the name exist? */
 static int names_there(zke_recipe *r) {
   return ((const zke_names *)r)->there ? ZKE_OK : ZKE_NOT_YET;
 }
 
 /* Wait until it is bound and was read.  It may be unbound again between the
- * two: then the wait goes on. */
+ * two: then the wait continues. */
 static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
                       zke_binding **out) {
   int rc;
@@ -669,8 +666,8 @@ static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
   return rc;
 }
 
-/* One blocking call an object, since `wanted` is the object's.  The watch goes
- * with the call, and the call's sentence is kept over that. */
+/* One blocking call an object, since the object has only one `wanted`.  The
+ * watch ends with the call, and the call's sentence survives that. */
 int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
                    zke_binding **binding_out) {
   char *path;
@@ -701,8 +698,7 @@ int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
   return names_leave(names, path, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_names_cancel(zke_names *names) {
   return zke_recipe_cancel((zke_recipe *)names);
 }

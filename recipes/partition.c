@@ -6,24 +6,25 @@
  *   1. Read the members and their names, and watch the directory
  *      (zke_pt_plan_read()).  If this member's znode is not among them, all is
  *      lost.
- *   2. Watch the member before this one in the list, so that its death is
- *      noticed at once (part_watch_neighbour()).
+ *   2. Watch the member before this one in the list, so its death is noticed
+ *      immediately (part_watch_neighbour()).
  *   3. Divide: for each item in the order of its bytes take the member with the
- *      highest hash among those that have room (zke_pt_plan_choose()).
- *   4. First let go: ask the listener to release what another member is to
- *      have (RELEASE).  The znode stays until it has done so.
- *   5. Then take: create the znode of each item that this member is to have.
- *      Where it is there already, its owner has to let go first: watch it, and
- *      look again when it goes, or after release_ms (zke_pt_item_step()).
+ *      highest hash among the members that have room (zke_pt_plan_choose()).
+ *   4. First release: ask the listener to release the items that go to another
+ *      member (RELEASE).  The znode stays until the listener has done so.
+ *   5. Then take: create the znode of each item that the plan gives to this
+ *      member.  If the znode exists already, its owner must release it first:
+ *      watch it, and look again when it goes, or after release_ms
+ *      (zke_pt_item_step()).
  *
  * Two members may have read different lists for a moment and want the same
- * item.  That costs a wait, never two owners, since a znode is made only once.
- * When the lists agree, so do the plans.  If a process dies anywhere, its
- * znodes go with its session in one step, and 1 to 5 happen in the others.
+ * item.  That costs a wait, but never gives two owners, since a znode is made
+ * only once.  When the lists agree, so do the plans.  If a process dies
+ * anywhere, its znodes go with its session in one step, and the others repeat 1
+ * to 5.
  *
- * How a member takes one item and lets it go, why a step that comes too late
- * does not hit the next owner, and what a lost reply comes to, says
- * part/partition_item.c.
+ * part/partition_item.c says how a member takes and releases one item, why a
+ * late step does not hit the next owner, and what happens after a lost reply.
  *
  * Start reading at part_step() and part_follow(). */
 #ifndef _GNU_SOURCE
@@ -47,8 +48,8 @@
 
 /* ---- one look ---- */
 
-/* The membership was taken away: by a deletion of the znode, or with the
- * session.  The listener hears of each item. */
+/* The membership was taken away: the znode was deleted, or the session has
+ * ended.  The listener hears of each item. */
 static void part_lose(zke_partition *p) {
   if (!p->znode) return;
   for (int i = 0; i < p->count; i++) zke_pt_item_abandon(&p->item[i]);
@@ -57,18 +58,18 @@ static void part_lose(zke_partition *p) {
   p->gone = true;
 }
 
-/* Make the directory of the items' znodes where it is missing: it is a
- * container, and goes when it has been empty for a while. */
+/* Make the directory of the items' znodes if it is missing: it is a container,
+ * and goes when it has been empty for a while. */
 static int part_place_items(zke_partition *p) {
   return zke_recipe_place(p->r.z, p->items, ITEMS_PLACE, ZKE_CONTAINER, NULL,
                           ZKE_FOREVER);
 }
 
-/* Note which items are to be this member's, and bring each item to that.
- * Letting go comes first, so that members that exchange items do not wait for
- * each other longer than they must.  Where the directory has gone it is made,
- * and the item is tried again, whatever its state: one that was waited for has
- * no watch any more that would tell. */
+/* Note which items the plan gives to this member, and move each item towards
+ * that.  Releases come first, so members that exchange items do not wait longer
+ * for each other than they must.  If the directory has gone, make it and try
+ * the item again, whatever its state: an item that this member waits for has
+ * lost its watch. */
 static int part_follow(zke_partition *p, zke_pt_plan *plan, int self) {
   for (int i = 0; i < p->count; i++)
     p->item[i].mine =
@@ -86,7 +87,7 @@ static int part_follow(zke_partition *p, zke_pt_plan *plan, int self) {
   return rc;
 }
 
-/* Take back the watch of the neighbour: another member is that now. */
+/* Remove the watch of the neighbour: it is another member now. */
 static void part_forget_neighbour(zke_partition *p) {
   if (!p->neighbour) return;
   zke_remove_watch(p->r.z, p->neighbour, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -95,8 +96,8 @@ static void part_forget_neighbour(zke_partition *p) {
   p->neighbour = NULL;
 }
 
-/* Watch the member before this one; the first member watches the last.  Of a
- * znode that is watched the kernel tells at once when its owner has died; its
+/* Watch the member before this one; the first member watches the last.  When
+ * the owner of a watched znode dies, the kernel tells it immediately; the
  * watcher removes the dead session, and the watch of the directory then tells
  * all the others. */
 static int part_watch_neighbour(zke_partition *p, const zke_pt_plan *plan,
@@ -117,8 +118,9 @@ static int part_watch_neighbour(zke_partition *p, const zke_pt_plan *plan,
   return rc == ZKE_NONODE ? ZKE_OK : rc; /* the directory's watch tells */
 }
 
-/* One look: the members, the neighbour, which items to take, to keep and to
- * let go.  A member whose znode is not among the others has lost its place. */
+/* One look: the members, the neighbour, and the items to take, to keep and to
+ * release.  If the member's znode is not among the others, it has lost its
+ * place. */
 static int part_step(zke_recipe *r) {
   zke_partition *p = (zke_partition *)r;
   zke_pt_plan plan;
@@ -141,7 +143,7 @@ static int part_step(zke_recipe *r) {
   return rc;
 }
 
-/* Notes which watches have fired, so that the step sets them again. */
+/* Notes the fired watches, so the step sets them again. */
 static void part_event(zke_recipe *r, int type, const char *path) {
   zke_partition *p = (zke_partition *)r;
   bool all = type == ZKE_EVENT_OVERFLOW;
@@ -161,7 +163,7 @@ static void part_event(zke_recipe *r, int type, const char *path) {
  * already or soon. */
 static void part_ended(zke_recipe *r) { part_lose((zke_partition *)r); }
 
-/* Call the listener, without the mutex. The text is the item, the number its
+/* Call the listener, without the mutex.  The text is the item, the number its
  * token. */
 static void part_deliver(zke_recipe *r, int event, int64_t number,
                          const char *text, int len) {
@@ -170,7 +172,7 @@ static void part_deliver(zke_recipe *r, int event, int64_t number,
   if (p->listener) p->listener(p, event, text, number, p->context);
 }
 
-/* Delete the znodes of all items that this member has, and last its own: in one
+/* Delete the znodes of all items that this member has, and its own last: in one
  * step.  ZKE_NONODE: one of them has gone, or an item is another's by now, and
  * none was deleted. */
 static int part_delete_all(zke_partition *p) {
@@ -187,8 +189,8 @@ static int part_delete_all(zke_partition *p) {
   return rc;
 }
 
-/* Delete item by item, now or later, what one step did not delete, or may have
- * deleted. */
+/* Delete the items' znodes one by one, now or later, if the one step failed or
+ * is in doubt. */
 static int part_discard_all(zke_partition *p) {
   int rc = ZKE_OK;
   for (int i = 0; i < p->count; i++) {
@@ -199,11 +201,11 @@ static int part_discard_all(zke_partition *p) {
   return rc == ZKE_OK ? own : rc;
 }
 
-/* Give everything up, in one step where that can be done.  An item that has
- * been taken away is left out of it, and told as lost.  One that its next owner
- * takes after that makes the step fail, and stays with that one.
+/* Give everything up, in one step if possible.  An item that was taken away is
+ * left out, and reported as lost.  If its next owner takes an item after that,
+ * the step fails, and the item stays with that owner.
  *
- *   tell  the listener did not ask for it, and hears of each item */
+ *   tell  the listener did not ask for this, and hears of each item */
 static int part_quit(zke_partition *p, bool tell) {
   bool known = true;
   if (!p->znode) return ZKE_OK;
@@ -218,7 +220,7 @@ static int part_quit(zke_partition *p, bool tell) {
   return rc;
 }
 
-/* The object is freed: others can have its items at once. */
+/* The object is freed: others can have its items immediately. */
 static void part_going(zke_recipe *r) { part_quit((zke_partition *)r, false); }
 
 /* No znode is left at this point: quit has discarded them. */
@@ -248,8 +250,8 @@ static int part_order(const void *a, const void *b) {
   return strcmp(((const zke_pt_item *)a)->name, ((const zke_pt_item *)b)->name);
 }
 
-/* The items are sorted: so members that were given the same items in another
- * order divide them alike. */
+/* The items are sorted: so members divide the same items in the same way,
+ * whatever order they were given in. */
 static int part_fill(zke_partition *p, const char *const *items, int count) {
   int rc = ZKE_OK;
   p->item = zke_alloc(p->r.z, (size_t)count * sizeof *p->item);
@@ -278,8 +280,8 @@ static int part_describe(zke_partition *p, const char *name) {
   return p->data ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* What can be refused without touching the file: so a mistake of the caller is
- * told whatever the handle's state. */
+/* Check the arguments without touching the file: so a caller's mistake is
+ * reported whatever the handle's state. */
 static int part_check(const char *const *items, int count,
                       const zke_partition_options *o) {
   if (!items || count < 1)
@@ -320,7 +322,7 @@ void zke_partition_free(zke_partition *p) { zke_recipe_free((zke_recipe *)p); }
 
 /* ---- in and out ---- */
 
-/* Do those that came before divide the same items? */
+/* Do the earlier members divide the same items? */
 static int part_compare(zke_partition *p) {
   zke_pt_plan plan;
   int rc = zke_pt_plan_read(&p->r, p->members, false, &plan);
@@ -337,7 +339,7 @@ static int part_compare(zke_partition *p) {
   return rc;
 }
 
-/* Say that somebody has deleted the member's znode; returns ZKE_LOST. */
+/* Report that somebody has deleted the member's znode; returns ZKE_LOST. */
 static int part_lost(const zke_partition *p) {
   return zke_recipe_fail(ZKE_LOST, "the membership of %s was taken away",
                          p->r.path);
@@ -345,7 +347,7 @@ static int part_lost(const zke_partition *p) {
 
 /* A member with other items is refused after its znode was made, since two such
  * members could join at the same moment: then at least the later one sees the
- * other.  If the process dies here its session's end removes the znode.  The
+ * other.  If the process dies here, its session's end removes the znode.  The
  * look may find that the znode has gone already. */
 static int part_join(zke_partition *p) {
   if (p->znode)
@@ -375,19 +377,19 @@ int zke_partition_start(zke_partition *p) {
   return zke_recipe_leave(&p->r, part_join(p));
 }
 
-/* Say that the object is no member; returns ZKE_LOST. */
+/* Report that the object is not a member; returns ZKE_LOST. */
 static int part_is_none(const zke_partition *p) {
   return zke_recipe_fail(ZKE_LOST, "this object is not a member of %s",
                          p->r.path);
 }
 
-/* A blocking call of another thread is told as well. */
+/* Another thread's blocking call is told as well. */
 int zke_partition_leave(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   bool member = p->znode != NULL;
   rc = part_quit(p, false);
-  zke_wake(p->r.z); /* a thread that waits is to know */
+  zke_wake(p->r.z); /* a waiting thread must notice */
   if (!member) rc = part_is_none(p);
   return zke_recipe_leave(&p->r, rc);
 }
@@ -400,7 +402,7 @@ static zke_pt_item *part_find(zke_partition *p, const char *item) {
   return NULL;
 }
 
-/* Say that the item is another's; returns ZKE_LOST. */
+/* Report that another member has the item; returns ZKE_LOST. */
 static int part_not_owned(const zke_partition *p, const char *item) {
   return zke_recipe_fail(ZKE_LOST, "the item %s of %s is not this member's",
                          item ? item : "NULL", p->r.path);
@@ -415,18 +417,18 @@ static zke_pt_item *part_find_held(zke_partition *p, const char *item) {
   return NULL;
 }
 
-/* An item has turned out to be another's.  The next step is due, since the plan
- * may give it back; a thread that waits makes that step. */
+/* Another member has the item.  The next step is due, since the plan may give
+ * it back; a waiting thread makes that step. */
 static int part_robbed(zke_partition *p, const char *item) {
   p->r.changed = true;
   zke_wake(p->r.z);
   return part_not_owned(p, item);
 }
 
-/* Only what was asked for may be let go.  The next owner takes it when its
- * znode goes; if the plan has changed in between, the item comes back.  No
- * event tells of this, so a thread that waits is woken: the state may be
- * SETTLED now, or its call has to look again. */
+/* Only an item that was asked for may be released.  The next owner takes it
+ * when its znode goes; if the plan has changed in between, the item comes back.
+ * No event reports this, so a waiting thread is woken: the state may be SETTLED
+ * now, or its call must look again. */
 static int part_release(zke_partition *p, const char *item) {
   zke_pt_item *it = part_find_held(p, item);
   if (!it) return ZKE_LOST;
@@ -450,7 +452,7 @@ int zke_partition_release(zke_partition *p, const char *item) {
 
 /* ---- states ---- */
 
-/* SETTLED where the member has all that the plan gives it and nothing else. */
+/* SETTLED if the member has exactly the items that the plan gives it. */
 static int part_state(const zke_partition *p) {
   int state = ZKE_PARTITION_SETTLED;
   if (!p->znode) return p->gone ? ZKE_PARTITION_LOST : ZKE_PARTITION_OUT;
@@ -462,8 +464,8 @@ static int part_state(const zke_partition *p) {
   return state;
 }
 
-/* When the first of the owners that this member waits for has had its time, of
- * zke_now(), or ZKE_FOREVER. */
+/* The time, of zke_now(), when the first of the owners that this member waits
+ * for has used up its release_ms, or ZKE_FOREVER. */
 static int64_t part_next(const zke_partition *p) {
   int64_t next = ZKE_FOREVER;
   for (int i = 0; i < p->count && p->release_ms; i++) {
@@ -498,9 +500,9 @@ static int part_say(const zke_partition *p, int rc) {
   return rc;
 }
 
-/* Sleeps at most until an owner has had its time to let go; the next step takes
- * its item then.  Where that step fails, as others keep the database, the time
- * stays over: so the deadline is compared with the clock as well. */
+/* Sleeps at most until an owner's release_ms is over; then the next step takes
+ * its item.  If that step fails, as others keep the database, that time is
+ * still over: so the deadline is compared with the clock as well. */
 static int part_wait(zke_partition *p, int64_t deadline_ms) {
   for (;;) {
     int64_t next = part_next(p);
@@ -509,29 +511,28 @@ static int part_wait(zke_partition *p, int64_t deadline_ms) {
         zke_recipe_await(&p->r, part_is_settled, last ? deadline_ms : next);
     if (rc != ZKE_OPERATIONTIMEOUT) return rc;
     if (last) return part_say(p, rc);
-    p->r.changed = true; /* somebody's time to let go is over */
+    p->r.changed = true; /* an owner's release_ms is over */
   }
 }
 
-/* Whatever it returns but ZKE_LOST, the object stays a member. */
+/* Unless it returns ZKE_LOST, the object stays a member. */
 int zke_partition_wait(zke_partition *p, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)p, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&p->r, part_wait(p, deadline_ms));
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_partition_cancel(zke_partition *p) {
   return zke_recipe_cancel((zke_recipe *)p);
 }
 
-/* Also for a program that does not dispatch: takes what is overdue. */
+/* Also for a program that does not dispatch: takes overdue items. */
 int zke_partition_step(zke_partition *p) {
   return zke_recipe_step((zke_recipe *)p);
 }
 
-/* For a program with a loop of its own: when to call step. */
+/* For a program with its own loop: when to call step. */
 int zke_partition_due(zke_partition *p, int64_t *deadline_out) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
@@ -548,7 +549,7 @@ int zke_partition_state(zke_partition *p) {
   return state;
 }
 
-/* The znode of the item: greater than that of any owner before. */
+/* The zxid of the item's znode: greater than that of any earlier owner. */
 int64_t zke_partition_token(zke_partition *p, const char *item) {
   if (zke_recipe_enter_memory((zke_recipe *)p) != ZKE_OK) return 0;
   const zke_pt_item *it = part_find(p, item);
@@ -557,8 +558,8 @@ int64_t zke_partition_token(zke_partition *p, const char *item) {
   return token;
 }
 
-/* The look has set the watch that would have made the next step ask, so that
- * step is due where the item is lost (part_robbed()). */
+/* The look has set the watch that would have made the next step ask.  So if the
+ * item is lost, that step is due (part_robbed()). */
 static int part_check_item(zke_partition *p, const char *item) {
   zke_pt_item *it = part_find_held(p, item);
   if (!it) return ZKE_LOST;
@@ -573,8 +574,8 @@ int zke_partition_check(zke_partition *p, const char *item) {
   return zke_recipe_leave(&p->r, part_check_item(p, item));
 }
 
-/* Makes the user's multi fail unless the item's twin is still there, which goes
- * with the item in one step. */
+/* Makes the user's multi fail unless the item's twin still exists; it goes with
+ * the item in one step. */
 int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
@@ -610,9 +611,9 @@ int zke_partition_list(zke_partition *p, zke_strings **items_out) {
   return zke_recipe_leave(&p->r, s ? ZKE_OK : ZKE_NOMEM);
 }
 
-/* ---- looking on ---- */
+/* ---- looking without an object ---- */
 
-/* The owners as they are read, before they are packed. There is room for all
+/* The owners as they are read, before they are packed.  There is room for all
  * from the start. */
 typedef struct part_roll {
   zke_partition_owner *data;
@@ -639,8 +640,7 @@ static int part_note(zke *z, const char *path, const char *item,
   return ZKE_OK;
 }
 
-/* All of the roll in one block, texts behind the records; NULL without memory.
- */
+/* The whole list in one block, texts after the records; NULL without memory. */
 static zke_partition_owners *part_pack(zke *z, const part_roll *roll) {
   size_t size = sizeof(zke_partition_owners);
   for (int i = 0; i < roll->count; i++) {
@@ -663,8 +663,9 @@ static zke_partition_owners *part_pack(zke *z, const part_roll *roll) {
   return list;
 }
 
-/* Reads one item after the other; one that changes hands meanwhile is told as
- * it was when it was read.  The names become those of the items. */
+/* Reads one item after the other; if an item changes hands meanwhile, the list
+ * shows its owner at the time of reading.  The names become those of the
+ * items. */
 static int part_call_roll(zke *z, const char *directory,
                           const zke_strings *names, part_roll *roll) {
   size_t n = (size_t)names->count + 1;
@@ -681,7 +682,7 @@ static int part_call_roll(zke *z, const char *directory,
   return rc;
 }
 
-/* For whoever looks from outside: each item with its owner. */
+/* For callers without an object: each item with its owner. */
 int zke_partition_parties(zke *z, const char *path,
                           zke_partition_owners **list_out) {
   zke_strings *names = NULL;

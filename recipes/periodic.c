@@ -5,23 +5,23 @@
  * How a run is claimed (job_claim_once()):
  *
  *   1. Read the record of the last run and `running`, in one snapshot.
- *   2. Judge: a process that lives does it (HELD); its process is dead, then
- *      end that session and begin again; the last run counts for this period
+ *   2. Judge: a living process has the run (HELD); its process is dead: end
+ *      that session and begin again; the last run counts for this period
  *      (LIMIT); or the job is due.
  *   3. In one multi write the new record, if the old one still has the version
  *      that was read, and create `running`, an ephemeral.
- *   4. Where 3 fails, somebody was faster: go to 1.  Where its reply was lost,
- *      go to 1 as well: the run is this object's if the record has the id that
- *      it gave, and `running` is this session's.
+ *   4. If 3 fails, somebody was faster: go to 1.  If its reply was lost, go to
+ *      1 as well: the run is this object's if the record has the id of its
+ *      claim, and `running` is this session's.
  *
  * The end of a run is one multi too: the record gets its end and status, if it
  * still has the version of the claim, and `running` goes (job_try_end()).  If
- * somebody deletes the job's znode and it is made anew, it can have the same
- * version again.  So the id of the record is looked at right before the step.
+ * somebody deletes the job's znode and it is made again, it can reach the same
+ * version again.  So the id of the record is checked right before the step.
  *
  * If the process dies before 3, nothing has happened.  Between 3 and the end,
- * `running` goes with the session, and the record without an end says that the
- * run died.  After the end the record is whole.
+ * `running` goes with the session, and the record without an end shows that the
+ * run died.  After the end the record is complete.
  *
  * Start reading at zke_periodic_try(); at job_wait() for the waiting. */
 #ifndef _GNU_SOURCE
@@ -49,32 +49,32 @@ enum { RECORD_ID = ZKE_RECIPE_GUID };
  * record_
  * ==================================================================== */
 
-/* The last run of a job, and whether a process does it now. */
+/* The last run of a job, and whether a process has the run now. */
 typedef struct record {
-  char *text;       /* as it was read, ended after the identity; NULL: there is
-                       no znode */
-  bool filled;      /* it tells of a run; else there was none yet */
-  zke_stat stat;    /* of the job's znode */
-  int64_t start_ms; /* of zke_wall(), ms since 1970 */
-  int64_t end_ms;   /* the same; 0: the run has not ended */
-  int64_t pid;      /* of the process */
-  int status;       /* that the run ended with */
-  int tries;        /* runs begun in this period, this one included */
-  int forced;       /* 1: begun although it was not due */
-  char id[RECORD_ID];   /* of the claim: no other has it */
+  char *text;         /* as it was read, cut after the identity; NULL: there is
+                         no znode */
+  bool filled;        /* it describes a run; else there was none yet */
+  zke_stat stat;      /* of the job's znode */
+  int64_t start_ms;   /* of zke_wall(), ms since 1970 */
+  int64_t end_ms;     /* the same; 0: the run has not ended */
+  int64_t pid;        /* of the process */
+  int status;         /* of the ended run */
+  int tries;          /* runs begun in this period, including this one */
+  int forced;         /* 1: begun although it was not due */
+  char id[RECORD_ID]; /* of the claim; unique */
   const char *identity; /* of the session; in text, or the object's */
-  bool running;         /* `running` is there */
+  bool running;         /* `running` exists */
   int64_t runner;       /* the session that owns it */
 } record;
 
-/* Release what was read of a job's znode. It may be called twice. */
+/* Release a record that was read.  It may be called twice. */
 static void record_free(record *c) {
   zke_free(c->text);
   *c = (record){0};
 }
 
-/* As zke_recipe_read(), for an int. A number that does not fit is refused and
- * not cut: the text is somebody else's. */
+/* As zke_recipe_read(), for an int.  A number that does not fit is refused, not
+ * cut: somebody else wrote the text. */
 static bool record_int(char **at, const char *word, int *out) {
   int64_t number;
   if (!zke_recipe_read(at, word, 10, &number)) return false;
@@ -82,7 +82,7 @@ static bool record_int(char **at, const char *word, int *out) {
   return number >= INT_MIN && number <= INT_MAX;
 }
 
-/* Move *at behind a word; false: something else stands there, and *at stays. */
+/* Move *at past a word; false: the text differs, and *at is unchanged. */
 static bool record_word(char **at, const char *word) {
   size_t len = strlen(word);
   if (strncmp(*at, word, len) != 0) return false;
@@ -90,8 +90,8 @@ static bool record_word(char **at, const char *word) {
   return true;
 }
 
-/* Read the id, which ends with its line. An empty one, or one that is too long,
- * is none of ours. */
+/* Read the id, which is one line.  An empty id, or one that is too long, is not
+ * ours. */
 static bool record_id(char **at, char *id) {
   if (!record_word(at, "\nid ")) return false;
   size_t len = strcspn(*at, " \n");
@@ -102,8 +102,8 @@ static bool record_id(char **at, char *id) {
   return true;
 }
 
-/* Read what record_text() wrote; the text ends with a NUL. An empty text, or
- * none, tells of no run. The identity stays in the text, and is ended there. */
+/* Read the text of record_text(); it ends with a NUL.  An empty text, or none,
+ * means no run.  The identity stays in the text, and gets its NUL there. */
 static int record_parse(record *c, const char *path) {
   char *at = c->text;
   if (!at || !*at) return ZKE_OK;
@@ -121,7 +121,7 @@ static int record_parse(record *c, const char *path) {
   return ZKE_OK;
 }
 
-/* The record, and the session that does the job, as of one moment.  Without a
+/* A snapshot of the record, and of the session that has the run.  Without a
  * znode all is 0.  record_free() releases it; after a failure there is nothing
  * to release. */
 static int record_read(zke *z, const char *path, const char *running,
@@ -148,8 +148,8 @@ static int record_read(zke *z, const char *path, const char *running,
   return rc;
 }
 
-/* The record as a text of lines, for record_parse(); NULL without memory. A
- * line end in the identity becomes a space, since lines are what is read. */
+/* The record as lines of text, for record_parse(); NULL without memory.  A line
+ * end in the identity becomes a space, since the text is read by lines. */
 static char *record_text(zke *z, const record *c) {
   size_t size = 320 + strlen(c->identity);
   char *text = zke_alloc(z, size);
@@ -177,25 +177,25 @@ struct zke_periodic {
   zke_periodic_options o;
   int state;      /* ZKE_PERIODIC_… */
   int64_t token;  /* zxid of the claim, 0 unless HELD */
-  record mine;    /* of the run that was claimed, or is being claimed */
+  record mine;    /* of the claimed run, or of the claim in progress */
   char *identity; /* of the session, for mine */
-  int version;    /* of the job's znode, as the claim has made it */
+  int version;    /* of the job's znode, after the claim */
   int64_t made;   /* czxid of that znode */
-  bool placed;    /* the directory is there, as far as is known */
+  bool placed;    /* the directory exists, as far as is known */
   bool waiting;   /* a blocking call runs */
   bool watched;   /* `running` is watched, and the watch has not fired */
-  bool noticed;   /* the same of the job's znode, for its next record */
+  bool noticed;   /* the same for the job's znode, for its next record */
   bool woken;     /* an event has come since the wait began: look */
   bool given_up;  /* released while a blocking call waits for it */
 };
 
-/* Say that the job is not this object's to do; returns ZKE_LOST. */
+/* Report that this object does not have the run; returns ZKE_LOST. */
 static int job_lost(const zke_periodic *j) {
   return zke_recipe_fail(
       ZKE_LOST, "this object does not have the run of the job %s", j->r.path);
 }
 
-/* It was claimed, and is another's or nobody's now: tell the listener. */
+/* The object has lost its run: tell the listener. */
 static void job_lose(zke_periodic *j) {
   if (j->state != ZKE_PERIODIC_HELD) return;
   j->state = ZKE_PERIODIC_LOST;
@@ -205,37 +205,37 @@ static void job_lose(zke_periodic *j) {
 
 /* ---- when it is due ---- */
 
-/* The number of the period that a wall time is in; before 1970, too, each has
- * the same length. */
+/* The number of the period of a wall time; periods before 1970 have the same
+ * length. */
 static int64_t job_period(const zke_periodic *j, int64_t ms) {
   int64_t since = ms - j->o.offset_ms, period = j->o.period_ms;
   return since / period - (since % period < 0);
 }
 
-/* When the period of the last run ends, in wall time: its length after the
- * start, or, where periods are aligned, at the beginning of the next one. */
+/* The end of the last run's period, in wall time: one period after the start,
+ * or, if periods are aligned, the beginning of the next one. */
 static int64_t job_next(const zke_periodic *j, const record *c) {
   if (!j->o.aligned) return c->start_ms + j->o.period_ms;
   return (job_period(j, c->start_ms) + 1) * j->o.period_ms + j->o.offset_ms;
 }
 
-/* Is the last run's period over, forwards or backwards?  A start that lies a
- * period or more in the future was written by a clock that was wrong: such a
- * run does not count, or the job would not run until then. */
+/* Is the last run's period over, forwards or backwards?  If a start is a period
+ * or more in the future, a wrong clock wrote it: such a run does not count, or
+ * the job would not run until then. */
 static bool job_is_over(const zke_periodic *j, const record *c, int64_t now) {
   return !c->filled || now >= job_next(j, c) ||
          now <= c->start_ms - j->o.period_ms;
 }
 
-/* Does the last run not count, by the options?  One without an end has died,
- * since nobody does it now. */
+/* Does the last run not count, by the options?  If it has no end, it has died,
+ * since no process has it now. */
 static bool job_is_retried(const zke_periodic *j, const record *c) {
   return c->end_ms ? c->status && j->o.retry & ZKE_PERIODIC_RETRY_FAILED
                    : j->o.retry & ZKE_PERIODIC_RETRY_DEAD;
 }
 
-/* Fail with rc, and say why the job is not to be had now: "the job /jobs/a was
- * done by x (pid 1) at ... (status 0) and is due again at ...". */
+/* Fail with rc, and say why it cannot be claimed: "the job /jobs/a was done by
+ * x (pid 1) at ... (status 0) and is due again at ...". */
 static int job_say(const zke_periodic *j, int rc, const record *c) {
   char start[ZKE_RECIPE_WHEN], next[ZKE_RECIPE_WHEN], how[32] = "it died";
   zke_recipe_when(c->start_ms, start);
@@ -253,14 +253,14 @@ static int job_say(const zke_periodic *j, int rc, const record *c) {
 
 /* ---- claiming ---- */
 
-/* End the session that does it if its process is dead.  ZKE_OK: it lives;
- * ZKE_LOOK_AGAIN: it does not do it any more. */
+/* If the process that has the run is dead, end its session.  ZKE_OK: it lives;
+ * ZKE_LOOK_AGAIN: it does not have the run any more. */
 static int job_bury(zke *z, const char *running, int64_t session) {
   int rc = zke_recipe_bury(z, running, session);
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* May it be claimed?  ZKE_OK: now; else the code to refuse with. */
+/* May it be claimed?  ZKE_OK: now; else the code of the refusal. */
 static int job_judge(zke_periodic *j, const record *c, bool force,
                      int64_t now) {
   if (c->running) {
@@ -271,9 +271,9 @@ static int job_judge(zke_periodic *j, const record *c, bool force,
   return job_say(j, ZKE_LIMIT, c);
 }
 
-/* Write the claim in one step: the record in place of the one that was seen,
- * and `running`.  ZKE_BADVERSION, ZKE_NODEEXISTS, ZKE_NONODE: something has
- * changed since the look. */
+/* Write the claim in one step: the new record over the one that was seen, and
+ * `running`.  ZKE_BADVERSION, ZKE_NODEEXISTS, ZKE_NONODE: something has changed
+ * since the look. */
 static int job_write_claim(zke *z, zke_periodic *j, const record *last) {
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
@@ -297,13 +297,13 @@ static int job_write_claim(zke *z, zke_periodic *j, const record *last) {
   return rc;
 }
 
-/* A claim that is under way. */
+/* A claim in progress. */
 typedef struct job_claim {
   zke_periodic *j;
-  bool force;       /* whether it is due or not */
+  bool force;       /* claim it even if it is not due */
   bool unsure;      /* the last try may have made it */
-  int64_t next;     /* out, where it was done: when it is due, wall time */
-  bool end_matters; /* out, where a process does it: its end may make it due */
+  int64_t next;     /* out, if it was done: when it is due, wall time */
+  bool end_matters; /* out, if a process has it: its end may make it due */
   int64_t mzxid;    /* out: of the record that was read; 0: there is none */
 } job_claim;
 
@@ -312,13 +312,13 @@ static bool job_is_mine(const zke_periodic *j, const record *c) {
   return c->filled && strcmp(c->id, j->mine.id) == 0;
 }
 
-/* One look, and the claim where the job is due.  After a lost reply the claim
- * is this object's where the record has its id and `running` is this
- * session's.  What follows for waiting is noted in the claim: when to look
- * next, and whether the end of the present run may make it due sooner.
+/* One look, and the claim if the job is due.  After a lost reply the claim is
+ * this object's if the record has its id and `running` is this session's.  The
+ * claim gets the results for a wait: when to look next, and whether the end of
+ * the present run may make it due sooner.
  *
  * If the process dies after the claim `running` goes with its session; the
- * record says that the run has not ended. */
+ * record shows that the run has not ended. */
 static int job_claim_once(zke *z, job_claim *a) {
   zke_periodic *j = a->j;
   record c;
@@ -331,7 +331,7 @@ static int job_claim_once(zke *z, job_claim *a) {
     j->version = c.stat.version;
     j->made = c.stat.czxid;
     j->token = c.stat.mzxid;
-  } else if (a->unsure) { /* of what the lost try has made nothing stands */
+  } else if (a->unsure) { /* the lost try has left nothing */
     rc = ZKE_NOT_MADE;
   } else {
     rc = job_judge(j, &c, a->force, now);
@@ -344,14 +344,14 @@ static int job_claim_once(zke *z, job_claim *a) {
     if (wrote) rc = job_write_claim(z, j, &c);
   }
   record_free(&c);
-  /* What the tries before have made was seen.  Where this one has only looked,
-   * or buried somebody, it has made no claim. */
+  /* The results of earlier tries were seen.  If this try only looked, or ended
+   * a dead session, it has made no claim. */
   a->unsure = wrote && zke_recipe_is_lost(rc);
   return zke_recipe_faster(rc);
 }
 
-/* The step of a claim.  The directory is made if it may be missing: before the
- * first try, and if one has to be repeated. */
+/* The step of a claim.  Before the first try, and if a try must be repeated,
+ * the directory may be missing: then make it. */
 static int job_try_claim(zke *z, void *arg) {
   job_claim *a = arg;
   int rc = ZKE_OK;
@@ -363,8 +363,8 @@ static int job_try_claim(zke *z, void *arg) {
   return rc;
 }
 
-/* Prepare the record of a claim: an id of its own, by which a lost reply is
- * recognised, and whose it is. */
+/* Prepare the record of a claim: the owner, and a unique id that identifies it
+ * after a lost reply. */
 static int job_begin_claim(zke_periodic *j) {
   zke_session_list *who = NULL;
   j->mine = (record){0};
@@ -380,7 +380,7 @@ static int job_begin_claim(zke_periodic *j) {
   return j->identity ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Watch the run, for its end or the death of its process. ZKE_NONODE: it has
+/* Watch the run, for its end or the death of its process.  ZKE_NONODE: it has
  * ended. */
 static int job_watch(zke_periodic *j) {
   int rc =
@@ -389,8 +389,8 @@ static int job_watch(zke_periodic *j) {
   return rc;
 }
 
-/* Take the watch back, before this object ends its run: or the event of that
- * would lie about until the next dispatch. */
+/* Remove the watch before this object ends its run: otherwise its event would
+ * stay queued until the next dispatch. */
 static void job_unwatch(zke_periodic *j) {
   if (j->watched)
     zke_remove_watch(j->r.z, j->running, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -398,10 +398,9 @@ static void job_unwatch(zke_periodic *j) {
   j->watched = false;
 }
 
-/* Is the run still this object's?  Looked at only where a listener wants to
- * know; the same call sets the watch again that has fired.  `running` and the
- * token are of one step, so another claim of this session, too, is told apart.
- */
+/* Does this object still have the run?  It looks only if a listener wants to
+ * know; the same call sets the fired watch again.  `running` and the token are
+ * of one step, so another claim of this session is recognised, too. */
 static int job_step(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
   zke_stat stat = {0};
@@ -419,10 +418,10 @@ static int job_step(zke_recipe *r) {
   return rc;
 }
 
-/* A try got no reply, and no later one could see what it had done: what it may
- * have made is to go.  Its czxid is not known: if another object of this handle
- * has begun the job on another thread since then, that one finds that it has
- * lost it.  The code and its sentence stay. */
+/* A try got no reply, and no later one could see its result: delete `running`
+ * if it may have been made.  Its czxid is not known: if another object of this
+ * handle has begun the job on another thread since then, that object finds that
+ * it has lost it.  The code and its sentence stay. */
 static int job_discard(zke_periodic *j, const job_claim *a, int rc) {
   zke_sentence kept;
   if (!a->unsure || rc == ZKE_HELD || rc == ZKE_LIMIT) return rc;
@@ -431,8 +430,8 @@ static int job_discard(zke_periodic *j, const job_claim *a, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Claims at once or fails.  With a listener `running` is watched from the claim
- * on, so that the listener hears of a claim that is taken away. */
+/* Claims now or fails.  With a listener `running` is watched from the claim on,
+ * so the listener hears if the claim is taken away. */
 static int job_claim_now(zke_periodic *j, job_claim *a) {
   int rc = job_begin_claim(j);
   if (rc == ZKE_OK) rc = zke_recipe_do(j->r.z, job_try_claim, a, ZKE_FOREVER);
@@ -451,19 +450,19 @@ typedef struct job_end {
   bool unsure; /* a try has lost its reply: it may have been made */
 } job_end;
 
-/* Another run's record, or none, is where this object's was.  May a try whose
- * reply was lost have ended this one before?  Its end was one change of the
- * znode, and the other's claim another, so two came after the own claim.  If
- * the znode was deleted, nothing tells any more of a run that has ended. */
+/* The record of this object's run was replaced or has gone.  May a try with a
+ * lost reply have ended this run before?  Its end was one change of the znode,
+ * and the other's claim another, so two changes came after the own claim.  If
+ * the znode was deleted, nothing shows whether the run has ended. */
 static bool job_may_have_ended(const job_end *a, const record *c) {
   return a->unsure && c->stat.czxid == a->j->made &&
          c->stat.version != a->j->version &&
          c->stat.version != zke_recipe_next_version(a->j->version);
 }
 
-/* What has become of the run?  ZKE_NOT_YET: it goes on.  ZKE_OK: it has ended,
- * by a try whose reply was lost; then the record has this claim's id and an
- * end, or it is of another run that has begun since.  Else ZKE_LOST. */
+/* The state of the run.  ZKE_NOT_YET: it still runs.  ZKE_OK: a try with a lost
+ * reply has ended it; then the record has this claim's id and an end, or it
+ * belongs to another run that has begun since.  Else ZKE_LOST. */
 static int job_look_end(zke *z, const job_end *a) {
   const zke_periodic *j = a->j;
   record c;
@@ -477,13 +476,13 @@ static int job_look_end(zke *z, const job_end *a) {
   return rc;
 }
 
-/* Write the end in one step: the record has its end, and `running` goes.
+/* Write the end in one step: the record gets its end, and `running` goes.
  *
- * The version alone does not say whose record it is: if the job's znode was
- * deleted during the run, it may be that of another run.  Hence the look before
- * the step.  What is left is the moment between the two: if the job is deleted
- * and claimed again just then, and comes to the same version, this ends the
- * other's run. */
+ * The version alone does not identify the record: if the job's znode was
+ * deleted during the run, the record may be that of another run.  Hence the
+ * look before the step.  One race remains: if the job is deleted and claimed
+ * again between the two, and reaches the same version, this ends the other
+ * run. */
 static int job_try_end(zke *z, void *arg) {
   job_end *a = arg;
   zke_periodic *j = a->j;
@@ -503,9 +502,9 @@ static int job_try_end(zke *z, void *arg) {
   return rc == ZKE_NOT_YET ? ZKE_LOST : rc;
 }
 
-/* The end and its status are written in the same step in which `running` goes:
- * nobody sees a run that is neither running nor ended.  If the process dies
- * before the step the run was not finished. */
+/* The end and its status are written in the step in which `running` goes: no
+ * process sees a run that is neither running nor ended.  If the process dies
+ * before the step, the run was not finished. */
 static int job_end_run(zke_periodic *j, int status) {
   job_unwatch(j);
   j->r.changed = true; /* if this fails, a step watches again */
@@ -522,7 +521,7 @@ static int job_end_run(zke_periodic *j, int status) {
     return job_lost(j);
   }
   if (rc != ZKE_OK) return rc;
-  j->watched = false; /* what was watched has gone */
+  j->watched = false; /* the watched node has gone */
   j->r.changed = false;
   j->state = ZKE_PERIODIC_OUT;
   j->token = 0;
@@ -531,8 +530,8 @@ static int job_end_run(zke_periodic *j, int status) {
 
 /* ---- the object ---- */
 
-/* Note that something has come. An overflow may have hidden the event that is
- * waited for, so it counts as that. */
+/* Note an event.  An overflow may have hidden the awaited event, so it counts
+ * as that. */
 static void job_event(zke_recipe *r, int type, const char *path) {
   zke_periodic *j = (zke_periodic *)r;
   bool all = type == ZKE_EVENT_OVERFLOW;
@@ -552,7 +551,7 @@ static void job_deliver(zke_recipe *r, int event, int64_t number,
   if (j->o.listener) j->o.listener(j, event, j->o.context);
 }
 
-/* A claim that is held goes with the object: another process may start the job
+/* A held claim goes with the object: another process may start the job
  * again. */
 static void job_quit(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
@@ -576,8 +575,8 @@ static const zke_recipe_class job_class = {.name = "job",
                                            .quit = job_quit,
                                            .destroy = job_destroy};
 
-/* Refuse options that mean nothing. The bounds keep the times of periods within
- * 64 bits. */
+/* Refuse invalid options.  The bounds keep the times of periods within 64
+ * bits. */
 static int job_check_options(const char *base, const char *name,
                              const zke_periodic_options *given,
                              zke_periodic_options *o) {
@@ -620,7 +619,7 @@ int zke_periodic_new(zke *z, const char *base, const char *name,
   return ZKE_OK;
 }
 
-/* A run that was not released ends as by a death. */
+/* A run that was not released ends as if the process had died. */
 void zke_periodic_free(zke_periodic *job) {
   zke_recipe_free((zke_recipe *)job);
 }
@@ -638,8 +637,8 @@ static int job_enter(zke_periodic *j, int64_t deadline_ms) {
   return zke_recipe_leave(&j->r, rc);
 }
 
-/* Claim at once, or say why not. Not due, or done by another, is ZKE_LIMIT or
- * ZKE_HELD. */
+/* Claim now, or report why not: ZKE_LIMIT if it is not due, ZKE_HELD if another
+ * has it. */
 static int job_try(zke_periodic *j, bool force) {
   int rc = job_enter(j, 0);
   if (rc != ZKE_OK) return rc;
@@ -647,36 +646,36 @@ static int job_try(zke_periodic *j, bool force) {
   return zke_recipe_leave(&j->r, job_claim_now(j, &a));
 }
 
-/* Both claim at once, or say why not. */
+/* Both claim now, or report why not. */
 int zke_periodic_try(zke_periodic *job) { return job_try(job, false); }
 int zke_periodic_force(zke_periodic *job) { return job_try(job, true); }
 
 /* ---- waiting ----
  *
- * A call that waits sleeps until the job is due by time.  Where a process does
- * it, and its end may make the job due, it watches `running` instead.  Where it
- * was done, and retry is set, it watches the job's znode as well: a run that
- * somebody forces may fail, and make the job due before its time.
+ * A waiting call sleeps until the job is due by time.  If a process has the
+ * run, and its end may make the job due, it watches `running` instead.  If the
+ * job was done, and retry is set, it also watches the job's znode: somebody may
+ * force a run, and if that run fails it makes the job due before its time.
  */
 
-/* For zke_recipe_await(): has anything come since the wait began? A release
- * beside the waiting call ends it. */
+/* For zke_recipe_await(): has anything come since the wait began?  A release by
+ * another thread ends the wait. */
 static int job_is_woken(zke_recipe *r) {
   const zke_periodic *j = (const zke_periodic *)r;
   if (j->given_up) return job_lost(j);
   return j->woken ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* A process does it: watch for the end, if that may make the job due; then no
- * time has to be waited for.  ZKE_NONODE: it has ended. */
+/* A process has the run: if its end may make the job due, watch for it, without
+ * a time limit.  ZKE_NONODE: it has ended. */
 static int job_attend(zke_periodic *j, const job_claim *a, int64_t *until) {
   if (!a->end_matters) return ZKE_OK;
   *until = ZKE_FOREVER;
   return j->watched ? ZKE_OK : job_watch(j);
 }
 
-/* It was done: watch for the next record, if the run that it tells of may make
- * the job due by its end.  ZKE_NONODE: the record is another one already. */
+/* It was done: watch for the next record, if the end of that run may make the
+ * job due.  ZKE_NONODE: the record has changed already. */
 static int job_notice(zke_periodic *j, const job_claim *a) {
   zke_stat stat;
   if (!j->o.retry) return ZKE_OK;
@@ -687,8 +686,8 @@ static int job_notice(zke_periodic *j, const job_claim *a) {
   return stat.mzxid == a->mzxid ? ZKE_OK : ZKE_NONODE;
 }
 
-/* Take that watch back, before a claim of this object's would fire it.  rc and
- * its sentence stay. */
+/* Remove that watch, before this object's claim fires it.  rc and its sentence
+ * stay. */
 static int job_unnotice(zke_periodic *j, int rc) {
   zke_sentence kept;
   if (!j->noticed) return rc;
@@ -701,15 +700,15 @@ static int job_unnotice(zke_periodic *j, int rc) {
 
 enum { JOB_BLIND_MS = 100 /* until a wait without its watch looks again */ };
 
-/* A watch is a write: it may fail for the time being, as long as others keep
- * the database or the disk is full.  That is no reason to end a wait. */
+/* Setting a watch is a write: it may fail for a while, as long as others keep
+ * the database or the disk is full.  That does not end a wait. */
 static bool job_is_blind(int rc) {
   return zke_recipe_is_transient(rc) || rc == ZKE_FULL;
 }
 
-/* The run was not to be had: wait for the next reason to look.  ZKE_OK: there
- * is one.  Where the watch cannot be set the time is short, and then that is
- * one. */
+/* The run could not be claimed: wait for the next reason to look.  ZKE_OK:
+ * there is one.  If the watch cannot be set, a short time is a reason as
+ * well. */
 static int job_linger(zke_periodic *j, const job_claim *a, int refused,
                       int64_t deadline_ms) {
   int64_t left = a->next - zke_wall(j->r.z), until;
@@ -732,8 +731,8 @@ static int job_linger(zke_periodic *j, const job_claim *a, int refused,
 }
 
 /* Tries, and waits until there is a reason to try again.  At the deadline the
- * sentence of the last try stands: it says which process does it, or when it is
- * due. */
+ * sentence of the last try is returned: it names the process that has the run,
+ * or the time when it is due. */
 static int job_wait(zke_periodic *j, int64_t deadline_ms) {
   zke_sentence kept;
   for (;;) {
@@ -747,8 +746,8 @@ static int job_wait(zke_periodic *j, int64_t deadline_ms) {
   }
 }
 
-/* A deadline of 0 has passed; as job_enter()'s 0 it would mean a call that does
- * not wait. */
+/* A deadline of 0 has passed; but 0 for job_enter() means a call that does not
+ * wait. */
 int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms) {
   int rc = job_enter(job, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
@@ -765,8 +764,7 @@ int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms) {
   return zke_recipe_leave(&job->r, rc);
 }
 
-/* The job is done, or its waiting call is to end; that one sleeps, so it is
- * woken to find out. */
+/* End the run, or the object's waiting call; that call sleeps, so wake it. */
 int zke_periodic_release(zke_periodic *job, int status) {
   int rc = zke_recipe_enter((zke_recipe *)job);
   if (rc != ZKE_OK) return rc;
@@ -781,8 +779,7 @@ int zke_periodic_release(zke_periodic *job, int status) {
   return zke_recipe_leave(&job->r, rc);
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_periodic_cancel(zke_periodic *job) {
   return zke_recipe_cancel((zke_recipe *)job);
 }
@@ -798,7 +795,7 @@ int zke_periodic_state(zke_periodic *job) {
   return state;
 }
 
-/* The zxid of the claim, greater than that of any run before. */
+/* The zxid of the claim, greater than that of any earlier run. */
 int64_t zke_periodic_token(zke_periodic *job) {
   if (zke_recipe_enter_memory((zke_recipe *)job) != ZKE_OK) return 0;
   int64_t token = job->token;
@@ -806,8 +803,8 @@ int64_t zke_periodic_token(zke_periodic *job) {
   return token;
 }
 
-/* Ask the file: is the last run the one that this object claimed, and does this
- * session do it?  If not, the object knows it from here on. */
+/* Ask the file: is the last run this object's, and does this session have it?
+ * If not, the object knows it from now on. */
 static int job_check(zke_periodic *j) {
   record c;
   if (j->state != ZKE_PERIODIC_HELD) return job_lost(j);
@@ -827,7 +824,7 @@ int zke_periodic_check(zke_periodic *job) {
   return zke_recipe_leave(&job->r, job_check(job));
 }
 
-/* Makes the user's multi fail unless the run is still this object's: each claim
+/* Makes the user's multi fail unless this object still has the run: each claim
  * writes the record, so its version tells. */
 int zke_periodic_op(zke_periodic *job, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
@@ -857,13 +854,13 @@ static zke_periodic_record *job_give(zke *z, const record *c) {
   return out;
 }
 
-/* A look from outside. */
+/* A look without an object. */
 typedef struct job_look {
   const char *path, *running; /* of the job and of its znode `running` */
   record c;                   /* out */
 } job_look;
 
-/* The last run; a runner that has died is buried first. */
+/* The last run; if its process has died, end that session first. */
 static int job_last(zke *z, void *arg) {
   job_look *a = arg;
   int rc = record_read(z, a->path, a->running, &a->c);
@@ -874,7 +871,7 @@ static int job_last(zke *z, void *arg) {
   return rc;
 }
 
-/* The last run, or the present one, for whoever looks from outside. */
+/* The last run, or the present one, for callers without an object. */
 int zke_periodic_get(zke *z, const char *base, const char *name,
                      zke_periodic_record **record_out) {
   int rc = zke_recipe_state(z);

@@ -1,22 +1,22 @@
-/* persistent_node.c - an ephemeral znode that its owner keeps there
+/* persistent_node.c - an ephemeral znode that its owner keeps in place
  *
  * One look (node_try()) does everything that a start, an event and a wait need:
  *
- *   1. Read what stands at the path, and watch it, in one call.
- *   2. Nothing is there: create the ephemeral znode, with what is missing above
- *      it, and look again, so that the new znode is watched.
- *   3. It is this object's: HELD.  Its watch tells of its deletion, and then
+ *   1. Read the znode at the path, and watch it, in one call.
+ *   2. There is none: create the ephemeral znode, and missing parents, and look
+ *      again, so the new znode is watched.
+ *   3. It is this object's: HELD.  The watch fires when it is deleted, and then
  *      the next look makes it again.
- *   4. It is another session's: WAITING.  The watch tells when it goes.
+ *   4. It is another session's: WAITING.  The watch fires when it goes.
  *
  * Which znode is the object's own?  The one with the czxid that its create
- * returned.  After a lost reply that is not known; then any znode of this
+ * returned.  After a lost reply the czxid is unknown; then any znode of this
  * session at the path counts (`unsure`), until one was seen.  That is why one
  * session must not have two objects for a path.
  *
  * A death between two of these steps leaves at most the parents, and a znode
- * that goes with the session.  Writing and deleting name what was looked at
- * (version, czxid), so another session's znode is left alone.
+ * that goes with the session.  Writes and deletes name the version or czxid
+ * that was read, so another session's znode is left alone.
  *
  * Start reading at node_try(), then zke_persistent_node_acquire(). */
 #include "persistent_node.h"
@@ -29,7 +29,7 @@
 #include "part/text.h"
 #include "part/znode.h"
 
-/* The states, drawn in persistent_node.h, by shorter names. */
+/* Shorter names of the states, which persistent_node.h draws. */
 enum {
   OUT = ZKE_PERSISTENT_NODE_OUT,
   WAITING = ZKE_PERSISTENT_NODE_WAITING,
@@ -40,26 +40,26 @@ enum {
 /* Guarded by the mutex of the zke_recipe. */
 struct zke_persistent_node {
   zke_recipe r;  /* first: a zke_recipe * is a zke_persistent_node * */
-  char *data;    /* the value that the znode is to have; NULL: NULL data */
+  char *data;    /* the wanted value of the znode; NULL: NULL data */
   int len;       /* its bytes; -1: NULL data */
   bool started;  /* the znode is wanted */
   bool waiting;  /* a blocking call runs */
-  bool unsure;   /* a create got no reply: what this session has may be ours */
+  bool unsure;   /* a create got no reply: this session's znode may be ours */
   int state;     /* OUT … LOST */
-  int64_t czxid; /* of the znode that was made last; 0: none */
+  int64_t czxid; /* of the znode made last; 0: none */
   zke_persistent_node_fn listener;
   void *context;
 };
 
 /* ---- the znode ---- */
 
-/* Is what stands at the path this object's? */
+/* Is the znode at the path this object's? */
 static bool node_is_own(const zke_persistent_node *n, const zke_stat *stat) {
   if (n->czxid && stat->czxid == n->czxid) return true;
   return n->unsure && stat->ephemeralOwner == zke_session_id(n->r.z);
 }
 
-/* Note a state; the listener hears of another one, and of another znode in the
+/* Note a state; the listener hears of a new state, and of a new znode in the
  * same state. */
 static void node_change(zke_persistent_node *n, int state, int64_t czxid) {
   bool news = n->state != state || (state == PRESENT && n->czxid != czxid);
@@ -70,10 +70,10 @@ static void node_change(zke_persistent_node *n, int state, int64_t czxid) {
     zke_recipe_tell(&n->r, state, state == PRESENT ? czxid : 0, NULL, 0);
 }
 
-/* Nothing is there: make it, or what is missing above it.
+/* There is no znode: make it, or its missing parents.
  *
- * ZKE_LOOK_AGAIN: also after a creation that worked, since the znode is to be
- * watched, which the next look does.  Somebody may have made another one since
+ * ZKE_LOOK_AGAIN: also after a successful creation, since the next look must
+ * watch the znode.  Somebody may have made another one since
  * (ZKE_NODEEXISTS). */
 static int node_make(zke_persistent_node *n) {
   zke_stat stat;
@@ -103,15 +103,15 @@ static int node_try(zke *z, void *arg) {
   return rc;
 }
 
-/* Look until nothing comes in between: what was seen may go before it is
- * watched. */
+/* Look until nothing comes in between: a znode may go after it was seen and
+ * before it is watched. */
 static int node_look(zke_persistent_node *n) {
   return zke_recipe_do(n->r.z, node_try, n, ZKE_FOREVER);
 }
 
-/* The step: set the data of the object's own znode, and of no other.  One that
- * has gone is made anew with the new data.  A lost reply is repeated; the same
- * value written twice does no harm. */
+/* The step: set the data of the object's own znode only.  If that has gone, it
+ * is made again with the new data.  A lost reply is repeated; the same value
+ * written twice does no harm. */
 static int node_try_set(zke *z, void *arg) {
   zke_persistent_node *n = arg;
   zke_stat stat;
@@ -122,8 +122,8 @@ static int node_try_set(zke *z, void *arg) {
   return zke_recipe_faster(rc);
 }
 
-/* Out: no znode of this object is there, or the session will delete it, and
- * nothing is watched.  The watch goes first, so that the deletion is not taken
+/* Go out: no znode of this object is left, or the session will delete it, and
+ * nothing is watched.  The watch goes first, so the deletion is not mistaken
  * for somebody else's. */
 static int node_stop(zke_persistent_node *n) {
   int rc = ZKE_OK;
@@ -141,13 +141,13 @@ static int node_stop(zke_persistent_node *n) {
 
 /* ---- the object ---- */
 
-/* An object that was not started keeps nothing. */
+/* An object that is not started keeps nothing. */
 static int node_step(zke_recipe *r) {
   zke_persistent_node *n = (zke_persistent_node *)r;
   return n->started ? node_look(n) : ZKE_OK;
 }
 
-/* What may have been made went with the session. */
+/* A znode that may have been made went with the session. */
 static void node_ended(zke_recipe *r) {
   zke_persistent_node *n = (zke_persistent_node *)r;
   n->unsure = false;
@@ -171,7 +171,7 @@ static void node_quit(zke_recipe *r) {
   if (n->started) node_stop(n);
 }
 
-/* node_quit() has seen to the znode. */
+/* node_quit() has given up the znode. */
 static void node_destroy(zke_recipe *r) {
   zke_free(((zke_persistent_node *)r)->data);
 }
@@ -229,8 +229,8 @@ void zke_persistent_node_free(zke_persistent_node *node) {
 
 /* ---- in and out ---- */
 
-/* Where the first look fails it is repeated by later dispatches: the node is
- * wanted from here on, whatever this call returns. */
+/* If the first look fails, later dispatches repeat it: the node is wanted from
+ * now on, whatever this call returns. */
 int zke_persistent_node_start(zke_persistent_node *node) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
@@ -240,13 +240,13 @@ int zke_persistent_node_start(zke_persistent_node *node) {
   return zke_recipe_leave(&node->r, rc);
 }
 
-/* Say that the object keeps no znode; returns ZKE_LOST. */
+/* Report that the object keeps no znode; returns ZKE_LOST. */
 static int node_none(const zke_persistent_node *n) {
   return zke_recipe_fail(ZKE_LOST, "this object does not keep the znode %s",
                          n->r.path);
 }
 
-/* For zke_recipe_await(): is the own znode there?  Another thread may release
+/* For zke_recipe_await(): does the own znode exist?  Another thread may release
  * the object meanwhile, which ends the wait. */
 static int node_done(zke_recipe *r) {
   const zke_persistent_node *n = (const zke_persistent_node *)r;
@@ -254,13 +254,13 @@ static int node_done(zke_recipe *r) {
   return n->started || r->ended || r->going ? ZKE_NOT_YET : node_none(n);
 }
 
-/* For a program that dispatches seldom: what a dispatch would do. */
+/* For a program that dispatches seldom: it does the work of a dispatch. */
 int zke_persistent_node_step(zke_persistent_node *node) {
   return zke_recipe_step((zke_recipe *)node);
 }
 
-/* A wait failed with rc: say whose znode stands there, if that is why, and be
- * out.  The deadline may have passed, so deleting has its own time. */
+/* A wait failed with rc: name the owner of the znode, if that is the reason,
+ * and go out.  The deadline may have passed, so the deletion has extra time. */
 static int node_give_up(zke_persistent_node *n, int rc) {
   char what[256];
   zke_sentence kept;
@@ -275,8 +275,8 @@ static int node_give_up(zke_persistent_node *n, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Waits until the node is there as this object's: somebody else's znode may be
- * at the path.  On failure the object wants it no longer. */
+/* Waits until the node exists as this object's: another session's znode may be
+ * at the path.  After a failure the object does not want it any more. */
 int zke_persistent_node_acquire(zke_persistent_node *node,
                                 int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)node, deadline_ms);
@@ -296,8 +296,8 @@ int zke_persistent_node_acquire(zke_persistent_node *node,
   return zke_recipe_leave(&node->r, rc);
 }
 
-/* The watch and the znode go; whoever deletes it later is not answered by
- * making it again. */
+/* The watch and the znode go; a later deletion by others does not make the
+ * znode again. */
 int zke_persistent_node_release(zke_persistent_node *node) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
@@ -305,8 +305,9 @@ int zke_persistent_node_release(zke_persistent_node *node) {
   return zke_recipe_leave(&node->r, rc);
 }
 
-/* Kept first, written then: if the process dies in between the znode goes
- * anyway, and if the write fails the next making has the new data. */
+/* The value is stored first, then written: if the process dies in between, the
+ * znode goes anyway, and if the write fails, the next znode has the new
+ * data. */
 int zke_persistent_node_set(zke_persistent_node *node, const void *data,
                             int len, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)node, deadline_ms);
@@ -327,7 +328,7 @@ int zke_persistent_node_state(zke_persistent_node *node) {
   return state;
 }
 
-/* The czxid: the znode has another one each time it is made. */
+/* The czxid: a new one each time the znode is made. */
 int64_t zke_persistent_node_token(zke_persistent_node *node) {
   if (zke_recipe_enter_memory((zke_recipe *)node) != ZKE_OK) return 0;
   int64_t token = node->state == PRESENT ? node->czxid : 0;
@@ -335,8 +336,7 @@ int64_t zke_persistent_node_token(zke_persistent_node *node) {
   return token;
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_persistent_node_cancel(zke_persistent_node *node) {
   return zke_recipe_cancel((zke_recipe *)node);
 }
@@ -345,7 +345,7 @@ int zke_persistent_node_cancel(zke_persistent_node *node) {
 
 /* On a new handle, after the session's end: the same path, data and listener.
  * The old object is not entered, because every call on it would fail; its mutex
- * is held for what is read of it. */
+ * is held while it is read. */
 int zke_persistent_node_renew(zke_persistent_node **node, zke *z) {
   zke_persistent_node *old = node ? *node : NULL, *new_;
   if (!old) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");

@@ -1,30 +1,30 @@
-/* queue.c - items for whoever comes first
+/* queue.c - items for the first taker
  *
- * How the znodes lie, and what a caller is promised, stands in queue.h.  Here
- * stands how each change is made in one step, so that two processes, a death or
- * a lost reply never duplicate an item and never lose one.  The files below
- * this one, in recipes/part, are listed in queue_tree.h.
+ * queue.h has the layout of the znodes, and the promises to callers.  This file
+ * says how each change is made in one step, so two processes, a death or a lost
+ * reply never duplicate an item and never lose one.  queue_tree.h lists the
+ * files below this one, in recipes/part.
  *
- * From one call to the next the object keeps only the queue's settings and the
- * list of its own claims, never what it has read of the items.  Every call that
- * puts, takes or claims goes the same way, by zke_q_do():
+ * Between calls the object keeps only the queue's settings and the list of its
+ * own claims, never data of items.  Every call that puts, takes or claims uses
+ * zke_q_do():
  *
- *   1. zke_q_ready(): the queue is there, and so is this object's user znode.
- *   2. Read what the change rests on, in one snapshot: the first names and all
- *      claims (zke_q_pick()) for a take or a claim; the version of "entries"
- *      and how many items it has (zke_q_room()) for a put.
+ *   1. zke_q_ready(): the queue exists, and so does this object's user znode.
+ *   2. Read the state for the decision, in one snapshot: the first names and
+ *      all claims (zke_q_pick()) for a take or a claim; the version of
+ *      "entries" and the number of its items (zke_q_room()) for a put.
  *   3. Make one step that checks that all of this is still so, and changes it.
  *   4. If the check fails, somebody else was faster (ZKE_Q_AGAIN): go to 1.
  *   5. If there was nothing to take, or no room, and the caller has time: take
  *      a place in the line, watch, look once more, sleep, and go to 1
  *      (queue_try_and_wait()).
  *
- * Nothing but the step of 3 changes items.  If the process dies before it, the
- * queue is as it was; if it dies after it, the change is whole, and its claims
- * and places in the line go with its session.  If the reply of the step is
- * lost, the version of the user znode tells whether it was made (Q3).
+ * Only the step of 3 changes items.  If the process dies before it, the queue
+ * is unchanged; if it dies after it, the change is complete, and its claims and
+ * places in the line go with its session.  If the reply of the step is lost,
+ * the version of the user znode tells whether it was made (Q3).
  *
- * What one step does:
+ * The steps:
  *
  *   put      set "entries" (in a queue with a limit, or with a key: at the
  *            version that was read), create the item (and its key)
@@ -35,48 +35,46 @@
  *   release  delete the claim, check the item's version (and create a delay)
  *   bury     delete claim, item (and key), create the letter
  *
- * In 5 no change is missed that comes after the last look; queue_wait.c says
- * how.  A wake-up is only a reason to look again: the step decides who has the
- * item.
+ * In 5, no change after the last look is missed; queue_wait.c says how.  A
+ * wake-up is only a reason to look again: the step decides who gets the item.
  *
- * What holds, and why:
+ * Invariants, and their reasons:
  *
- *   Q1  Each claim raises the item's version.  So what was decided at some
- *       version is still true as long as the item has that version, and nobody
- *       can take, bury or acknowledge an item that somebody else has claimed
- *       since.
+ *   Q1  Each claim raises the item's version.  So a decision at some version is
+ *       valid as long as the item has that version, and no process can take,
+ *       bury or acknowledge an item that somebody else has claimed since.
  *   Q2  Each put writes the data of "entries".  That wakes the takers, and its
  *       version lets only one put at a time rely on the room that it has seen.
  *       All other changes only make room.
- *   Q3  Each change writes the object's user znode at the version known: after
+ *   Q3  Each change writes the object's user znode at the known version: after
  *       a lost reply that version tells whether the change was made.
- *   Q4  Each change checks the version of the queue's own znode, so that it
- *       knows the limit and the attempts that were written there last.
- *   Q5  All directories are containers.  The object's user znode stands in a
- *       directory of "entries", from before the object looks at anything that
- *       it decides about until it is freed.  So by Q3 a change is made in the
- *       same "entries" that was looked at, which gives no number twice: no
- *       decision about an item holds for a later one of its name.  "taken" and
- *       "dead" may go at any time, when they have been empty for a while; one
- *       that is missing is empty, and is made again by the step that needs it.
+ *   Q4  Each change checks the version of the queue's own znode, so it uses the
+ *       limit and the attempts that were written there last.
+ *   Q5  All directories are containers.  The object's user znode is in a
+ *       directory of "entries", from before the object reads anything for a
+ *       decision until it is freed.  So by Q3 a change is made in the same
+ *       "entries" that was read, which gives no number twice: no decision about
+ *       an item is applied to a later item of its name.  "taken" and "dead" may
+ *       go at any time, when they have been empty for a while; a missing one is
+ *       empty, and the step that needs it makes it again.
  *   Q6  A container that never had a child is never removed.  So each is made
- *       in one step with all that is missing above it, and with a child of the
- *       last one that goes in the same step.
- *   Q7  A claim that ends at a time has a marker beside it in "taken", whose
- *       name tells when, and of which item and version.  Both are made and
- *       deleted in one step.  Whoever takes the item over deletes the marker by
+ *       in one step with all its missing parents, and with a child of the last
+ *       one that goes in the same step.
+ *   Q7  A claim that ends at a time has a marker in "taken" as well; its name
+ *       contains the time, and the item and version.  Both are made and deleted
+ *       in one step.  A process that takes over the item deletes the marker by
  *       that name, and by Q1 relies on that version: so a claim that was
  *       prolonged or acknowledged since is not taken over.  An item that is
- *       given back with a delay has the same two znodes, which then belong to
- *       no session: whoever comes after that time takes it over.  A claim that
- *       is to end sooner is written to, which wakes those that wait for it.
+ *       given back with a delay has the same two znodes, but they belong to no
+ *       session: after that time any process takes it over.  To end a claim
+ *       sooner, its znode is written, which wakes those that wait for it.
  *   Q8  An item with a key has two znodes in "keys", made and deleted in one
- *       step with it: one is named after the key, so that only one item has it,
- *       and one after the item, so that its consumer knows the key.
+ *       step with it: one is named after the key, so only one item has it, and
+ *       one after the item, so its consumer knows the key.
  *
  * Start reading at zke_queue_take(), queue_try_and_wait() and queue_try_take();
- * then at zke_queue_put() and zke_queue_claim(), whose steps stand in
- * queue_put.c and queue_claim.c.  Functions call those above them only. */
+ * then at zke_queue_put() and zke_queue_claim(); their steps are in queue_put.c
+ * and queue_claim.c.  Functions call only those above them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -97,7 +95,7 @@
 #include "part/znode.h"
 
 enum {
-  QUEUE_PRIORITY = 100, /* of an item for which none is named; as in kazoo */
+  QUEUE_PRIORITY = 100, /* of an item without a priority; as in kazoo */
   QUEUE_KEY_MOST = 255  /* bytes of a key */
 };
 
@@ -106,10 +104,10 @@ enum {
 
 /* ---- the object ----
  *
- * What the class does: event() notes which watches and claims an event is
- * about, step() looks again, ended() and quit() give up what the object has.
- * deliver(), which calls the listener, and destroy() are called without the
- * mutex. */
+ * The functions of the class: event() notes the watches and claims that an
+ * event is about, step() looks again, ended() and quit() give up what the
+ * object has.  deliver(), which calls the listener, and destroy() are called
+ * without the mutex. */
 
 /* An event has spent a one-shot watch: note which, and which claim may be gone.
  * After an overflow events are missing, so every watch counts as spent. */
@@ -122,8 +120,8 @@ static void queue_event(zke_recipe *r, int type, const char *path) {
     if (all || strcmp(c->path, path) == 0) c->suspect = true;
 }
 
-/* A step of the object, made by dispatches: claims first, since a listener
- * that hears of a loss should not be offered another item before. */
+/* A step of the object, made by dispatches: claims first, so a listener hears
+ * of a loss before it is offered another item. */
 static int queue_step_all(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   int rc = q->o.listener ? zke_q_see_claims(q) : ZKE_OK;
@@ -132,8 +130,8 @@ static int queue_step_all(zke_recipe *r) {
   return rc;
 }
 
-/* The session has ended, and with it all that belonged to it.  Each claim is
- * told as lost, and the end itself last. */
+/* The session has ended, and with it everything that belonged to it.  Each
+ * claim is told as lost, and the end itself last. */
 static void queue_ended(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   zke_q_lose_claims(q);
@@ -154,8 +152,8 @@ static void queue_deliver(zke_recipe *r, int event, int64_t number,
     q->o.listener(q, event, number, ended ? NULL : text, q->o.context);
 }
 
-/* Give up what the object has in the file, so that others go on at once. What
- * cannot be written now is discarded later. */
+/* Give up the object's znodes, so others continue immediately.  If one cannot
+ * be deleted now, it is discarded later. */
 static void queue_quit(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   zke_q_leave(&q->taking);
@@ -164,7 +162,7 @@ static void queue_quit(zke_recipe *r) {
   zke_q_remove(q, &q->user);
 }
 
-/* Free what the object has in memory; queue_quit() has given up the rest. */
+/* Free the object's memory; queue_quit() has given up the rest. */
 static void queue_destroy(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   zke_q_forget_claims(q);
@@ -191,7 +189,7 @@ static const zke_recipe_class queue_class = {.name = "queue",
                                              .quit = queue_quit,
                                              .destroy = queue_destroy};
 
-/* Refuse what lies outside the bounds of the options. */
+/* Refuse options that are out of bounds. */
 static int queue_check_options(const zke_queue_options *o) {
   if (o->limit < 0 || o->attempts < 0 || o->new_attempts < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
@@ -204,8 +202,8 @@ static int queue_check_options(const zke_queue_options *o) {
   return ZKE_OK;
 }
 
-/* Have the paths of the queue's directories, which queue_destroy() frees, those
- * that were had included. */
+/* Make the paths of the queue's directories.  queue_destroy() frees them, even
+ * if only some were made. */
 static int queue_name_directories(zke_queue *q) {
   zke *z = q->r.z;
   q->entries = zke_recipe_path(z, q->r.path, "entries");
@@ -218,8 +216,8 @@ static int queue_name_directories(zke_queue *q) {
   return all ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Nothing of the queue is read here but that its path is a path: the first call
- * that needs the queue makes it, or finds what it says of itself. */
+/* This only checks the path's form and reads nothing of the queue: the first
+ * call that needs the queue makes it, or reads its settings. */
 int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
                   zke_queue **queue_out) {
   zke_queue_options o;
@@ -243,12 +241,11 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
   return rc;
 }
 
-/* The claims go with the object, so a program that gives up half-way keeps no
- * item from the others. */
+/* The claims go with the object, so a program that gives up half-way blocks no
+ * item. */
 void zke_queue_free(zke_queue *queue) { zke_recipe_free((zke_recipe *)queue); }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_queue_cancel(zke_queue *queue) {
   return zke_recipe_cancel((zke_recipe *)queue);
 }
@@ -266,11 +263,11 @@ static int queue_bury(const zke_queue *q) {
   return rc == ZKE_OK ? ZKE_Q_NOTHING : rc;
 }
 
-/* Try, and wait as long as may be.  Before it says that there is no item it
- * asks once whether those that have claimed items live.
+/* Try, and wait until the deadline.  Before it reports that there is no item it
+ * checks once whether the processes with claims live.
  *
  *   fn, arg  a try, for zke_q_do()
- *   need     for room: so many items are to be put
+ *   need     for room: the number of items to put
  *
  * ZKE_Q_NOTHING: the deadline came. */
 static int queue_try_and_wait(zke_q_wait *w, int (*fn)(zke *z, void *arg),
@@ -293,7 +290,7 @@ static int queue_try_and_wait(zke_q_wait *w, int (*fn)(zke *z, void *arg),
  *
  * The arguments are checked before the mutex is taken. */
 
-/* Put, and wait for room as long as may be. */
+/* Put, and wait for room until the deadline. */
 static int queue_put(zke_q_load *load, int64_t deadline_ms) {
   zke_queue *q = load->q;
   int rc = queue_try_and_wait(&q->putting, zke_q_try_put, load, load->count,
@@ -305,7 +302,7 @@ static int queue_put(zke_q_load *load, int64_t deadline_ms) {
   return rc;
 }
 
-/* A key is a line of text, and of one item. */
+/* A key is a line of text, and belongs to one item. */
 static int queue_check_key(const zke_q_load *load) {
   size_t len = strnlen(load->key, QUEUE_KEY_MOST + 1);
   if (!len || len > QUEUE_KEY_MOST)
@@ -321,7 +318,7 @@ static int queue_check_key(const zke_q_load *load) {
   return ZKE_OK;
 }
 
-/* Check what a put asks for, and say it in the terms of a load. */
+/* Check the options of a put, and store them in a load. */
 static int queue_load_options(const zke_queue_put_options *given,
                               zke_q_load *load) {
   zke_queue_put_options o;
@@ -344,8 +341,8 @@ static int queue_load_options(const zke_queue_put_options *given,
   return load->key ? queue_check_key(load) : ZKE_OK;
 }
 
-/* Put what is there to put; the arguments are checked before anything is
- * touched.  For no items, too, the object and its session are asked. */
+/* Put the load; the arguments are checked before anything is touched.  Even
+ * without items, the object and its session are checked. */
 static int queue_put_load(zke_queue *queue, zke_q_load *load,
                           const zke_queue_put_options *options,
                           int64_t deadline_ms) {
@@ -362,7 +359,7 @@ static int queue_put_load(zke_queue *queue, zke_q_load *load,
   return load->more && load->more->code ? load->more->code : rc;
 }
 
-/* Items without changes of the caller's. */
+/* Items without changes of the caller. */
 int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                       int count, const zke_queue_put_options *options,
                       int64_t deadline_ms) {
@@ -394,7 +391,7 @@ int zke_queue_put(zke_queue *queue, const void *data, int len,
 
 /* ---- out ---- */
 
-/* What a consumer asks for. */
+/* A consumer's request. */
 typedef struct queue_want {
   zke_queue *q;
   bool claim;             /* else to take one */
@@ -452,7 +449,7 @@ static const char *queue_first_claim(const zke_queue *q) {
 }
 
 /* Say why there was nothing to take: not due, empty, or claimed, by one of the
- * consumers.  What the last look has found is used. */
+ * consumers.  It uses the result of the last look. */
 static int queue_say_nothing(zke_queue *q) {
   const int rc = ZKE_OPERATIONTIMEOUT;
   const char *name = queue_first_claim(q);
@@ -472,8 +469,8 @@ static int queue_say_nothing(zke_queue *q) {
   return rc;
 }
 
-/* Take or claim, and wait for an item as long as may be.  The items are NULL
- * unless there are some, whatever goes wrong. */
+/* Take or claim, and wait for an item until the deadline.  The items are NULL
+ * unless there are some, even after an error. */
 static int queue_get(queue_want *want, int64_t deadline_ms) {
   zke_queue *q = want->q;
   if (!want->items)
@@ -489,16 +486,16 @@ static int queue_get(queue_want *want, int64_t deadline_ms) {
   return zke_recipe_leave(&q->r, rc);
 }
 
-/* The item is deleted in the step that finds it still there, so nobody else
- * gets it; if the process dies afterwards, it is gone. */
+/* The step that deletes the item checks that it is still there, so no other
+ * process gets it; if the process dies afterwards, it is gone. */
 int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
                    zke_queue_item **item_out) {
   queue_want want = {.q = queue, .most = 1, .items = item_out};
   return queue_get(&want, deadline_ms);
 }
 
-/* The item stays, with an ephemeral znode beside it: if the process dies, it is
- * free again. */
+/* The item stays, and gets an ephemeral znode: if the process dies, it is free
+ * again. */
 int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
                     zke_queue_item **item_out) {
   queue_want want = {.q = queue, .claim = true, .most = 1, .items = item_out};
@@ -522,7 +519,7 @@ int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
 
 /* ---- a claim ---- */
 
-/* The claim is there, at the version that it has made (Q1), and it is this
+/* The claim exists, at the version that it has made (Q1), and it is this
  * object's, not that of a later item of the same name (Q5). */
 int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
   if (!item || !ops || !item->token)
@@ -535,7 +532,7 @@ int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
   return ZKE_OK;
 }
 
-/* Enter with a claim of this object's: *at. */
+/* Enter with a claim of this object: *at. */
 static int queue_enter_claim(zke_queue *q, const zke_queue_item *item,
                              zke_q_claim ***at) {
   if (!item) return zke_recipe_fail(ZKE_BADARGUMENTS, "the item is NULL");
@@ -568,7 +565,7 @@ int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
   return queue_ack_entered(queue, &d);
 }
 
-/* The same of several; each has to be claimed by this object. */
+/* The same for several; this object must have claimed each. */
 int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                       int item_count, const zke_op *ops, int count,
                       zke_op_result *results) {
@@ -581,7 +578,7 @@ int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
   return queue_ack_entered(queue, &d);
 }
 
-/* From now on, whatever was left of the claim. */
+/* It counts from now on, whatever the rest of the claim. */
 int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
                       int64_t ms) {
   zke_q_claim **at;
@@ -592,7 +589,7 @@ int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
   return zke_recipe_leave(&queue->r, zke_q_prolong(queue, at, item, ms));
 }
 
-/* Whatever is returned, the claim is not held any more. */
+/* Whatever it returns, the claim is not held any more. */
 int zke_queue_release(zke_queue *queue, const zke_queue_item *item,
                       int64_t delay_ms, const char *reason) {
   zke_q_claim **at;
@@ -605,7 +602,7 @@ int zke_queue_release(zke_queue *queue, const zke_queue_item *item,
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* The file is asked: what the object knows is as old as the last event that was
+/* Asks the file: the object's knowledge is as old as the last event that was
  * dispatched. */
 int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
   zke_q_claim **at;
@@ -616,11 +613,10 @@ int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
 
 /* ---- waiting without blocking ----
  *
- * The object waits here for its listener and not in a call: its state changes
- * in steps, which dispatches make, and in the tries of the program
- * (zke_q_tried()). */
+ * Here the object waits for its listener and not in a call: steps, made by
+ * dispatches, and the program's tries (zke_q_tried()) change its state. */
 
-/* Enter, and find what an event of the listener is about: *w. */
+/* Enter, and find the wait of an event of the listener: *w. */
 static int queue_enter_wait(zke_queue *q, int event, zke_q_wait **w) {
   int rc = zke_recipe_enter((zke_recipe *)q);
   if (rc != ZKE_OK) return rc;
@@ -630,7 +626,7 @@ static int queue_enter_wait(zke_queue *q, int event, zke_q_wait **w) {
   return zke_recipe_leave(&q->r, rc);
 }
 
-/* A second call looks anew. */
+/* A second call looks again. */
 int zke_queue_start(zke_queue *queue, int event) {
   zke_q_wait *w;
   int rc = queue_enter_wait(queue, event, &w);
@@ -638,8 +634,9 @@ int zke_queue_start(zke_queue *queue, int event) {
   return zke_recipe_leave(&queue->r, zke_q_wait_start(w));
 }
 
-/* For a program that dispatches seldom: what a dispatch would do.  The listener
- * is told of what is there, also where it was told before and has not tried. */
+/* For a program that dispatches seldom: it does the work of a dispatch.  The
+ * listener is told if there is something, even if it was told before and has
+ * not tried. */
 int zke_queue_step(zke_queue *queue) {
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
@@ -661,8 +658,8 @@ int zke_queue_stop(zke_queue *queue, int event) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* An item that is due now counts as ready, so no time is told for it: what is
- * told is the earliest moment at which a look may find more than this one. */
+/* An item that is due now counts as ready, so it has no time: the result is the
+ * earliest moment at which a look may find more than this one. */
 int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
   zke_q_name n;
   if (!deadline_out)
@@ -681,11 +678,11 @@ int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
 
 /* ---- looking, dead letters, the end of a queue ----
  *
- * None of these waits for an item or for room, but zke_queue_requeue(), which
- * puts. */
+ * None of these waits for an item or for room, except zke_queue_requeue(),
+ * which puts. */
 
-/* One try of a look.  Exhausted items are passed over, not buried: it changes
- * nothing. */
+/* One try of a look.  It skips exhausted items and does not bury them: it
+ * changes nothing. */
 static int queue_try_peek(zke *z, void *arg) {
   queue_want *w = arg;
   zke_q_page *page;
@@ -694,7 +691,7 @@ static int queue_try_peek(zke *z, void *arg) {
   return rc == ZKE_OK ? zke_q_pick(w->q, true, &page, w->items) : rc;
 }
 
-/* Where an item is changed between look and reading, it looks again. */
+/* If an item changes between look and read, it looks again. */
 int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   queue_want want = {.q = queue, .items = item_out};
   if (!item_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "item_out is NULL");
@@ -708,7 +705,7 @@ int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* What a person or a monitor asks: it costs a read of all names. */
+/* For people and monitoring: it costs a read of all names. */
 int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
   if (!counts_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "counts_out is NULL");
@@ -719,8 +716,8 @@ int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* What the two lists have in common: arguments, the mutex, and that a list of a
- * queue that does not exist is empty. */
+/* The common part of the two lists: arguments, the mutex, and that the list of
+ * a missing queue is empty. */
 static int queue_list_entered(zke_queue *q, bool letters,
                               zke_queue_entries **entries_out) {
   if (!entries_out)
@@ -733,7 +730,7 @@ static int queue_list_entered(zke_queue *q, bool letters,
   return zke_recipe_leave(&q->r, rc);
 }
 
-/* Items and letters differ in what is read of each. */
+/* Items and letters differ in the data that is read of each. */
 int zke_queue_list(zke_queue *queue, zke_queue_entries **entries_out) {
   return queue_list_entered(queue, false, entries_out);
 }
@@ -742,8 +739,8 @@ int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out) {
   return queue_list_entered(queue, true, entries_out);
 }
 
-/* Put a dead letter like anything else, and delete it in the same step: so it
- * is never in both places, nor in none. */
+/* Put a dead letter like any item, and delete it in the same step: so it is
+ * never in both places, nor in none. */
 static int queue_requeue(zke_queue *q, const zke_q_name *n,
                          int64_t deadline_ms) {
   zke_queue_value value = {NULL, -1};
@@ -770,7 +767,7 @@ static int queue_requeue(zke_queue *q, const zke_q_name *n,
   return rc;
 }
 
-/* What a letter's name says. */
+/* Parse a letter's name. */
 static int queue_know_letter(const char *name, zke_q_name *n) {
   if (name && zke_q_parse(name, n)) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS,
@@ -778,8 +775,8 @@ static int queue_know_letter(const char *name, zke_q_name *n) {
                          name ? name : "NULL");
 }
 
-/* Where another puts the letter back or drops it meanwhile, the step fails, and
- * nothing is doubled. */
+/* If another process puts the letter back or drops it meanwhile, the step
+ * fails, and nothing is duplicated. */
 int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   zke_q_name n;
   int rc = queue_know_letter(name, &n);
@@ -788,7 +785,7 @@ int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   return zke_recipe_leave(&queue->r, queue_requeue(queue, &n, deadline_ms));
 }
 
-/* ZKE_NONODE also where another process has dropped the letter, or put it back,
+/* ZKE_NONODE also if another process has dropped the letter, or put it back,
  * meanwhile. */
 int zke_queue_drop(zke_queue *queue, const char *name) {
   zke_q_name n;
@@ -802,9 +799,9 @@ int zke_queue_drop(zke_queue *queue, const char *name) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* Destroy the queue that is there.  The object waits for nothing afterwards,
- * since its place in the line goes with the queue; where there is no queue
- * nothing changes. */
+/* Destroy the queue if it exists.  The object waits for nothing afterwards,
+ * since its place in the line goes with the queue.  Without a queue nothing
+ * changes. */
 static int queue_do_destroy(zke_queue *q, bool only_empty) {
   int rc = zke_exists(q->r.z, q->r.path, NULL, NULL, NULL);
   if (rc == ZKE_NONODE)
@@ -817,8 +814,8 @@ static int queue_do_destroy(zke_queue *q, bool only_empty) {
   return rc;
 }
 
-/* A call that waits on another thread would make the queue anew at once, so it
- * is refused. */
+/* A call that waits on another thread would immediately make the queue again,
+ * so it is refused. */
 int zke_queue_destroy(zke_queue *queue, int only_empty) {
   if (only_empty != 0 && only_empty != 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "only_empty %d", only_empty);

@@ -1,43 +1,43 @@
 /* rwlock.c - many readers or one writer, in the order they came; revocable
  *
- * A line (line.h) whose READ entries do not keep out each other.  Acquire and
- * release are those of a lock, step by step in lock.c.  What is here is
- * changing the mode without leaving the line, and revocation.
+ * A line (line.h) in which READ entries do not block each other.  Acquire and
+ * release are those of a lock, step by step in lock.c.  This file adds changing
+ * the mode without leaving the line, and revocation.
  *
- *   downgrade  A reader's entry of the same number takes the writer's place, in
+ *   downgrade  A reader's entry of the same number replaces the writer's, in
  *              one step: no writer can come between.
  *   upgrade    1. Look: is this object the only holder?  If not, ZKE_HELD.
- *              2. In one step a writer's entry of the same number takes the
- *                 reader's place.
+ *              2. In one step a writer's entry of the same number replaces the
+ *                 reader's.
  *              3. Look again: a reader may have come between 1 and 2.  It saw a
  *                 reader, so it holds.  Then go back to reading (rwlock_undo),
- *                 and it is ZKE_HELD.
- *              Of two readers that upgrade at the same time the one behind sees
- *              the other in front of itself, in either mode, and goes back.  It
- *              never waits: two readers that both waited to write would wait
- *              for each other.
- *   revoke     1. Note the znodes of all that hold now (rwlock_holders).
- *              2. Write the word into each, which keeps the rest of the data,
- *                 and watch it (rwlock_ask).
- *              3. Wait until all of them have gone.  A holder that changes its
- *                 mode meanwhile has another znode of the same number and
- *                 session: that one is asked then (rwlock_follow).  In a
- *                 directory that was made anew the numbers begin again: there
- *                 nobody is asked.
- *              4. At the deadline, if the caller insists, delete what is left.
+ *                 and return ZKE_HELD.
+ *              If two readers upgrade at the same time, the later one in the
+ *              line sees the other in front of it, in either mode, and goes
+ *              back.  It never waits: two readers that both waited to write
+ *              would wait for each other.
+ *   revoke     1. Note the znodes of all present holders (rwlock_holders).
+ *              2. Write the word into each, keep the rest of the data, and
+ *                 watch it (rwlock_ask).
+ *              3. Wait until all of them have gone.  If a holder changes its
+ *                 mode meanwhile, it has another znode of the same number and
+ *                 session: then that one is asked (rwlock_follow).  In a
+ *                 directory that was made again the numbers begin again: there
+ *                 no holder is asked.
+ *              4. At the deadline, if the caller insists, delete the rest.
  *
- * A death or a lost reply in a conversion: the new entry has a guid, by which
- * it is found; old and new go and come in one step (line.c).  In an upgrade the
- * object says "reads" from the moment at which it goes back, though its znode
- * may say "writes" until rwlock_undo() has succeeded: that keeps others out for
- * longer, and lets nobody in.
+ * A death or a lost reply in a conversion: the new entry has a guid, which
+ * identifies it; old and new go and come in one step (line.c).  In an upgrade
+ * the object reports that it reads from the moment when it goes back, though
+ * its znode may say "writes" until rwlock_undo() has succeeded: that blocks
+ * others for longer, and lets no other in.
  *
  * Invariants:
- *  1. `undo` is set only while the object holds; from then on it claims no more
- *     than to read, whatever its znode says.
- *  2. `look` is set whenever a request that the listener has not been told of
- *     may stand in the object's own znode.
- *  3. An object either stands in the line or revokes (`asked`), never both.
+ *  1. `undo` is set only while the object holds; from then on it reports that
+ *     it reads, whatever its znode says.
+ *  2. `look` is set whenever the object's own znode may have a request that the
+ *     listener has not heard.
+ *  3. An object is either in the line or revokes (`asked`), never both.
  *
  * Start reading at zke_rwlock_acquire(), rwlock_upgrade() and
  * rwlock_revoke(). */
@@ -62,22 +62,22 @@ struct zke_rwlock {
   bool undo;  /* the znode still says that it writes, but it reads */
   zke_rwlock_fn listener;
   void *context;
-  zke_strings *asked; /* paths of the holders' znodes that are to go, in one
-                         block; those that have gone are removed from it.
-                         NULL: not revoking */
-  int64_t directory;  /* czxid of the directory that these are in; 0: none */
+  zke_strings *asked; /* paths of the holders' znodes that must go, in one
+                         block; gone ones are removed from it.  NULL: not
+                         revoking */
+  int64_t directory;  /* czxid of their directory; 0: none */
 };
 
-/* Where a name's number begins: both kinds have eight letters, so a znode of
- * either mode has a name of the same length. */
+/* The start of a name's number: both kinds have eight letters, so names have
+ * the same length in either mode. */
 enum { RWLOCK_NUMBER = ZKE_NAME_KIND + 8 };
 
 _Static_assert(ZKE_RWLOCK_WRITE == (int)ZKE_LINE_WRITE &&
                    ZKE_RWLOCK_READ == (int)ZKE_LINE_READ,
                "a mode is the kind of its entries");
 
-/* The kinds that rwlock_entries() reads, and their indexes: a zke_entry's kind
- * there. */
+/* The kinds that rwlock_entries() reads, and their indexes: the kind of a
+ * zke_entry. */
 static const char *const rwlock_kinds[] = {"__WRIT__", "__READ__"};
 enum { RWLOCK_WRITES, RWLOCK_READS };
 
@@ -95,20 +95,20 @@ static const char *rwlock_name(const char *path) {
 
 /* ---- asking for the release ----
  *
- * A request is the word "unlock" in the place of the state: "unlock <actor>",
- * and then the user's data. */
+ * A request is the word "unlock" instead of the state: "unlock <actor>", and
+ * then the user's data. */
 
-/* Is this data the request to release?  By hand it is the word alone. */
+/* Is this data the request to release?  A person writes the word alone. */
 static bool rwlock_asks(const char *data, int len) {
   int word = (int)strlen(RWLOCK_ASK);
   return len >= word && memcmp(data, RWLOCK_ASK, (size_t)word) == 0 &&
          (len == word || data[word] == ' ' || data[word] == '\n');
 }
 
-/* Tell the listener if the own znode asks for the release.  Where the znode is
- * not watched now a request may come unseen: so it is looked at again.  This
- * object's own write of "held" may have gone over the word; then the revoker,
- * who watches the znode, writes it again. */
+/* Tell the listener if the own znode asks for the release.  If the znode is not
+ * watched now, a request may come unseen: so look again later.  This object's
+ * own write of "held" may have overwritten the word; then the revoker, which
+ * watches the znode, writes it again. */
 static int rwlock_look(zke_rwlock *rw) {
   char *data = NULL;
   int len;
@@ -122,8 +122,8 @@ static int rwlock_look(zke_rwlock *rw) {
   return ZKE_OK;
 }
 
-/* Put the word in the place of the state; the actor and the user's data stay.
- * Data of another form is replaced as a whole. */
+/* Write the word over the state; the actor and the user's data stay.  Data of
+ * another form is replaced as a whole. */
 static int rwlock_write(zke *z, const char *path, const char *data, int len,
                         int version) {
   const char *rest = data ? memchr(data, ' ', (size_t)len) : NULL;
@@ -140,12 +140,12 @@ static int rwlock_write(zke *z, const char *path, const char *data, int len,
   return rc;
 }
 
-/* Has a holder whose znode has gone changed its mode?  Then its session has
- * another znode of the same number, and the path becomes that one's.  Else
+/* A holder's znode has gone: has the holder changed its mode?  Then its session
+ * has another znode of the same number, and the path becomes that one's.  Else
  * ZKE_NONODE: it has released.
  *
  * The directory is a container, which goes when it is empty.  In the next one
- * the session may have the same number for a holding that nobody has asked. */
+ * the session may have the same number for a holding that was not asked. */
 static int rwlock_follow(zke_rwlock *rw, char *path) {
   zke_entries *e = NULL;
   zke_stat stat;
@@ -165,15 +165,15 @@ static int rwlock_follow(zke_rwlock *rw, char *path) {
   return rc;
 }
 
-/* One holder to be asked or removed, for zke_recipe_do(). */
+/* A request to ask or remove one holder, for zke_recipe_do(). */
 typedef struct rwlock_request {
-  zke_rwlock *rw; /* the one that asks */
+  zke_rwlock *rw; /* the revoker */
   char *path;     /* of the holder's znode; follows its changes of mode */
 } rwlock_request;
 
-/* One step.  The watch comes with the read, so the holder's going is noticed
- * whether the word was written or not.  The holder may change its data or its
- * mode at the same time.  ZKE_NONODE: it has released. */
+/* One step.  The read also sets the watch, so the end of the holder's znode is
+ * noticed whether the word was written or not.  The holder may change its data
+ * or its mode at the same time.  ZKE_NONODE: it has released. */
 static int rwlock_try_ask(zke *z, void *arg) {
   const rwlock_request *q = arg;
   char *data = NULL;
@@ -191,8 +191,8 @@ static int rwlock_try_ask(zke *z, void *arg) {
   return rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Ask all that are left; those that have gone are taken from the list, by
- * putting the last one in their place. */
+/* Ask all remaining holders; a gone one is removed from the list, by putting
+ * the last one in its place. */
 static int rwlock_ask_all(zke_rwlock *rw) {
   zke_strings *s = rw->asked;
   for (int i = 0; s && i < s->count;) {
@@ -210,9 +210,9 @@ static int rwlock_ask_all(zke_rwlock *rw) {
 
 /* ---- the object ---- */
 
-/* Go back to reading after an upgrade that failed.  Repeated by each step until
- * it has succeeded.  The new znode may have been asked while it was not
- * watched: so it is looked at. */
+/* Go back to reading after a failed upgrade.  Each step repeats it until it
+ * succeeds.  The new znode may have got a request while it was not watched: so
+ * look at it. */
 static int rwlock_undo(zke_rwlock *rw) {
   if (!rw->undo) return ZKE_OK;
   int rc = rw->l.state == ZKE_LINE_HELD
@@ -220,10 +220,10 @@ static int rwlock_undo(zke_rwlock *rw) {
                : ZKE_OK;
   rw->undo = rc != ZKE_OK && rw->l.state == ZKE_LINE_HELD;
   rw->look = true;
-  return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
+  return rc == ZKE_LOST ? ZKE_OK : rc; /* the state tells it */
 }
 
-/* The place in the line first; then what has to be mended or asked. */
+/* The place in the line first; then undo an upgrade, or ask holders. */
 static int rwlock_step(zke_recipe *r) {
   zke_rwlock *rw = (zke_rwlock *)r;
   int rc = zke_line_step(&rw->l);
@@ -241,14 +241,13 @@ static void rwlock_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&rw->l, path);
 }
 
-/* Release the object's memory; the znode has gone before, with quit. */
+/* Release the object's memory; quit has deleted the znode before. */
 static void rwlock_destroy(zke_recipe *r) {
   zke_free(((zke_rwlock *)r)->asked);
   zke_line_free((zke_line *)r);
 }
 
-/* The number is the token; of ASKED it is that of the holding that is asked
- * for. */
+/* The number is the token; for ASKED it is the present holding's. */
 static void rwlock_deliver(zke_recipe *r, int event, int64_t number,
                            const char *text, int len) {
   zke_rwlock *rw = (zke_rwlock *)r;
@@ -264,8 +263,9 @@ static const zke_recipe_class rwlock_class = {.name = "rwlock",
                                               .quit = zke_line_on_quit,
                                               .destroy = rwlock_destroy};
 
-/* The kind is set by each acquisition.  A listener has to hear requests, which
- * are written to the own znode: so with one it is watched while it holds. */
+/* Each acquisition sets the kind.  A listener must hear requests, which are
+ * written to the own znode: so with a listener the znode is watched while it
+ * holds. */
 int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
                    zke_rwlock **rw_out) {
   zke_rwlock_options o;
@@ -291,12 +291,12 @@ int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
   return rc;
 }
 
-/* Leaves the line, so those that wait behind go on at once. */
+/* Leaves the line, so objects that wait behind it continue immediately. */
 void zke_rwlock_free(zke_rwlock *rw) { zke_recipe_free((zke_recipe *)rw); }
 
 /* ---- in and out ---- */
 
-/* ZKE_BADARGUMENTS: the mode is none of the two. */
+/* ZKE_BADARGUMENTS: the mode is neither of the two. */
 static int rwlock_check_mode(int mode) {
   if (mode == ZKE_RWLOCK_READ || mode == ZKE_RWLOCK_WRITE) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
@@ -321,8 +321,8 @@ static int rwlock_enter_as(zke_rwlock *rw, int mode, int rc) {
   return ZKE_OK;
 }
 
-/* End a call.  A request that came while the znode was not watched is looked
- * for here; if that fails, or the call has failed, the next step looks. */
+/* End a call.  A request may have come while the znode was not watched: look
+ * for it; if that fails, or the call has failed, the next step looks. */
 static int rwlock_leave(zke_rwlock *rw, int rc) {
   if (rc == ZKE_OK) rwlock_look(rw);
   if (rw->look && rw->listener && rw->l.state == ZKE_LINE_HELD)
@@ -330,7 +330,7 @@ static int rwlock_leave(zke_rwlock *rw, int rc) {
   return zke_recipe_leave(&rw->l.r, rc);
 }
 
-/* As a lock's, in the mode that is asked for. */
+/* As a lock's, in the given mode. */
 int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   int rc = rwlock_check_mode(mode);
   if (rc == ZKE_OK) rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
@@ -339,8 +339,8 @@ int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   return rwlock_leave(rw, zke_line_acquire(&rw->l, deadline_ms));
 }
 
-/* Out again at once if anybody keeps it out: for a reader that is a writer
- * before it, which holds or waits. */
+/* Leaves immediately if it is blocked: for a reader, by a writer before it,
+ * which holds or waits. */
 int zke_rwlock_try(zke_rwlock *rw, int mode) {
   int rc = rwlock_check_mode(mode);
   if (rc == ZKE_OK) rc = zke_line_enter((zke_line *)rw);
@@ -358,22 +358,21 @@ int zke_rwlock_start(zke_rwlock *rw, int mode) {
   return rwlock_leave(rw, zke_line_join(&rw->l, false, ZKE_FOREVER));
 }
 
-/* For a program that has no dispatch: looks as an event would make it look. */
+/* For a program without a dispatch: looks as after an event. */
 int zke_rwlock_step(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&rw->l.r, rwlock_step(&rw->l.r));
 }
 
-/* Gives up a place that waits as well. */
+/* Also gives up a waiting place. */
 int zke_rwlock_release(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&rw->l.r, zke_line_release(&rw->l));
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_rwlock_cancel(zke_rwlock *rw) {
   return zke_recipe_cancel((zke_recipe *)rw);
 }
@@ -388,8 +387,8 @@ static int rwlock_expect(zke_rwlock *rw, int mode, const char *what) {
                          rw->l.r.path, what);
 }
 
-/* In one step a reader's entry with the same number stands in the place of the
- * writer's: no other writer comes between. */
+/* In one step a reader's entry with the same number replaces the writer's: no
+ * other writer comes between. */
 int zke_rwlock_downgrade(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
@@ -410,9 +409,9 @@ static int rwlock_is_older(zke_rwlock *rw, const char *path, bool *older) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Find a reader that holds beside the object, which is the first of the line:
- * one of those right behind it.  If the object writes already, only those that
- * came before the conversion hold.  *rival: its path, or untouched. */
+/* Find a reader that holds together with the object, which is the first of the
+ * line: one of those directly after it.  If the object writes already, only
+ * readers older than the conversion hold.  *rival: its path, or unchanged. */
 static int rwlock_find_reader(zke_rwlock *rw, const zke_entries *e,
                               char **rival) {
   for (int j = 1; j < e->count && e->data[j].kind == RWLOCK_READS; j++) {
@@ -430,11 +429,11 @@ static int rwlock_find_reader(zke_rwlock *rw, const zke_entries *e,
   return ZKE_OK;
 }
 
-/* Find another that holds beside the object: the first of the line if that is
- * not the object, else a reader behind it.  The names are of one moment, so a
- * holder that changes its mode just now cannot be missed.
+/* Find another holder besides the object: the first of the line if that is not
+ * the object, else a reader after it.  The names are a snapshot, so a holder
+ * that changes its mode at this moment cannot be missed.
  *
- *   rival  out: its path, for zke_free(); it stays NULL where there is none
+ *   rival  out: its path, for zke_free(); it stays NULL if there is none
  *
  * ZKE_LOST: the object's own znode has gone. */
 static int rwlock_rival(zke_rwlock *rw, char **rival) {
@@ -455,9 +454,10 @@ static int rwlock_rival(zke_rwlock *rw, char **rival) {
   return rc;
 }
 
-/* The upgrade, as at the head of this file.  From the failure on the object
- * says that it reads (kind, undo), before its znode says so: a claim to write
- * must not outlive the look that refused it.  Later steps mend the znode. */
+/* The upgrade, as at the head of this file.  After a failure the object reports
+ * that it reads (kind, undo), before its znode says so: once a look has refused
+ * the upgrade, it must not count as a writer.  Later steps correct the
+ * znode. */
 static int rwlock_upgrade_once(zke_rwlock *rw) {
   char what[256], *rival = NULL;
   zke_sentence kept;
@@ -470,7 +470,7 @@ static int rwlock_upgrade_once(zke_rwlock *rw) {
   if (rc == ZKE_OK && !rival) return ZKE_OK;
   zke_recipe_keep(&kept);
   if (rw->l.state == ZKE_LINE_HELD && rw->l.kind == ZKE_LINE_WRITE) {
-    rw->l.kind = ZKE_LINE_READ; /* all that it claims from here on */
+    rw->l.kind = ZKE_LINE_READ; /* it only reads from now on */
     rw->undo = true;
     if (rwlock_undo(rw) != ZKE_OK) rw->l.r.changed = true;
   }
@@ -481,7 +481,7 @@ static int rwlock_upgrade_once(zke_rwlock *rw) {
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Tried again while the one in the way turns out to have gone. */
+/* Repeated while the rival turns out to have gone. */
 static int rwlock_upgrade(zke_rwlock *rw) {
   int rc;
   do {
@@ -493,9 +493,9 @@ static int rwlock_upgrade(zke_rwlock *rw) {
   return rc;
 }
 
-/* A znode that still says that it writes, because an earlier way back has
- * failed, is mended first.  That may find that the lock is lost, hence the
- * second look at the mode. */
+/* If the znode still says that it writes, because an earlier way back has
+ * failed, it is corrected first.  That may find that the lock is lost, hence
+ * the second look at the mode. */
 int zke_rwlock_upgrade(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
@@ -504,12 +504,12 @@ int zke_rwlock_upgrade(zke_rwlock *rw) {
 
 /* ---- looking ---- */
 
-/* What was told last; the file may know better, see zke_rwlock_check(). */
+/* As of the last look; the file may be newer, see zke_rwlock_check(). */
 int zke_rwlock_state(zke_rwlock *rw) {
   return zke_line_api_state((zke_line *)rw);
 }
 
-/* From memory: what it reads or writes as, or did last. */
+/* From memory: the present mode, or the last one. */
 int zke_rwlock_mode(zke_rwlock *rw) {
   if (zke_recipe_enter_memory((zke_recipe *)rw) != ZKE_OK)
     return ZKE_RWLOCK_READ;
@@ -528,8 +528,8 @@ int zke_rwlock_check(zke_rwlock *rw) {
   return zke_line_api_check((zke_line *)rw);
 }
 
-/* Checks the holder's own znode, which changes with the mode: so an operation
- * from before a downgrade fails. */
+/* Checks the holder's own znode, which changes with the mode: so an op from
+ * before a downgrade fails. */
 int zke_rwlock_op(zke_rwlock *rw, zke_op *op) {
   return zke_line_api_op((zke_line *)rw, op);
 }
@@ -541,13 +541,13 @@ int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
 
 /* ---- revoking ----
  *
- * The side of the one that asks; the holder's is above, under "asking for the
- * release".  A revoker has no znode in the line, so it holds up nobody. */
+ * The revoker's side; the holder's is above, under "asking for the release".  A
+ * revoker has no znode in the line, so it blocks no one. */
 
-/* The znodes of all that hold the lock now, in one block, and which directory
- * they are in.  The names are of one moment, so a holder that changes its mode
- * just now is among them.  Holders stand first, so the list ends at the first
- * that does not hold. */
+/* The znodes of all present holders, in one block, and their directory.  The
+ * names are a snapshot, so a holder that changes its mode at this moment is
+ * among them.  Holders come first, so the list ends at the first entry that
+ * does not hold. */
 static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   zke_entries *e = NULL;
   zke_stat stat = {0};
@@ -574,14 +574,14 @@ static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   return s ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* For zke_recipe_await(): have all gone that were asked? */
+/* For zke_recipe_await(): have all asked holders gone? */
 static int rwlock_is_free(zke_recipe *r) {
   const zke_rwlock *rw = (zke_rwlock *)r;
   return rw->asked->count == 0 ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* One step: take away what a holder has.  It may have changed its mode just
- * before, so it is looked for again.  ZKE_NONODE: it has nothing any more. */
+/* One step: take the lock from a holder.  It may have changed its mode just
+ * before, so look for it again.  ZKE_NONODE: it has no znode any more. */
 static int rwlock_try_take(zke *z, void *arg) {
   const rwlock_request *q = arg;
   int rc = zke_delete(z, q->path, -1);
@@ -600,8 +600,8 @@ static int rwlock_take_away(zke_rwlock *rw) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Ask no more: take back the watches, and name one that has stayed.  The words
- * stay where they were written. */
+/* Stop asking: remove the watches, and name one that has stayed.  The words
+ * stay in the znodes. */
 static int rwlock_end_asking(zke_rwlock *rw, int rc) {
   char what[256];
   zke_sentence kept;
@@ -622,9 +622,8 @@ static int rwlock_end_asking(zke_rwlock *rw, int rc) {
   return rc;
 }
 
-/* Revoke, as at the head of this file.  The step asks again whatever has
- * changed.  There is a grace for taking away what is held, as the deadline has
- * come. */
+/* Revoke, as at the head of this file.  The step asks again after each change.
+ * Taking the lock away has extra time, as the deadline has passed. */
 static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
   int rc = rwlock_holders(rw, &rw->asked);
   if (rc != ZKE_OK) return rc;
@@ -639,8 +638,7 @@ static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
   return rwlock_end_asking(rw, rc);
 }
 
-/* An object that stands in the line would be asked by itself, and wait for
- * itself. */
+/* An object in the line would ask itself, and wait for itself. */
 int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
   int rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
   if (rc != ZKE_OK) return rc;

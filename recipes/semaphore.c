@@ -1,19 +1,19 @@
 /* semaphore.c - N permits and no more, first come first served
  *
  * A semaphore is a line (line.h) of leases: an entry holds while fewer than
- * `limit` entries stand before it.  The line does the waiting, as for a lock
- * (lock.c tells it step by step).  What is here is the limit: stated, compared,
+ * `limit` entries are before it.  The line does the waiting, as for a lock
+ * (lock.c has the steps).  This file handles the limit: it is stated, compared,
  * changed.
  *
  *   acquire n
- *     1. Read the directory's limit; make the directory with the stated limit
- *        where it is missing (semaphore_agree).  Another limit than the stated
+ *     1. Read the directory's limit; if the directory is missing, make it with
+ *        the stated limit (semaphore_agree).  Another limit than the stated
  *        one, or n above it: ZKE_LIMIT.
  *     2. Make n znodes with one guid, in one step.  Their numbers follow each
- *        other, and the last one speaks for all.
+ *        other, and the last one stands for all.
  *     3. Read the line and the limit in one snapshot.  If fewer than the limit
- *        stand before the last one, write "held" into it, in one step with a
- *        check that the directory still has the version whose limit was read.
+ *        are before the last one, write "held" into it, in one step with a
+ *        check that the directory still has the version of that limit.
  *     4. Else watch the nearest entries in front, and the directory; sleep; go
  *        back to 3.
  *   release
@@ -23,17 +23,17 @@
  *
  * Why never more than the limit hold: an entry holds by the mark of step 3,
  * which is written only if the place is within the limit at that moment, and
- * only with the version of the directory that states it.  Entries in front can
- * only go, so a place that is within the limit stays within it.  Only lowering
- * the limit breaks that: marked entries keep what they have, and one further
+ * only at the version of the directory that has this limit.  Entries in front
+ * can only go, so a place within the limit stays within it.  Only lowering the
+ * limit breaks this: marked entries keep their permits, and an entry further
  * ahead that has not looked yet may still be within the new limit.
  *
- * Why no acquisition has a part of its permits: its znodes are made, and
+ * Why no acquisition has only some of its permits: its znodes are made, and
  * deleted, in one step, and the session's end takes all of them.
  *
  * A lost reply: of 2, the guid tells; of 3, the mark is written again; of a
- * release, missing znodes are what was wanted; of a resize, the limit that is
- * found tells.
+ * release, it is fine if the znodes are missing; of a resize, the limit that is
+ * read tells.
  *
  * Invariant: while the object is in the line, l.limit is 1 or more and was read
  * from the directory, and l.weight is the number of the znodes in `own`.  Begin
@@ -53,9 +53,9 @@
 #define SEMAPHORE_PLACE "semaphore"
 #define SEMAPHORE_MARK "zkembed semaphore\nlimit "
 
-/* Members but l do not change after zke_semaphore_new(). */
+/* Members except l do not change after zke_semaphore_new(). */
 struct zke_semaphore {
-  zke_line l; /* kind LEASE; its weight is the permits that are asked for */
+  zke_line l; /* kind LEASE; its weight is the number of permits */
   int stated; /* options.limit: to find or to make; 0: none */
   zke_semaphore_fn listener;
   void *context;
@@ -66,7 +66,7 @@ struct zke_semaphore {
  * The directory's data is "zkembed semaphore\nlimit <N>\n", and nothing else.
  */
 
-/* The limit that a directory's data states, or 0: it is no semaphore. */
+/* The limit in a directory's data, or 0: it is not a semaphore. */
 static int semaphore_parse(const char *data, int len) {
   size_t mark = strlen(SEMAPHORE_MARK);
   char *end;
@@ -75,7 +75,7 @@ static int semaphore_parse(const char *data, int len) {
   return *end == '\n' && limit >= 1 && limit <= INT_MAX ? (int)limit : 0;
 }
 
-/* Fail with ZKE_OTHERKIND, and say what the place is used for. */
+/* Fail with ZKE_OTHERKIND, and name the recipe that uses the path. */
 static int semaphore_other_kind(const char *path, const char *data) {
   size_t mark = strlen("zkembed ");
   if (strncmp(data, "zkembed ", mark) != 0)
@@ -107,8 +107,8 @@ static int semaphore_read(zke *z, const char *path, int *limit,
 }
 
 /* Read the limit; if there is none and one is given, make it.  Somebody else
- * may make it at the same time with another limit: so it is read again, and
- * *found is what is there. */
+ * may make it at the same time with another limit: so it is read again into
+ * *found. */
 static int semaphore_place(zke *z, const char *path, int mode, int limit,
                            int64_t deadline_ms, int *found, zke_stat *stat) {
   char more[32];
@@ -134,8 +134,8 @@ typedef struct semaphore_change {
   int limit;
 } semaphore_change;
 
-/* One step.  A step before whose reply was lost shows in the limit that is
- * found.  Others may change the limit too, and the container may go. */
+/* One step.  If an earlier step lost its reply, the limit that is read shows
+ * its result.  Others may change the limit too, and the container may go. */
 static int semaphore_try_change(zke *z, void *arg) {
   const semaphore_change *c = arg;
   char text[64];
@@ -148,8 +148,8 @@ static int semaphore_try_change(zke *z, void *arg) {
   return zke_recipe_faster(zke_set(z, c->path, text, len, stat.version, NULL));
 }
 
-/* An acquisition that waits watches the directory, and looks again when its
- * data changes.  A smaller limit takes nothing away from those that hold. */
+/* A waiting acquisition watches the directory, and looks again when its data
+ * changes.  A smaller limit takes nothing from the holders. */
 int zke_semaphore_resize(zke *z, const char *path, int limit,
                          int64_t deadline_ms) {
   semaphore_change c = {path, limit};
@@ -188,8 +188,8 @@ static int semaphore_options(const zke_semaphore_options *given,
   return ZKE_OK;
 }
 
-/* Makes no znode.  The limit that is stated here is compared with the
- * directory's when permits are asked for. */
+/* Makes no znode.  The stated limit is compared with the directory's when
+ * permits are asked for. */
 int zke_semaphore_new(zke *z, const char *path,
                       const zke_semaphore_options *options,
                       zke_semaphore **sem_out) {
@@ -219,16 +219,16 @@ int zke_semaphore_new(zke *z, const char *path,
   return rc;
 }
 
-/* Gives the permits back, so those that wait for them go on at once. */
+/* Gives the permits back, so waiting acquisitions continue immediately. */
 void zke_semaphore_free(zke_semaphore *sem) {
   zke_recipe_free((zke_recipe *)sem);
 }
 
 /* ---- in and out ---- */
 
-/* See to the place: is its limit the one stated, and wide enough?  The stated
- * limit is compared once in an object's life: after that the limit may be
- * changed by zke_semaphore_resize(), and the object goes along. */
+/* Make the place: is its limit the stated one, and is it enough?  The stated
+ * limit is compared once in an object's life: later zke_semaphore_resize() may
+ * change the limit, and the object follows. */
 static int semaphore_agree(zke_semaphore *sem, int permits,
                            int64_t deadline_ms) {
   zke_line *l = &sem->l;
@@ -255,12 +255,12 @@ static int semaphore_agree(zke_semaphore *sem, int permits,
 /* The three ways in. */
 enum { SEMAPHORE_ACQUIRE, SEMAPHORE_TRY, SEMAPHORE_START };
 
-/* What they have in common.  The limit is agreed on before any znode is made,
- * since a lease under another limit could hold where it must not. */
+/* Their common part.  The limit is agreed on before any znode is made, since a
+ * lease under another limit could hold wrongly. */
 static int semaphore_join(zke_semaphore *sem, int how, int permits,
                           int64_t deadline_ms) {
   zke_line *l = &sem->l;
-  if (l->state == ZKE_LINE_LOST) { /* be out before the limit is looked at */
+  if (l->state == ZKE_LINE_LOST) { /* go out before looking at the limit */
     int rc = zke_line_quit(l);
     if (rc != ZKE_OK) return rc;
   }
@@ -274,9 +274,9 @@ static int semaphore_join(zke_semaphore *sem, int how, int permits,
   return zke_line_join(l, false, deadline_ms);
 }
 
-/* ZKE_NONODE: the container was removed between its making and the znodes';
- * then all of it is done again.  Without a stated limit nothing is made:
- * ZKE_NONODE is the answer then. */
+/* ZKE_NONODE: the container was removed after it was made and before the znodes
+ * were; then everything is repeated.  Without a stated limit nothing is made:
+ * then ZKE_NONODE is the answer. */
 static int semaphore_go(zke_semaphore *sem, int how, int permits,
                         int64_t deadline_ms) {
   int rc;
@@ -294,13 +294,13 @@ static int semaphore_go(zke_semaphore *sem, int how, int permits,
   return zke_recipe_leave(&sem->l.r, rc);
 }
 
-/* All permits are had together: while some are missing, none is held. */
+/* All permits come together: while some are missing, it holds none. */
 int zke_semaphore_acquire(zke_semaphore *sem, int permits,
                           int64_t deadline_ms) {
   return semaphore_go(sem, SEMAPHORE_ACQUIRE, permits, deadline_ms);
 }
 
-/* Out again at once where not all permits are to be had. */
+/* Leaves immediately if not all permits are free. */
 int zke_semaphore_try(zke_semaphore *sem, int permits) {
   return semaphore_go(sem, SEMAPHORE_TRY, permits, ZKE_FOREVER);
 }
@@ -310,31 +310,30 @@ int zke_semaphore_start(zke_semaphore *sem, int permits) {
   return semaphore_go(sem, SEMAPHORE_START, permits, ZKE_FOREVER);
 }
 
-/* For a program that has no dispatch: looks as an event would make it look. */
+/* For a program without a dispatch: looks as after an event. */
 int zke_semaphore_step(zke_semaphore *sem) {
   int rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&sem->l.r, zke_line_step(&sem->l));
 }
 
-/* All permits go in one step; a part of them cannot be given back.  The znodes
- * that go are this acquisition's: so a second release gives back nothing that
- * another acquisition has. */
+/* All permits go in one step; some of them alone cannot be given back.  Only
+ * this acquisition's znodes go: so a second release takes nothing from another
+ * acquisition. */
 int zke_semaphore_release(zke_semaphore *sem) {
   int rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&sem->l.r, zke_line_release(&sem->l));
 }
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_semaphore_cancel(zke_semaphore *sem) {
   return zke_recipe_cancel((zke_recipe *)sem);
 }
 
 /* ---- looking ---- */
 
-/* As of the last look; the file may know better, see zke_semaphore_check(). */
+/* As of the last look; the file may be newer, see zke_semaphore_check(). */
 int zke_semaphore_state(zke_semaphore *sem) {
   return zke_line_api_state((zke_line *)sem);
 }
@@ -344,7 +343,7 @@ int64_t zke_semaphore_token(zke_semaphore *sem) {
   return zke_line_api_token((zke_line *)sem);
 }
 
-/* How many this object holds now; 0 where it only waits. */
+/* The number that this object holds now; 0 if it only waits. */
 int zke_semaphore_permits(zke_semaphore *sem) {
   if (zke_recipe_enter_memory((zke_recipe *)sem) != ZKE_OK) return 0;
   int permits = sem->l.state == ZKE_LINE_HELD ? sem->l.weight : 0;
@@ -357,12 +356,12 @@ int zke_semaphore_check(zke_semaphore *sem) {
   return zke_line_api_check((zke_line *)sem);
 }
 
-/* Checks the last of the lease's znodes, which speaks for all of them. */
+/* Checks the last of the lease's znodes, which stands for all of them. */
 int zke_semaphore_op(zke_semaphore *sem, zke_op *op) {
   return zke_line_api_op((zke_line *)sem, op);
 }
 
-/* The limit is read with the leases; each of these is one party, however many
+/* The limit is read with the leases; each lease is one party, however many
  * permits it has. */
 int zke_semaphore_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 0, list_out);

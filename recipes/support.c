@@ -1,13 +1,12 @@
 /* support.c - trying again, and making paths
  *
- * It knows which failures pass by themselves (zke_recipe_is_transient()) and
- * nothing of recipes.  zke_retry() promises an end: ten more tries, the
- * deadline, or another result.  It does not see to it that a repetition does
- * not do a thing twice: that is for the function that it calls, which alone
- * knows what it does.
+ * It knows which failures are temporary (zke_recipe_is_transient()) and nothing
+ * of recipes.  zke_retry() promises to end: after ten more tries, at the
+ * deadline, or with another result.  It does not prevent a repetition from
+ * doing a thing twice: only the called function knows what it does.
  *
  * A path is made from its end: most of the time only the last node is missing,
- * or none.  Only when its parent is missing are all nodes made from the top. */
+ * or none.  If its parent is missing, all nodes are made from the top. */
 #include "support.h"
 
 #include <stdbool.h>
@@ -17,9 +16,9 @@
 #include "part/limit.h"
 #include "part/text.h"
 
-/* The deadline stands twice: as the thread's limit, so that a call of fn does
- * not wait for another writer beyond it and its grace, and as `end`, so that no
- * pause goes beyond it. */
+/* The deadline is used twice: as the thread's limit, so a call of fn does not
+ * wait for another writer beyond it and its grace, and as `end`, so no pause
+ * goes beyond it. */
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int64_t limit = zke_recipe_limit(z, deadline_ms);
   int64_t end = deadline_ms < limit ? deadline_ms : limit;
@@ -34,15 +33,15 @@ int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   return zke_recipe_doubt(rc, unsure);
 }
 
-/* A node to be made, as zke_create() is told it. */
+/* A node to be made, with the arguments of zke_create(). */
 typedef struct support_node {
   const char *path;
   const char *data;
   int len, mode;
 } support_node;
 
-/* One try.  What lost its reply may have been made by the try before: that it
- * exists is as good as a reply. */
+/* One try.  If the try before lost its reply, it may have made the node: that
+ * the node exists is as good as a reply. */
 static int support_create(zke *z, void *arg) {
   const support_node *n = arg;
   int rc = zke_create(z, n->path, n->data, n->len, ZKE_OPEN_ACL, n->mode, NULL,
@@ -50,9 +49,9 @@ static int support_create(zke *z, void *arg) {
   return rc == ZKE_NODEEXISTS ? ZKE_OK : rc;
 }
 
-/* Create a node and what is missing above it; what exists is left as it is.
- * The path is cut short at each slash in turn, so one copy of it serves for
- * all.  ZKE_NONODE: a node above has gone again meanwhile. */
+/* Create a node and the missing nodes above it; existing nodes stay as they
+ * are.  The path is cut at each slash in turn, so one copy of it is enough.
+ * ZKE_NONODE: a node above has gone again meanwhile. */
 static int support_create_all(zke *z, const support_node *node,
                               int64_t deadline_ms) {
   support_node n = *node;
@@ -78,8 +77,8 @@ static int support_create_all(zke *z, const support_node *node,
   return rc;
 }
 
-/* A container that has no child yet may be removed before its first child is
- * made; then all of it is made again. */
+/* A container without a child may be removed before its first child is made;
+ * then everything is made again. */
 static int support_ensure(zke *z, const support_node *n, int64_t deadline_ms) {
   int rc = ZKE_NONODE;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++)
@@ -87,7 +86,7 @@ static int support_ensure(zke *z, const support_node *n, int64_t deadline_ms) {
   return rc;
 }
 
-/* Data is empty, not NULL: an empty node can be taken over by a recipe. */
+/* Data is empty, not NULL: a recipe can take over an empty node. */
 int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
   support_node n = {path, "", 0, mode};
   if (!path) return zke_recipe_fail(ZKE_BADARGUMENTS, "the path is NULL");

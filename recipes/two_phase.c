@@ -1,7 +1,8 @@
 /* two_phase.c - several sites do something together, or none does
  *
- * A transaction from beginning to end; each line is one step (one multi).  The
- * functions without a file are in this one; the others in recipes/part.
+ * A transaction from beginning to end; each line is one step (one multi).
+ * Functions without a file name are in this file; the others are in
+ * recipes/part.
  *
  *   1. begin   the coordinator creates the znode with its head, "id-<id>",
  *              "coordinator" and for each site an empty vote, or, if votes are
@@ -9,57 +10,57 @@
  *              comes then creates its vote and writes "came-<site>"
  *              (phase_try_join())
  *   2. vote    a site writes "commit" into its vote; or "abort", and then
- *              "decision" with it (phase_give_vote()).  Operations of the
- *              caller's are done with it, and "work-<site>" created
+ *              "decision" with it (phase_give_vote()).  The same step does the
+ *              caller's operations, and creates "work-<site>" for them
  *   3. decide  any participant creates "decision": "commit", if each vote is
- *              "commit" in that very step; "abort" at the time limit, or when
- *              an ephemeral vote has gone, or on demand (phase_try_decide(),
+ *              "commit" in that step; "abort" at the time limit, or when an
+ *              ephemeral vote has gone, or on demand (phase_try_decide(),
  *              phase_look.c)
- *   4. ack     a site that has done what was decided creates "ack-<site>", and
- *              the coordinator deletes "coordinator" (phase_write_ack()).  A
- *              site may do it in this very step: operations of the caller's
- *   5. remove  the last one to acknowledge deletes all of it instead of 4, with
- *              the same operations (zke_phase_remove(), phase_tree.c)
+ *   4. ack     a site that has carried out the decision creates "ack-<site>",
+ *              and the coordinator deletes "coordinator" (phase_write_ack()).
+ *              A site may do its work in this step: operations of the caller
+ *   5. remove  the last one to acknowledge deletes everything instead of 4,
+ *              with the same operations (zke_phase_remove(), phase_tree.c)
  *
- * What makes it safe:
+ * Invariants:
  *
- *   T1  "decision" is created once and never changes its word.  Whoever has
- *       read it knows the outcome for good; of two that decide at the same time
- *       one creates it, and the other one reads it.
- *   T2  A vote's znode has version 0 while it is empty and 1 when it says a
- *       word; it never changes after that, and one that was made anew begins at
+ *   T1  "decision" is created once and never changes its word.  A process that
+ *       has read it knows the final outcome; if two decide at the same time,
+ *       one creates it, and the other reads it.
+ *   T2  A vote's znode has version 0 while it is empty and 1 when it has a
+ *       word; it never changes after that, and one that is made again begins at
  *       0 again.  So a check of version 1 is a check of the vote, and 3 relies
  *       on no vote that it merely saw.  A vote for "abort" has version 1 too,
  *       but the decision is made in the same step, so 3 fails.
  *   T3  Every change checks "id-<id>", so it cannot hit a later transaction of
  *       the same name.
- *   T4  Acknowledgements write "decision" at the version that was seen.  So of
- *       two that acknowledge at the same time one fails and looks again, and
- *       the last one knows that it is the last.
+ *   T4  Acknowledgements write "decision" at the version that was seen.  So if
+ *       two acknowledge at the same time, one fails and looks again, and the
+ *       last one knows that it is the last.
  *   T5  "id-<id>" has version 0 until the step that decides raises it.  A vote
  *       checks version 0, so none comes after the decision, and no operation
- *       with it: not by a process that was stopped for long either, after
+ *       with it: not even from a process that was stopped for long, after
  *       another one has acknowledged for its site.
- *   T6  The caller's operations stand in the step of 2, 4 or 5, behind the
- *       recipe's own, so they are done where the vote or the acknowledgement is
- *       given by this very call, and nowhere else.  A mark stays of them, with
- *       an id of the call: "work-<site>", which outlives an ephemeral vote, and
- *       "ack-<site>" itself.  A call that finds the mark leaves its operations
- *       out, and the id says whether it was the call's own lost try.
- *   T7  The code of a caller's operation is not looked at here, since it may be
- *       one on which this recipe looks again.  Which operation of the step was
- *       refused tells whose the refusal is (zke_steps_do_with(),
+ *   T6  The caller's operations are in the step of 2, 4 or 5, after the
+ *       recipe's own.  So they are done exactly if this call gives the vote or
+ *       the acknowledgement.  A mark with an id of the call stays:
+ *       "work-<site>", which outlives an ephemeral vote, or "ack-<site>"
+ *       itself.  A call that finds the mark leaves its operations out, and the
+ *       id tells whether it was the call's own lost try.
+ *   T7  The code of a caller's operation is not used here, since it may be one
+ *       on which this recipe looks again.  The index of the refused operation
+ *       tells whether it was the caller's or the recipe's (zke_steps_do_with(),
  *       phase_step.c).
  *   T8  An ephemeral vote is created in a step that writes "came-<site>".  So
  *       if that has another version than 0 and the vote is missing, the site
  *       has died, whether anybody had seen its vote or not.
  *
- * A death before a step leaves the transaction as it was; after it, the step is
- * whole.  Any participant can decide and remove, so nobody waits for a process
- * that died, except for its vote and its acknowledgement.  After a lost reply a
+ * A death before a step leaves the transaction unchanged; after it, the step is
+ * complete.  Any participant can decide and remove, so no process waits for a
+ * dead one, except for its vote and its acknowledgement.  After a lost reply a
  * step is tried again.  If the first try has made it, the second one fails, and
- * the look that follows finds the decision, the vote or the acknowledgement;
- * begin finds its own id.  Votes and acknowledgements look before each try.
+ * the next look finds the decision, the vote or the acknowledgement; begin
+ * finds its own id.  Votes and acknowledgements look before each try.
  *
  *     UNDECIDED --- all have voted commit ----> COMMIT --- all acks --> removed
  *         |                                                  ^
@@ -85,17 +86,17 @@
 
 #define PHASE_PLACE "two-phase"
 
-/* A vote or an acknowledgement that is to be given. */
+/* A vote or an acknowledgement to give. */
 typedef struct phase_act {
   zke_two_phase *t;
   int word;   /* of a vote: ZKE_TWO_PHASE_COMMIT or _ABORT */
   char *text; /* of a vote: the data of the decision that _ABORT makes */
-  zke_phase_more *more; /* to be done in the same step, or NULL */
+  zke_phase_more *more; /* operations for the same step, or NULL */
 } phase_act;
 
 /* ---- beginning ---- */
 
-/* A transaction that is to begin.  What it is to be stands in the object. */
+/* A transaction to begin.  The object has its contents. */
 typedef struct phase_start {
   zke_two_phase *t;
   const char *base; /* borrowed */
@@ -104,9 +105,9 @@ typedef struct phase_start {
   bool unsure;      /* a try may have begun it */
 } phase_start;
 
-/* All znodes come in one step, so nobody sees a transaction with some of its
- * votes.  If the coordinator dies after it, its ephemeral goes, and the sites
- * decide without it. */
+/* All znodes come in one step, so no process sees a transaction with some of
+ * its votes.  If the coordinator dies after it, its ephemeral goes, and the
+ * sites decide without it. */
 static int phase_create_all(zke *z, const phase_start *b) {
   const zke_phase_head *h = &b->t->head;
   const char *kind = h->form & ZKE_TWO_PHASE_EPHEMERAL ? "came-" : "vote-";
@@ -124,10 +125,9 @@ static int phase_create_all(zke *z, const phase_start *b) {
   return zke_steps_do(&s);
 }
 
-/* There is a transaction of that name.  ZKE_OK: it is the one that this call
- * began, and whose reply was lost.  ZKE_LOOK_AGAIN: it was over and is removed;
- * ZKE_NONODE, ZKE_BADVERSION: it has gone, or is going.  ZKE_HELD: it is under
- * way. */
+/* There is a transaction of that name.  ZKE_OK: this call began it, and lost
+ * the reply.  ZKE_LOOK_AGAIN: it was over and is removed; ZKE_NONODE,
+ * ZKE_BADVERSION: it has gone, or is going.  ZKE_HELD: it is in progress. */
 static int phase_meet(zke *z, const phase_start *b) {
   const char *path = b->t->r.path;
   char names[160];
@@ -154,9 +154,9 @@ static int phase_meet(zke *z, const phase_start *b) {
 }
 
 /* One step: make the directory, and the transaction in it.  The directory is a
- * container, which may go before it has a child.  What is there already may be
- * what this call has begun, after a lost reply, or one that has ended and waits
- * for its removal: phase_meet() tells. */
+ * container, which may go before it has a child.  If the transaction exists,
+ * this call may have begun it, with a lost reply, or it has ended and must be
+ * removed: phase_meet() tells. */
 static int phase_try_begin(zke *z, void *arg) {
   phase_start *b = arg;
   int rc = zke_recipe_place(z, b->base, PHASE_PLACE, ZKE_CONTAINER, NULL, 0);
@@ -169,14 +169,14 @@ static int phase_try_begin(zke *z, void *arg) {
 
 /* ---- taking part ----
  *
- * A site opens the transaction by its name.  In the ephemeral form it makes its
- * vote at that moment, empty, and the znode tells the others that the site is
- * there.  In the other form the votes are there from the beginning, and nobody
- * knows which process speaks for a site until it votes.
+ * A site opens the transaction by its name.  In the ephemeral form it then
+ * makes its vote, still empty, and the znode tells the others that the site is
+ * there.  In the other form the votes exist from the beginning, and the process
+ * that acts for a site is unknown until it votes.
  */
 
-/* The ephemeral vote is there.  Is it this session's, or another live
- * session's?  ZKE_LOOK_AGAIN: it was a dead session's. */
+/* The ephemeral vote exists.  Is it this session's, or another live session's?
+ * ZKE_LOOK_AGAIN: it was a dead session's. */
 static int phase_meet_vote(zke_two_phase *t) {
   zke *z = t->r.z;
   const char *path = t->votes[t->own].path;
@@ -191,9 +191,9 @@ static int phase_meet_vote(zke_two_phase *t) {
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* The ephemeral vote says that the site is there, and "came-<site>" that it was
- * (T8).  The check of the id makes this fail where the transaction has been
- * removed and begun anew.  One step; others may change the votes meanwhile. */
+/* The ephemeral vote shows that the site is there, and "came-<site>" that it
+ * was (T8).  If the transaction has been removed and begun again, the check of
+ * the id makes this fail.  One step; others may change the votes meanwhile. */
 static int phase_try_join(zke *z, void *arg) {
   zke_two_phase *t = arg;
   zke_phase_steps s;
@@ -210,16 +210,16 @@ static int phase_try_join(zke *z, void *arg) {
 
 /* ---- the caller's operations ----
  *
- * T6 says where they stand, T7 how a refusal is told; the mark is for a call
- * that has lost its reply. */
+ * T6 says in which step they are, T7 how a refusal is reported; the mark is for
+ * a call that has lost its reply. */
 
-/* Were operations done for the own site, and by which call?  more->done says it
- * afterwards.
+/* Were operations done for the own site, and by which call?  The result is in
+ * more->done.
  *
- *   prefix  of the znode that is the mark: "work-" or "ack-"
+ *   prefix  of the mark's name: "work-" or "ack-"
  *
- * ZKE_NONODE: there is no mark, and none were; ZKE_LOOK_AGAIN: the transaction
- * has gone. */
+ * ZKE_NONODE: there is no mark, and no operations were done; ZKE_LOOK_AGAIN:
+ * the transaction has gone. */
 static int phase_read_mark(const zke_two_phase *t, const char *prefix,
                            zke_phase_more *more) {
   zke_op_result got;
@@ -240,10 +240,10 @@ static int phase_read_mark(const zke_two_phase *t, const char *prefix,
 /* ---- voting ----
  *
  * A vote is written once, at version 0 (T2), in a step that fails once there is
- * a decision (T5).  A call looks, writes, and looks again where that failed.
+ * a decision (T5).  A call looks, writes, and looks again if that failed.
  */
 
-/* The site has voted before: the same, which is fine, or otherwise. */
+/* The site has voted before: the same, which is allowed, or otherwise. */
 static int phase_compare_vote(const zke_two_phase *t, int given, int vote) {
   if (given == vote) return ZKE_OK;
   return zke_recipe_fail(ZKE_MISUSE, "%s has voted %s in %s",
@@ -253,10 +253,10 @@ static int phase_compare_vote(const zke_two_phase *t, int given, int vote) {
 
 /* Give the vote; "abort" in one step with the decision that it means.  The vote
  * must have version 0: it is given once (T2); and so must the id: there is no
- * decision (T5).  The caller's operations are done with it, unless they were
- * with an earlier vote of the site's, which went with its session (T6).
+ * decision (T5).  The same step does the caller's operations, unless an earlier
+ * vote of the site did them, and went with its session (T6).
  *
- *   missing  the vote's znode has to be made, in the same step */
+ *   missing  make the vote's znode in the same step */
 static int phase_give_vote(zke *z, const phase_act *a, bool missing) {
   const zke_two_phase *t = a->t;
   const char *site = t->head.sites[t->own];
@@ -277,12 +277,12 @@ static int phase_give_vote(zke *z, const phase_act *a, bool missing) {
 
 /* Give the vote in an undecided transaction in which the site has none.
  *
- *   there  what reading the vote's znode has returned.  Only an ephemeral one
- *          may be missing: then it is made; one of a former session is buried
- *          first
+ *   there  the result of reading the vote's znode.  Only an ephemeral one may
+ *          be missing: then it is made; if it belongs to a dead session, that
+ *          session is ended first
  *
- * Where the outcome is not known the object counts as joined, so that it takes
- * the znode back when it goes. */
+ * If the outcome is not known the object counts as joined, so it removes the
+ * znode when it goes. */
 static int phase_vote_now(zke *z, const phase_act *a, int there) {
   zke_two_phase *t = a->t;
   bool ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
@@ -295,9 +295,9 @@ static int phase_vote_now(zke *z, const phase_act *a, int there) {
   return rc;
 }
 
-/* The own vote's znode is missing, which is made with the transaction and goes
- * with it.  Where the transaction is still there, and is undecided, somebody
- * has deleted the vote alone. */
+/* The own vote's znode is missing; it is made with the transaction and goes
+ * with it.  If the transaction still exists, and is undecided, somebody has
+ * deleted the vote alone. */
 static int phase_vote_deleted(zke_two_phase *t) {
   int rc = zke_phase_look_decision(t);
   if (rc != ZKE_OK) return rc;
@@ -306,12 +306,11 @@ static int phase_vote_deleted(zke_two_phase *t) {
                          t->head.sites[t->own], t->r.path);
 }
 
-/* Read the own vote, and then whether operations were done with it: they are
- * done in the step of a vote, so a vote that was seen has its mark.  A
- * transaction that has gone, and whose decision this object has seen, needs no
- * vote.
+/* Read the own vote, and then whether operations were done with it: the step of
+ * a vote does them, so a vote that was seen has its mark.  A transaction that
+ * has gone, after this object saw its decision, needs no vote.
  *
- *   there  out: what reading the vote's znode has returned */
+ *   there  out: the result of reading the vote's znode */
 static int phase_read_own(const phase_act *a, int *given, int *there) {
   *there = zke_phase_read_vote(a->t, a->t->own, false, given);
   if (!a->more) return ZKE_OK;
@@ -324,10 +323,10 @@ static int phase_read_own(const phase_act *a, int *given, int *there) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* A vote was refused.  ZKE_LOOK_AGAIN: others have changed what it rests on.
- * ZKE_RUNTIMEINCONSISTENCY: something else has written what T2 and T5 rely on.
- * At any moment an undecided transaction has its id at version 0, a vote at 0,
- * or at 1 with a word, and no mark of work without one. */
+/* A vote was refused.  ZKE_LOOK_AGAIN: others have changed what it depends on.
+ * ZKE_RUNTIMEINCONSISTENCY: something else has written data that T2 and T5 rely
+ * on.  At any moment an undecided transaction has its id at version 0, a vote
+ * at 0, or at 1 with a word, and no mark of work without one. */
 static int phase_see_meddling(const zke_two_phase *t) {
   zke_op_result got[4] = {{0}};
   zke_phase_steps s;
@@ -346,9 +345,9 @@ static int phase_see_meddling(const zke_two_phase *t) {
   return undecided && meddled ? zke_phase_meddled(t) : ZKE_LOOK_AGAIN;
 }
 
-/* A vote is given once; the same one again is fine, another one is refused.  If
- * the process dies before the step the site has not voted; after it the vote
- * stands, unless votes are ephemeral and the transaction is undecided. */
+/* A vote is given once; the same one again is allowed, another one is refused.
+ * If the process dies before the step the site has not voted; after it the vote
+ * stays, unless votes are ephemeral and the transaction is undecided. */
 static int phase_try_vote(zke *z, void *arg) {
   const phase_act *a = arg;
   zke_two_phase *t = a->t;
@@ -369,9 +368,9 @@ static int phase_try_vote(zke *z, void *arg) {
 /* ---- acknowledging ----
  *
  * The decision is kept until all sites, and the coordinator if it lives, have
- * said that they need it no more; then the last of them removes the
- * transaction.  So a transaction that has gone was acknowledged by all, this
- * participant too, and a repeated try that finds none has succeeded.
+ * acknowledged it; then the last of them removes the transaction.  So if a
+ * transaction has gone, all have acknowledged, this participant too, and a
+ * repeated try that finds none has succeeded.
  */
 
 /* Has this participant acknowledged, as of the view? */
@@ -381,9 +380,9 @@ static bool phase_has_acknowledged(const zke_two_phase *t,
                      : !zke_phase_has(v, "coordinator", "");
 }
 
-/* Write this participant's acknowledgement, unless it is there already.  It
- * also writes the decision, at the version seen, so of two at the same time
- * one looks again (T4).  With operations of the caller's it bears the id of the
+/* Write this participant's acknowledgement, unless it exists already.  It also
+ * writes the decision, at the version seen, so of two at the same time one
+ * looks again (T4).  With operations of the caller it contains the id of the
  * call (T6). */
 static int phase_write_ack(zke_two_phase *t, const zke_phase_view *v,
                            zke_phase_more *more) {
@@ -409,10 +408,10 @@ static int phase_is_last(zke_two_phase *t, const zke_phase_view *v,
                         : zke_phase_is_over(t->r.z, t->r.path, v, t->own, last);
 }
 
-/* Acknowledge in a transaction as it was seen.  The last one removes it instead
- * of writing the acknowledgement, if nobody has acknowledged since the view: so
- * one of several that are the last at the same moment does it.  Operations were
- * done where the site has acknowledged before, and are not done again. */
+/* Acknowledge in the transaction of a view.  The last one removes it instead of
+ * writing the acknowledgement, if no other has acknowledged since the view: so
+ * if several are the last at the same moment, one of them does it.  If the site
+ * has acknowledged before, operations were done, and are not done again. */
 static int phase_acknowledge_in(zke_two_phase *t, const zke_phase_view *v,
                                 zke_phase_more *more) {
   bool last = false;
@@ -430,10 +429,10 @@ static int phase_acknowledge_in(zke_two_phase *t, const zke_phase_view *v,
   return rc;
 }
 
-/* One step of an acknowledgement.  Where somebody else has acknowledged at the
- * same moment it looks again.  A transaction that has gone was acknowledged by
- * all, which is fine.  If the process dies before the step, another one that
- * opens the transaction with the site's name acknowledges. */
+/* One step of an acknowledgement.  If somebody else has acknowledged at the
+ * same moment it looks again.  If the transaction has gone, all have
+ * acknowledged, which is fine.  If the process dies before the step, another
+ * one that opens the transaction with the site's name acknowledges. */
 static int phase_try_acknowledge(zke *z, void *arg) {
   const phase_act *a = arg;
   zke_two_phase *t = a->t;
@@ -451,7 +450,7 @@ static int phase_try_acknowledge(zke *z, void *arg) {
 
 /* Acknowledge the decision; twice does no harm.
  *
- *   more  of a site, or NULL */
+ *   more  a site's, or NULL */
 static int phase_acknowledge(zke_two_phase *t, zke_phase_more *more) {
   phase_act a = {.t = t, .more = more};
   return zke_recipe_do(t->r.z, phase_try_acknowledge, &a, ZKE_FOREVER);
@@ -459,11 +458,11 @@ static int phase_acknowledge(zke_two_phase *t, zke_phase_more *more) {
 
 /* ---- leaving ---- */
 
-/* Delete an ephemeral of this transaction, as far as this session owns it, now
- * or later.  One of a later transaction of the same name is left alone: id and
- * ephemeral are seen at one moment.  Where they cannot be seen it goes whosever
- * it is; if it is that of another object of this handle, its party counts as
- * dead, so that its transaction is aborted at worst. */
+/* Delete an ephemeral of this transaction, if this session owns it, now or
+ * later.  One of a later transaction of the same name is left alone: id and
+ * ephemeral are read in one snapshot.  If they cannot be read, it is deleted
+ * all the same; if it belongs to another object of this handle, that object's
+ * participant counts as dead, so its transaction is aborted at worst. */
 static void phase_drop(zke_two_phase *t, char *path) {
   zke_op_result got;
   int rc = zke_phase_read_child(t, path, &got);
@@ -473,8 +472,8 @@ static void phase_drop(zke_two_phase *t, char *path) {
     zke_recipe_discard(t->r.z, path, ZKE_EPHEMERAL, czxid);
 }
 
-/* A coordinator acknowledges when it goes; a site does so only when it says it
- * has done its work. */
+/* A coordinator acknowledges when it goes; a site acknowledges only when it
+ * reports that its work is done. */
 static void phase_quit(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
   if (t->coordinator &&
@@ -530,9 +529,9 @@ static int phase_new(zke *z, const char *base, const char *name,
   return ZKE_OK;
 }
 
-/* The mutex is held: begin, then watch.  A failure to watch is repeated later.
- * The object is the coordinator's also where a try may have begun it: what it
- * made goes with the object then.
+/* The mutex is held: begin, then watch.  If the watch fails, it is repeated
+ * later.  If a try may have begun it, the object is the coordinator's as well:
+ * then its znodes go with the object.
  *
  *   given  the limit counts from now on; the id is made here */
 static int phase_begin(zke_two_phase *t, const char *base,
@@ -548,7 +547,7 @@ static int phase_begin(zke_two_phase *t, const char *base,
   b.text = zke_phase_head_write(z, &h, &b.len);
   if (b.text) t->head.text = zke_recipe_copy(z, b.text, (size_t)b.len);
   if (t->head.text)
-    rc = zke_phase_head_parse(z, &t->head, b.len); /* as others will */
+    rc = zke_phase_head_parse(z, &t->head, b.len); /* as others do */
   if (rc == ZKE_OK) rc = zke_phase_prepare(t);
   if (rc == ZKE_OK) rc = zke_recipe_do(z, phase_try_begin, &b, ZKE_FOREVER);
   t->coordinator = rc == ZKE_OK || b.unsure;
@@ -557,8 +556,8 @@ static int phase_begin(zke_two_phase *t, const char *base,
   return rc;
 }
 
-/* The object is made first, since its path has to be known; it goes again on
- * any failure. */
+/* The object is made first, since its path must be known; after any failure it
+ * is freed. */
 int zke_two_phase_begin(zke *z, const char *base, const char *name,
                         const void *payload, int len, const char *const *sites,
                         int count, const zke_two_phase_options *options,
@@ -589,7 +588,7 @@ int zke_two_phase_begin(zke *z, const char *base, const char *name,
   return rc;
 }
 
-/* The mutex is held: see what is there; in the ephemeral form join. */
+/* The mutex is held: read the transaction; in the ephemeral form join. */
 static int phase_open(zke_two_phase *t, const char *site) {
   zke *z = t->r.z;
   int rc = zke_phase_head_read(z, t->r.path, &t->head);
@@ -608,8 +607,8 @@ static int phase_open(zke_two_phase *t, const char *site) {
   return rc == ZKE_OK ? zke_recipe_look(&t->r) : rc;
 }
 
-/* Whoever has opened one before and died opens it again by the site's name, and
- * finds its vote. */
+/* If a process opened a transaction and died, it opens it again by the site's
+ * name, and finds its vote. */
 int zke_two_phase_open(zke *z, const char *base, const char *name,
                        const char *site, const zke_two_phase_options *options,
                        zke_two_phase **t_out) {
@@ -629,15 +628,15 @@ int zke_two_phase_open(zke *z, const char *base, const char *name,
   return rc;
 }
 
-/* What was the session's alone goes: a coordinator's znode, and a vote where
- * votes are ephemeral.  Any other vote stands. */
+/* The session's own znodes go: a coordinator's znode, and ephemeral votes.  Any
+ * other vote stays. */
 void zke_two_phase_free(zke_two_phase *t) { zke_recipe_free((zke_recipe *)t); }
 
 /* ---- its part: to vote, to abort, to acknowledge ---- */
 
-/* Leave a call that took operations along.  A code that one of these was
- * refused with is not shown to the object, for which it may mean that the
- * session has ended (T7). */
+/* Leave a call with operations.  If one of them was refused, the object does
+ * not see its code, because that code may mean to the object that the session
+ * has ended (T7). */
 static int phase_leave(zke_two_phase *t, const zke_phase_more *more, int rc,
                        int *done_out) {
   if (rc == ZKE_OK && done_out) *done_out = more->done;
@@ -645,8 +644,8 @@ static int phase_leave(zke_two_phase *t, const zke_phase_more *more, int rc,
   return more->refused ? more->code : rc;
 }
 
-/* The mutex is held: vote.  A vote for abort decides at once, in the same step.
- * After the last vote one look suffices to decide. */
+/* The mutex is held: vote.  A vote for abort decides in the same step.  After
+ * the last vote one look is enough to decide. */
 static int phase_vote_as(zke_two_phase *t, int vote, zke_phase_more *more) {
   phase_act a = {.t = t, .word = vote, .more = more->count ? more : NULL};
   char why[160];
@@ -675,13 +674,13 @@ int zke_two_phase_vote_with(zke_two_phase *t, int vote, const zke_op *ops,
   return phase_leave(t, &more, phase_vote_as(t, vote, &more), done_out);
 }
 
-/* A vote without changes of the caller's. */
+/* A vote without changes of the caller. */
 int zke_two_phase_vote(zke_two_phase *t, int vote) {
   return zke_two_phase_vote_with(t, vote, NULL, 0, NULL, NULL);
 }
 
-/* Anybody may abort what is undecided.  Of two that decide at the same time one
- * makes the znode, and the other reads it. */
+/* Any participant may abort an undecided transaction.  If two decide at the
+ * same time, one makes the znode, and the other reads it. */
 int zke_two_phase_abort(zke_two_phase *t, const char *why) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
@@ -696,8 +695,8 @@ int zke_two_phase_abort(zke_two_phase *t, const char *why) {
   return zke_recipe_leave(&t->r, rc);
 }
 
-/* The mutex is held: acknowledge.  A coordinator's own part is not kept when it
- * dies, so nothing can be promised of operations of its. */
+/* The mutex is held: acknowledge.  A coordinator's part is lost when it dies,
+ * so nothing can be promised for its operations. */
 static int phase_acknowledge_as(zke_two_phase *t, zke_phase_more *more) {
   if (t->own < 0 && !t->coordinator)
     return zke_recipe_fail(ZKE_MISUSE, "an onlooker does not acknowledge");
@@ -708,8 +707,8 @@ static int phase_acknowledge_as(zke_two_phase *t, zke_phase_more *more) {
   return phase_acknowledge(t, more);
 }
 
-/* The acknowledgement and the caller's changes are one step: what was decided
- * is applied as the site says that it is. */
+/* The acknowledgement and the caller's changes are one step: the outcome is
+ * applied when the site acknowledges it. */
 int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops, int count,
                            zke_op_result *results, int *done_out) {
   zke_phase_more more = {.ops = ops, .count = count, .results = results};
@@ -719,15 +718,15 @@ int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops, int count,
   return phase_leave(t, &more, phase_acknowledge_as(t, &more), done_out);
 }
 
-/* The site's work is done: nobody needs the decision for it any more. */
+/* The site's work is done: it does not need the decision any more. */
 int zke_two_phase_ack(zke_two_phase *t) {
   return zke_two_phase_ack_with(t, NULL, 0, NULL, NULL);
 }
 
 /* ---- waiting ---- */
 
-/* For zke_recipe_await(): is it decided?  The session's end is told by the
- * await. */
+/* For zke_recipe_await(): is it decided?  The await itself reports the
+ * session's end. */
 static int phase_is_done(zke_recipe *r) {
   const zke_two_phase *t = (const zke_two_phase *)r;
   if (t->state == ZKE_TWO_PHASE_UNDECIDED || r->ended) return ZKE_NOT_YET;
@@ -743,8 +742,7 @@ static int64_t phase_until(const zke_two_phase *t, int64_t deadline_ms) {
   return until < deadline_ms ? until : deadline_ms;
 }
 
-/* Names the votes that are missing; without a view the sentence stays what it
- * was. */
+/* Names the missing votes; without a view the sentence is unchanged. */
 static int phase_say_missing(const zke_two_phase *t, int rc) {
   char names[200];
   zke_sentence kept;
@@ -755,8 +753,8 @@ static int phase_say_missing(const zke_two_phase *t, int rc) {
                          *names ? "the vote of " : "its coordinator", names);
 }
 
-/* Wait for the decision, and look again at the time limit: a participant that
- * waits may be the one that has to abort then. */
+/* Wait for the decision, and look again at the time limit: a waiting
+ * participant may be the one that must abort then. */
 static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
   int rc;
   int64_t until;
@@ -784,15 +782,14 @@ int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
   return zke_recipe_leave(&t->r, rc);
 }
 
-/* ---- what else is asked of it ---- */
+/* ---- other calls ---- */
 
-/* Takes no lock of the object, which the call that is to be cancelled may
- * hold. */
+/* Takes no lock of the object: the call to be cancelled may hold it. */
 int zke_two_phase_cancel(zke_two_phase *t) {
   return zke_recipe_cancel((zke_recipe *)t);
 }
 
-/* For a program that has no dispatch: looks as an event would make it look. */
+/* For a program without a dispatch: looks as after an event. */
 int zke_two_phase_step(zke_two_phase *t) {
   return zke_recipe_step((zke_recipe *)t);
 }
@@ -814,7 +811,7 @@ int64_t zke_two_phase_token(zke_two_phase *t) {
   return token;
 }
 
-/* What the coordinator gave to all; it does not change. */
+/* The coordinator's data for all; it does not change. */
 int zke_two_phase_payload(zke_two_phase *t, char **data_out, int *len_out) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
@@ -829,9 +826,9 @@ int zke_two_phase_payload(zke_two_phase *t, char **data_out, int *len_out) {
   return zke_recipe_leave(&t->r, rc);
 }
 
-/* ---- looking on ---- */
+/* ---- looking without an object ---- */
 
-/* One snapshot, for whoever looks from outside. */
+/* One snapshot, for callers without an object. */
 int zke_two_phase_get(zke *z, const char *base, const char *name,
                       zke_two_phase_status **status_out) {
   int rc = zke_recipe_state(z);
@@ -845,7 +842,7 @@ int zke_two_phase_get(zke *z, const char *base, const char *name,
   return rc;
 }
 
-/* What a site has to see to when it starts.  A missing base has none. */
+/* A site's open transactions, for when it starts.  A missing base has none. */
 int zke_two_phase_pending(zke *z, const char *base, const char *site,
                           zke_watch_fn fn, void *context,
                           zke_strings **names_out) {
