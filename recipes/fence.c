@@ -204,7 +204,7 @@ static int fence_exec(fence *f, sqlite3 *db, char *sql) {
 /* The reason why an entry of the schema cannot have a fence; NULL: it can. */
 static const char *fence_unfit(const char *name, const char *type,
                                bool virtual) {
-  if (!name || !type) return "cannot be looked at without memory";
+  if (!name || !type) return "cannot be checked: no memory";
   if (strcmp(type, "view") == 0) return "is a view: fence its tables";
   if (virtual) return "is a virtual table, which has no triggers";
   if (sqlite3_strnicmp(name, "zkembed_", 8) == 0) return "is zkembed's own";
@@ -216,7 +216,7 @@ static const char *fence_unfit(const char *name, const char *type,
  * root page. */
 static int fence_find_table(fence *f, sqlite3 *db) {
   sqlite3_stmt *st = NULL;
-  const char *unfit = "is no table of this database";
+  const char *unfit = "is not a table of this database";
   bool row = false;
   int rc = fence_prepare(f, db,
                          "SELECT name,type,rootpage FROM main.sqlite_schema "
@@ -258,7 +258,7 @@ static int fence_find_view(fence *f, sqlite3 *db) {
   sqlite3_finalize(st);
   if (rc != ZKE_OK || there) return rc;
   return fence_fail(f, ZKE_UNIMPLEMENTED,
-                    "a fence wants a file: this tree is in memory");
+                    "a fence needs a file: this tree is in memory");
 }
 
 /* Count the table's fence triggers, and those with the wanted path and column.
@@ -463,7 +463,7 @@ static int fence_read(sqlite3 *db, int64_t zxid, void *context) {
 static int fence_reach(void) {
   if (sqlite3_prepare_v2 != NULL) return ZKE_OK;
   return zke_recipe_fail(ZKE_UNIMPLEMENTED,
-                         "this zkembed has a SQLite of its own, which a "
+                         "this zkembed has its own SQLite, which a "
                          "program cannot use: link with the archive");
 }
 
@@ -489,7 +489,7 @@ static int fence_check_path(zke *z, const char *path) {
   int rc = zke_exists(z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   if (path[1]) return ZKE_OK;
-  return zke_recipe_fail(ZKE_BADARGUMENTS, "the path / is no lock's");
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "the path / cannot be a lock");
 }
 
 /* The arguments are checked once, here.  The table and its triggers, which

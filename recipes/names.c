@@ -559,8 +559,9 @@ static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   else
     rc = ZKE_MARSHALLINGERROR;
   if (rc == ZKE_MARSHALLINGERROR)
-    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "the name %s stands for no path: %s",
-                         path, b->value);
+    rc = zke_recipe_fail(ZKE_BADARGUMENTS,
+                         "the name %s does not stand for a path: %s", path,
+                         b->value);
   if (rc == ZKE_OK) rc = names_resolved(b, path, &results[0], &results[1]);
   if (rc == ZKE_OK) {
     *out = results[1];

@@ -523,12 +523,12 @@ TEST(what_cannot_be_fenced_is_told) {
   zke_fence_options o = {.size = sizeof o, .column = "nope"};
   zke_fence_infos *list = (zke_fence_infos *)z;
   must_once("CREATE VIEW v AS SELECT * FROM pay");
-  static const char *const bad[][2] = {{"nothere", "is no table"},
+  static const char *const bad[][2] = {{"nothere", "is not a table"},
                                        {"v", "is a view"},
                                        {"zkembed_node", "zkembed's own"},
-                                       {"main.pay", "is no table"},
-                                       {"\"pay\"", "is no table"},
-                                       {"sqlite_schema", "no table"},
+                                       {"main.pay", "is not a table"},
+                                       {"\"pay\"", "is not a table"},
+                                       {"sqlite_schema", "not a table"},
                                        {"", "missing"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     ck_rc(zke_fence_set(z, bad[i][0], LOCK, NULL), ZKE_BADARGUMENTS);
