@@ -168,6 +168,31 @@ static bool is_option(const word *w) {
          !is_digit(w->text[1]);
 }
 
+/* Is the word an option of the command whose value is the next word? */
+static bool takes_next(const command *m, const word *w) {
+  const char *letter = w->text[1] == '-' ? NULL : w->text + 1;
+  for (; !letter || *letter; letter++) {
+    for (const option *o = m->options; o->letter; o++) {
+      bool is_it = letter ? o->letter == *letter
+                          : o->name && strcmp(o->name, w->text + 2) == 0;
+      if (is_it && o->value) return !letter || !letter[1];
+    }
+    if (!letter) break;
+  }
+  return false;
+}
+
+bool args_follow(const command *m, const command *n, const word *data,
+                 int count) {
+  for (int i = 0; i < count; i++) {
+    const word *w = &data[i];
+    if (!w->literal && word_is(w, "--")) return false;
+    if (!is_option(w) || word_is(w, "--help")) return true;
+    if (takes_next(m, w) || takes_next(n, w)) i++;
+  }
+  return false;
+}
+
 /* Goes over the words once.  Options may stand between arguments, unless the
  * command wants them first; "--" ends them. */
 static int sort_words(call *c, const words *w, word *args) {

@@ -40,7 +40,7 @@ static int help_one(call *c, const char *name) {
   const command *m = command_find(c->sh, &w);
   if (!m) return fail_unknown(c, &w);
   int status = help_command(c, m);
-  if (!(m->flags & VERBS)) return status;
+  if (!(m->flags & (VERBS | CAN_HAVE_VERB))) return status;
   for (m++; !status && m->name && strchr(m->name, ' '); m++)
     status = help_command(c, m);
   return status;

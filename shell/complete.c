@@ -233,18 +233,6 @@ static void offer_nodes(typed *t, const char *base) {
  * person would read it. So a new command is completed without a line here.
  * --------------------------------------------------------------------- */
 
-/* "queue push" where there are verbs; first: what its arguments begin at. */
-static const command *command_of(const typed *t, int *first) {
-  const word *w = t->before->data;
-  const command *m = command_find(t->sh, &w[0]);
-  char both[64];
-  *first = 1;
-  if (!m || !(m->flags & VERBS) || t->before->count < 2) return m;
-  *first = 2;
-  snprintf(both, sizeof both, "%s %s", w[0].text, w[1].text);
-  return command_find(t->sh, &(word){both, strlen(both), false});
-}
-
 /* What may stand in an argument's place, read from the usage line. */
 static void offer_argument(typed *t, const command *m, int first) {
   int given = 0;
@@ -270,7 +258,8 @@ static void offer_all(typed *t) {
     offer_commands(t);
     return;
   }
-  const command *m = command_of(t, &first);
+  const command *m =
+      command_asked(t->sh, t->before->data, t->before->count, &first);
   if (!m) return;
   if (*t->text == '-')
     offer_options(t, m);

@@ -668,23 +668,13 @@ static bool command_has(const command *m, const char *name) {
   return o && o->letter;
 }
 
-/* The command that the words name, and for one with verbs the verb's; NULL:
- * there is none, which run_words() will say. */
-static const command *words_command(const words *w) {
-  const command *m = command_find(co.sh, &w->data[0]);
-  char name[64];
-  if (!m || !(m->flags & VERBS)) return m;
-  if (w->count < 2) return NULL;
-  snprintf(name, sizeof name, "%s %s", m->name, w->data[1].text);
-  return command_find(co.sh, &(word){name, strlen(name), false});
-}
-
 /* May the request wait for another party: a process that holds or is to bring
  * something, or the writer of a FIFO? It decides from the words alone, and says
  * yes too often rather than too seldom: a request that waits among the quick
  * ones would keep others from their turn. */
 static bool request_may_wait(const request *r) {
-  const command *m = words_command(r->w);
+  int used;
+  const command *m = command_asked(co.sh, r->w->data, r->w->count, &used);
   if (!m) return false;
   if (command_has(m, "wait") || command_has(m, "follow") ||
       command_has(m, "observe") || strcmp(m->name, "import") == 0)

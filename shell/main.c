@@ -185,9 +185,14 @@ static bool asks_for_help(const request *r) {
   const char *file = r->sh.file;
   if (r->script || r->coprocess || !is_command(&r->sh, file)) return false;
   if (strcmp(file, "help") == 0) return true;
-  word name = {file, strlen(file), false};
-  bool verb = command_find(&r->sh, &name)->flags & VERBS;
-  return r->rest && r->rest_count <= (verb ? 2 : 1) &&
+  word asked[3] = {{file, strlen(file), false}};
+  int count = 1, used;
+  for (; count < 3 && count <= r->rest_count; count++)
+    asked[count] =
+        (word){r->rest[count - 1], strlen(r->rest[count - 1]), false};
+  command_asked(&r->sh, asked, count, &used);
+  if (command_find(&r->sh, asked)->flags & VERBS) used = 2;
+  return r->rest && r->rest_count <= used &&
          strcmp(r->rest[r->rest_count - 1], "--help") == 0;
 }
 

@@ -48,6 +48,25 @@ const command *command_find(const shell *sh, const word *name) {
   return m;
 }
 
+/* With VERBS the next word must be a verb.  With CAN_HAVE_VERB it may also be
+ * an argument that is spelled like one: `lock take -- job` holds the lock
+ * "take", and `lock take backup` has the verb. */
+const command *command_asked(const shell *sh, const word *data, int count,
+                             int *used_out) {
+  const command *m = count ? command_find(sh, &data[0]) : NULL;
+  char name[64];
+  *used_out = 1;
+  if (!m || !(m->flags & (VERBS | CAN_HAVE_VERB))) return m;
+  const command *otherwise = m->flags & VERBS ? NULL : m;
+  if (count < 2) return otherwise;
+  snprintf(name, sizeof name, "%s %s", m->name, data[1].text);
+  const command *verb = command_find(sh, &(word){name, strlen(name), false});
+  if (!verb || (otherwise && !args_follow(m, verb, data + 2, count - 2)))
+    return otherwise;
+  *used_out = 2;
+  return verb;
+}
+
 /* How many letters have to be put in, left out, changed or exchanged with
  * their neighbours (Damerau's distance). */
 static int distance(const char *a, const char *b) {
@@ -186,23 +205,22 @@ static int call_run(call *c, const words *w) {
   return status ? status : written;
 }
 
-/* "queue push": a row of its own, whose first word "push" then is. */
-static int take_verb(call *c, words *w) {
-  char name[64];
+/* Why the words name no row: the command is unknown, or its verb is. */
+static int fail_unasked(call *c, const words *w) {
+  c->command = command_find(c->sh, &w->data[0]);
+  if (!c->command) return fail_unknown(c, &w->data[0]);
   if (w->count < 2) return fail_usage(c, "%s wants a verb", c->command->name);
-  snprintf(name, sizeof name, "%s %s", c->command->name, w->data[1].text);
-  const command *m = command_find(c->sh, &(word){name, strlen(name), false});
-  if (!m) return fail_usage(c, "there is no command \"%s\"", name);
-  c->command = m;
-  *w = (words){w->count - 1, w->data + 1};
-  return 0;
+  return fail_usage(c, "there is no command \"%s %s\"", c->command->name,
+                    w->data[1].text);
 }
 
 /* "get --help", "queue push --help": the words of `help get`. */
 static bool asks_for_help(const shell *sh, const words *given, word help[3]) {
-  int last = given->count - 1;
+  int last = given->count - 1, used;
   const command *m = last > 0 ? command_find(sh, &given->data[0]) : NULL;
-  if (!m || last > (m->flags & VERBS ? 2 : 1)) return false;
+  if (!m) return false;
+  command_asked(sh, given->data, given->count, &used);
+  if (last > (m->flags & VERBS ? 2 : used)) return false;
   if (given->data[last].literal || !word_is(&given->data[last], "--help"))
     return false;
   help[0] = (word){"help", strlen("help"), false};
@@ -215,18 +233,17 @@ static bool asks_for_help(const shell *sh, const words *given, word help[3]) {
 int run_words(call *c, const words *given) {
   if (given->count == 0) return STATUS_OK;
   word help[3];
-  words verb = *given, *w = &verb;
-  if (asks_for_help(c->sh, given, help)) verb.data = help;
+  words asked = *given;
+  if (asks_for_help(c->sh, given, help)) asked.data = help;
+  int used, status = 0;
   c->format = c->sh->format;
-  c->command = command_find(c->sh, &w->data[0]);
-  int status = 0;
-  if (!c->command)
-    status = fail_unknown(c, &w->data[0]);
-  else if (c->command->flags & VERBS)
-    status = take_verb(c, w);
+  c->command = command_asked(c->sh, asked.data, asked.count, &used);
+  if (!c->command) status = fail_unasked(c, &asked);
+  asked.data += used - 1;
+  asked.count -= used - 1;
   if (!status) {
     signals_enter(c);
-    status = call_run(c, w);
+    status = call_run(c, &asked);
     signals_leave(c);
   }
   if (c->status && !c->id) output_error(c);

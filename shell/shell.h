@@ -189,6 +189,8 @@ enum {
   PREFERS_SESSION = 1024,  /* with NEEDS_FILE: a session where one can be had */
   NO_FORMAT = 2048,        /* multi.c's: a part of a command, without --json */
   FILE_ONLY = 4096,        /* refused on an ensemble: it is about a file */
+  CAN_HAVE_VERB = 8192,    /* as VERBS, but the next word is a verb only
+                              if a row has it and an argument follows */
   CHILD_IF_EPHEMERAL = 512 /* a command may follow where -e was given; else
                               "--" only ends the options */
 };
@@ -336,23 +338,31 @@ const char *option_help(const command *m, const option *o);
 const char *command_note(const command *m);
 
 /* command_find - by its name, with its verb if it has one; NULL for a stranger
+ * command_asked - the row that words name, from the first on; NULL: none
+ *   used_out   how many of them are its name: 2 with a verb
  * fail_unknown - for the stranger: names what may have been meant
  * command_each - all that are listed, table by table; NULL at the end
  * command_heading - what stands above a command in the list of all; NULL:
  *                nothing, since another of its group stands there */
 const command *command_find(const shell *sh, const word *name);
+const command *command_asked(const shell *sh, const word *data, int count,
+                             int *used_out);
 int fail_unknown(call *c, const word *name);
 const command *command_each(const shell *sh, const command *before);
 const char *command_heading(const shell *sh, const command *m);
 
 /* The commands' interface: options (args.c) ----------------------------- */
 
-/* args_sort - sort words, the command's name first, into c's options and
+/* args_follow - is there an argument among the words behind a command, or does
+ *             --help ask about it?  Their options are of two rows
+ * args_sort - sort words, the command's name first, into c's options and
  *             arguments, as c->command wants them, before it runs: 0, or
  *             STATUS_USAGE.  Texts are not copied
  * args_free - what args_sort() has made
  * option_given - was the option given?
  * option_word - its value, or NULL if it was not given */
+bool args_follow(const command *m, const command *n, const word *data,
+                 int count);
 int args_sort(call *c, const words *given);
 void args_free(call *c);
 bool option_given(const call *c, char letter);
