@@ -8,6 +8,7 @@
  * containers go by it.  One in a file has that of all processes that use it.
  */
 #include <time.h>
+#include <unistd.h>
 
 #include "shell.h"
 
@@ -26,6 +27,12 @@ struct timespec clock_after(int64_t ms) {
 
 int64_t clock_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }
 int64_t clock_wall_ms(void) { return clock_ns(CLOCK_REALTIME) / 1000000; }
+
+/* Ticks begin at the host's start, as CLOCK_BOOTTIME does. */
+int64_t clock_of_ticks(uint64_t ticks) {
+  int64_t start = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
+  return start / 1000000 + (int64_t)ticks * 1000 / sysconf(_SC_CLK_TCK);
+}
 
 /* That of databases in memory: how far it is ahead and, while it stands, where.
  * Only a server moves it, on the thread that uses the database. */

@@ -91,6 +91,8 @@ static const struct {
     {"log", "since", "after that zxid, or from that time on"},
     {"log", "limit", "only the latest so many"},
     {"held", "at", "a time, or how long ago that was; now"},
+    {"lock take", "while-pid", "until that process has ended"},
+    {"lock take", "for", "at most so long, from when it is held"},
     {"rwlock", "read", "hold it together with others that read"},
     {"rwlock", "shared", "the same as --read"},
     {"rwlock", "write", "hold it alone"},

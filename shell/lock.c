@@ -1,8 +1,9 @@
-/* lock.c - the commands lock, rwlock, sem, elect and release
+/* lock.c - the commands lock, lock take, lock release, rwlock, sem, elect and
+ * release
  *
- * The first four do the same with different recipes: they stand in the
- * recipe's line, get what they wait for, and hold it.  A struct kind has the
- * recipe's functions, so that the code below is written once.  Start with
+ * lock, rwlock, sem and elect do the same with different recipes: they stand in
+ * the recipe's line, get what they wait for, and hold it.  A struct kind has
+ * the recipe's functions, so that the code below is written once.  Start with
  * join(), which is a whole call:
  *
  *     make         the recipe's object; nothing is in the file yet
@@ -11,7 +12,7 @@
  *       |  \------ not got: held by another, out of time ---> -E's code, or 75
  *       |                   signal -------------------------> 128 + its number
  *       |                   anything else ------------------> status_of()
- *     hold         in one of three ways:
+ *     hold         in one of four ways:
  *       |
  *       |-- behind "--" stands a command: while it runs (guard.c)
  *       |       the command has ended ----------------------> its exit code
@@ -19,6 +20,8 @@
  *       |-- one command of a command line: until a signal
  *       |       INT, TERM, HUP ... -------------------------> 128 + its number
  *       |       what is held was lost meanwhile ------------> 76
+ *       |-- lock take: the same in a process of its own (take.c), until what it
+ *       |   is bound to has ended; the command goes on at once ------> 0
  *       \-- script, prompt, coprocess: until release, or the session's end
  *               goes on at once ----------------------------> 0
  *
@@ -27,6 +30,7 @@
  * is still held: so no way out of this file leaves a znode behind, but one
  * that the session's end removes.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +40,7 @@
 #include "../recipes/rwlock.h"
 #include "../recipes/semaphore.h"
 #include "../recipes/part/text.h"
+#include "take.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------
@@ -55,6 +60,7 @@ typedef struct contender {
   char *label; /* shown to others: the command, or an election's name */
   int how;     /* rwlock: the mode; semaphore: permits */
   int limit;   /* semaphore: in all; 0: what the file says */
+  bool take;   /* lock take: this is the process that holds */
   bool got;    /* contend() was successful: it is held */
 } contender;
 
@@ -325,6 +331,8 @@ static int fail_limitless(contender *k) {
  * so it may be tried again (75). */
 static int contend_failed(contender *k, int rc) {
   call *c = k->c;
+  int status = k->take ? take_over(c) : 0;
+  if (status) return status;
   if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
     return fail_limitless(k);
   if (rc == ZKE_CANCELLED && cancel_came(c)) return fail_cancelled(c);
@@ -363,7 +371,7 @@ static int contend(contender *k) {
 /* ------------------------------------------------------------------------
  * Having it
  *
- * The three ways to hold, of the file's head. Each ends with the place given
+ * The ways to hold, of the file's head. Each ends with the place given
  * up, or with the object in the session's list.
  * --------------------------------------------------------------------- */
 
@@ -404,9 +412,13 @@ static bool hold_lost(void *object) {
 }
 
 /* Holds it without a command, until a signal or until it is lost; the exit
- * code.  held_until_signal() returns 0 only for a loss. */
+ * code.  held_until_signal() returns 0 only for a loss.  What a hold by "lock
+ * take" is bound to may have ended meanwhile, and ends it later as a signal
+ * does. */
 static int hold_for_signal(contender *k) {
-  int status = emit_held(k);
+  int status = k->take ? take_over(k->c) : 0;
+  if (!status) status = emit_held(k);
+  if (!status && k->take) status = take_settle(k->c);
   if (!status) status = held_until_signal(k->c, hold_lost, k);
   return status ? status : fail_lost(k);
 }
@@ -419,7 +431,7 @@ static int hold_on(contender *k) {
   return status;
 }
 
-/* Waits for it, then holds it in one of the three ways of the file's head. */
+/* Waits for it, then holds it in one of the ways of the file's head. */
 static int hold(contender *k) {
   call *c = k->c;
   int64_t asked = zke_now(c->z);
@@ -442,31 +454,82 @@ static int hold(contender *k) {
  * second form, which is no candidate and only observes.
  * --------------------------------------------------------------------- */
 
-/* A whole call of one of the four.
+/* A whole call of one of the four; the exit code.  Of k the call and the kind
+ * are given, and what only the one command has.
  *
- *   how, limit  as in struct contender
- *   label       taken over; NULL: the words of the command that is run
- *
- * Returns the exit code. */
-static int join(call *c, const kind *kind_, int how, int limit, char *label) {
-  contender k = {
-      .c = c, .kind = kind_, .how = how, .limit = limit, .label = label};
+ *   label  taken over; NULL: the words of the command that is run */
+static int join(contender k) {
+  call *c = k.c;
   int status = guard_options(c);
-  if (!status) status = arg_place(c, 0, kind_->base, &k.path);
+  if (!status) status = arg_place(c, 0, k.kind->base, &k.path);
   if (!k.label) k.label = child_label(c);
   if (!status && !k.label)
     status = fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (!status) {
-    int rc = kind_->make(&k);
+    int rc = k.kind->make(&k);
     status = rc == ZKE_OK ? hold(&k) : fail_rc(c, rc);
   }
-  if (k.object) kind_->class_.destroy(k.object);
+  if (k.object) k.kind->class_.destroy(k.object);
   free(k.path);
   free(k.label);
   return status;
 }
 
-static int lock_run(call *c) { return join(c, &lock_kind, 0, 0, NULL); }
+static int lock_run(call *c) {
+  return join((contender){.c = c, .kind = &lock_kind});
+}
+
+/* lock take: what it is bound to is watched before the database is opened. */
+static int take_run(call *c) {
+  contender k = {.c = c, .kind = &lock_kind, .take = true};
+  int status = take_begin(c, &k.label);
+  if (!status) status = session_open(c, CREATES_FILE);
+  if (status)
+    free(k.label);
+  else
+    status = join(k);
+  take_end();
+  return status;
+}
+
+/* lock take does not hold it, or not with that token.  Says who does. */
+static int fail_not_taken(call *c, const char *path, int64_t token,
+                          const zke_party *p) {
+  char with[64] = "", who[256] = "";
+  if (token) snprintf(with, sizeof with, " with the token %" PRId64, token);
+  if (p)
+    snprintf(who, sizeof who, "; it is held by %s (pid %" PRId64 ")",
+             p->identity, p->pid);
+  return fail_with(c, STATUS_NO, "NOTHELD", "lock take does not hold %s%s%s",
+                   path, with, who);
+}
+
+/* Breaks the hold that the list begins with, if lock take has made it.  The
+ * token makes sure that a later holder keeps the lock. */
+static int release_taken(call *c, const char *path, int64_t token,
+                         const zke_party_list *list) {
+  const zke_party *p = list->count && list->data[0].held ? list->data : NULL;
+  if (!p || !take_is(p->data, p->len) || (token && p->mzxid != token))
+    return fail_not_taken(c, path, token, p);
+  int rc = zke_lock_break(c->z, path, p->mzxid);
+  if (rc == ZKE_NONODE) return fail_not_taken(c, path, token, NULL);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+/* lock release: ends a hold of lock take, whatever its process does. */
+static int lock_release_run(call *c) {
+  int64_t token;
+  char *path;
+  zke_party_list *list;
+  int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
+  if (!status) status = arg_place(c, 0, lock_kind.base, &path);
+  if (status) return status;
+  int rc = zke_lock_parties(c->z, path, &list);
+  status = rc == ZKE_OK ? release_taken(c, path, token, list) : fail_rc(c, rc);
+  if (rc == ZKE_OK) zke_free(list);
+  free(path);
+  return status;
+}
 
 /* rwlock: -r to read with others, -x to write alone; -s and -X are their
  * names in flock(1) and elsewhere. */
@@ -474,8 +537,9 @@ static int rwlock_run(call *c) {
   bool reads = option_given(c, 'r') || option_given(c, 's'),
        writes = option_given(c, 'X') || option_given(c, 'x');
   if (reads == writes) return fail_usage(c, "rwlock wants either -r or -x");
-  return join(c, &rwlock_kind, reads ? ZKE_RWLOCK_READ : ZKE_RWLOCK_WRITE, 0,
-              NULL);
+  return join((contender){.c = c,
+                          .kind = &rwlock_kind,
+                          .how = reads ? ZKE_RWLOCK_READ : ZKE_RWLOCK_WRITE});
 }
 
 /* sem: takes -p permits of a semaphore that has -n in all. */
@@ -484,7 +548,10 @@ static int sem_run(call *c) {
   int status = option_number(c, 'n', 1, INT32_MAX, 0, &limit);
   if (!status) status = option_number(c, 'p', 1, INT32_MAX, 1, &permits);
   if (status) return status;
-  return join(c, &semaphore_kind, (int)permits, (int)limit, NULL);
+  return join((contender){.c = c,
+                          .kind = &semaphore_kind,
+                          .how = (int)permits,
+                          .limit = (int)limit});
 }
 
 /* ---- elect ---- */
@@ -557,7 +624,14 @@ static int elect_run(call *c) {
   else
     len = asprintf(&name, "%s-%d", c->sh->options.identity, getpid());
   if (len < 0) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-  return join(c, &election_kind, 0, 0, name);
+  return join((contender){.c = c, .kind = &election_kind, .label = name});
+}
+
+/* The token alone: TOKEN=$(zke app.db lock take …) */
+static void take_token_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  fprintf(out, "%" JSON_INTEGER_FORMAT "\n",
+          json_integer_value(json_object_get(row, "token")));
 }
 
 /* "ann leads, token 5", or as the other kinds print what they got. */
@@ -595,6 +669,11 @@ static const option lock_options[] = {{'w', "wait", "DURATION"},
                                       {'N', "nonblock", NULL},
                                       OPTIONS_HOLD,
                                       {'\0', NULL, NULL}};
+static const option take_options[] = {
+    {'p', "while-pid", "PID"}, {'f', "for", "DURATION"},
+    {'w', "wait", "DURATION"}, {'N', "nonblock", NULL},
+    {'t', "ttl", "DURATION"},  {'E', "conflict-exit-code", "CODE"},
+    {'v', "verbose", NULL},    {'\0', NULL, NULL}};
 static const option rwlock_options[] = {{'r', "read", NULL},
                                         {'s', "shared", NULL},
                                         {'X', "write", NULL},
@@ -615,6 +694,7 @@ static const option elect_options[] = {{'l', "observe", NULL},
                                        OPTIONS_HOLD,
                                        {'\0', NULL, NULL}};
 
+/* of both releases */
 static const option release_options[] = {{'t', "token", "TOKEN"},
                                          {'\0', NULL, NULL}};
 
@@ -626,8 +706,18 @@ static const option release_options[] = {{'t', "token", "TOKEN"},
 const command lock_commands[] = {
     {"lock", "NAME [--wait DURATION | --nonblock] " USAGE_HOLD,
      "hold a lock while a command runs, or until a signal or release",
-     lock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, lock_run,
-     held_human},
+     lock_options, 1, 1, CREATES_FILE | TAKES_CHILD | CAN_HAVE_VERB, STYLE_LINE,
+     lock_run, held_human},
+    {"lock take",
+     "NAME [--while-pid PID] [--for DURATION] [--wait DURATION | --nonblock] "
+     "[-E CODE] [--ttl DURATION] [-v]",
+     "hold a lock while another process lives, or for a time; print the token",
+     take_options, 1, 1, HIDDEN | OWN_PROCESS, STYLE_LINE, take_run,
+     take_token_human},
+    {"lock release", "NAME [--token TOKEN]",
+     "end a hold of lock take; --token: only the one with that token",
+     release_options, 1, 1, HIDDEN | NEEDS_SESSION, STYLE_LINE,
+     lock_release_run, NULL},
     {"rwlock", "-r|-x NAME [--wait DURATION | --nonblock] " USAGE_HOLD,
      "the same with a lock that several hold to read, or one to write",
      rwlock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, rwlock_run,

@@ -24,6 +24,7 @@
 #include "../recipes/part/text.h"
 #include "../recipes/part/znode.h"
 #include "process.h"
+#include "take.h"
 #include "walk.h"
 #include "work.h"
 
@@ -359,9 +360,12 @@ static int locks_party(call *c, look *l, const look_line *line, int i) {
   const zke_session_info *who = look_session(l->sessions, p->session);
   int64_t life = who ? holders_life(who) : p->session;
   json_t *row = party_row(line, i);
-  if (row)
-    json_object_set_new(row, "kept_by",
-                        holders_instead(&l->holders, life, p->pid));
+  if (!row) return emit_row(c, row);
+  json_t *kept = holders_instead(&l->holders, life, p->pid);
+  json_object_set_new(row, "kept_by", kept);
+  json_object_set_new(row, "bound",
+                      take_value(p->data, p->len, p->held ? p->since_ms : 0,
+                                 json_is_null(kept)));
   return emit_row(c, row);
 }
 
@@ -388,7 +392,7 @@ static json_t *single_row(look *l, const char *above, const char *name,
   bool claims = strcmp(kind, "queue") == 0;
   return json_pack(
       "{s:o*,s:s,s:s,s:i,s:I,s:o,s:o*,s:o*,s:I,s:n,s:i,s:n,s:o*,"
-      "s:o*}",
+      "s:o*,s:n}",
       "path", value_text(above), "kind", kind, "state",
       claims ? "held" : "foreign", "position", position, "since",
       (json_int_t)stat->ctime, "token",
@@ -398,7 +402,8 @@ static json_t *single_row(look *l, const char *above, const char *name,
       (json_int_t)(who ? who->pid : 0), "mode", "permits", 1, "data", "znode",
       value_text(name), "kept_by",
       who ? holders_instead(&l->holders, holders_life(who), who->pid)
-          : json_null());
+          : json_null(),
+      "bound");
 }
 
 /* The claims of one queue.  l->claims is sorted by path, so that they come in
@@ -491,7 +496,9 @@ static void locks_human(call *c, json_t *row, FILE *out) {
   fputc(')', out);
   if (token) fprintf(out, "  token %" JSON_INTEGER_FORMAT, token);
   if (permits > 1) fprintf(out, "  %" JSON_INTEGER_FORMAT " permits", permits);
-  if (!json_is_null(data)) {
+  const json_t *bound = json_object_get(row, "bound");
+  take_human(bound, "  ", out);
+  if (!json_is_object(bound) && !json_is_null(data)) {
     fputs("  ", out);
     output_visible(NULL, data, out);
   }

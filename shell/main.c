@@ -16,6 +16,7 @@
 
 #include "database.h"
 #include "shell.h"
+#include "take.h"
 
 static const char usage[] =
     "usage: zke [OPTION…] FILE                  commands from the terminal, "
@@ -51,7 +52,8 @@ typedef struct request {
   bool coprocess;     /* --coprocess */
   char **rest;        /* the command and its words, or NULL */
   int rest_count;
-  int file_at; /* where sh.file stands among the words */
+  words *words; /* the same, or NULL */
+  int file_at;  /* where sh.file stands among the words */
 } request;
 
 /* ------------------------------------------------------------------------
@@ -276,17 +278,24 @@ static bool told_about_itself(const shell *sh, int argc, char **argv) {
 /* One command from the command line. */
 static int run_one(request *r) {
   call c = {.sh = &r->sh};
-  words *w = words_copy(r->rest_count, r->rest);
-  if (!w) return STATUS_SYSTEM;
-  int status = run_words(&c, w);
+  int status = run_words(&c, r->words);
   run_call_free(&c);
-  free(w);
   return status;
+}
+
+/* Does the command want a process of its own?  That has to be forked before
+ * anything else is begun. */
+static bool wants_own_process(const request *r) {
+  int used;
+  const command *m =
+      r->words ? command_asked(&r->sh, r->words->data, r->words->count, &used)
+               : NULL;
+  return m && m->flags & OWN_PROCESS;
 }
 
 /* Which of the four forms it is; its exit code. */
 static int run_form(request *r) {
-  if (r->rest) return run_one(r);
+  if (r->words) return run_one(r);
   if (r->coprocess) return coprocess_run(&r->sh);
   if (r->script) return script_run(&r->sh, r->script, r->go_on);
   if (isatty(STDIN_FILENO)) return edit_run(&r->sh);
@@ -305,6 +314,20 @@ static void fill_streams(void) {
 
 /* Signals are blocked before any thread begins.  What the session holds is
  * given up before the exit code is known, since that may fail too. */
+static int run(request *r) {
+  if (signals_begin() != 0) {
+    perror("zke: SYSTEM");
+    return STATUS_SYSTEM;
+  }
+  int status = run_form(r);
+  int closed = session_close(&r->sh);
+  if (status == STATUS_OK) status = closed;
+  signals_printing();
+  if (fflush(stdout) != 0 && status == STATUS_OK) status = STATUS_IO;
+  signals_printing();
+  return status;
+}
+
 int main(int argc, char **argv) {
   request r = {
       .sh = {.tables = commands_all,
@@ -319,16 +342,11 @@ int main(int argc, char **argv) {
   if (status) return status;
   if (store_register() != ZKE_OK) return STATUS_INTERNAL;
   if (forgets_file(&r)) return fail_forgotten(r.sh.file);
-  if (signals_begin() != 0) {
-    perror("zke: SYSTEM");
+  if (r.rest && !(r.words = words_copy(r.rest_count, r.rest)))
     return STATUS_SYSTEM;
-  }
-  status = run_form(&r);
-  int closed = session_close(&r.sh);
-  if (status == STATUS_OK) status = closed;
-  signals_printing();
-  if (fflush(stdout) != 0 && status == STATUS_OK) status = STATUS_IO;
-  signals_printing();
+  status = wants_own_process(&r) ? take_fork(&r.sh) : -1;
+  if (status < 0) status = run(&r);
+  free(r.words);
   if (status > STATUS_SIGNAL && r.sh.died_by == status - STATUS_SIGNAL)
     signals_die(r.sh.died_by);
   return status;

@@ -67,8 +67,10 @@ bool process_read(pid_t pid, process *p) {
   enum { NAME = 2, LAST = 22 };
   char text[1024];
   if (!proc_text(pid, "stat", text, sizeof text)) return false;
-  char *at = strrchr(text, ')');
+  char *at = strrchr(text, ')'), *name = strchr(text, '(');
   *p = (process){.pid = pid};
+  if (at && name)
+    snprintf(p->name, sizeof p->name, "%.*s", (int)(at - name - 1), name + 1);
   for (int field = NAME; at && field < LAST; field++) {
     at = strchr(at, ' ');
     if (at) process_field(p, field + 1, ++at);
@@ -77,14 +79,24 @@ bool process_read(pid_t pid, process *p) {
   return at != NULL;
 }
 
+/* Old kernels have none, and a container may refuse the call. */
+int process_open(pid_t pid) {
+#ifdef SYS_pidfd_open
+  return (int)syscall(SYS_pidfd_open, pid, 0);
+#else
+  errno = ENOSYS;
+  return -1;
+#endif
+}
+
 /* A pidfd stays that of one process.  Its start is compared after the pidfd was
  * opened: if it is the right one then, no other process can get the signal.
  * Where no pidfd is to be had, of an old kernel, in a container that refuses
  * the call, or for want of descriptors, a small gap is left. */
 void process_signal(const process *p, int signal) {
   process now;
-#if defined SYS_pidfd_open && defined SYS_pidfd_send_signal
-  int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+#ifdef SYS_pidfd_send_signal
+  int fd = process_open(p->pid);
   if (fd >= 0) {
     if (process_read(p->pid, &now) && now.start == p->start)
       syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);

@@ -19,6 +19,7 @@
 typedef struct process {
   pid_t pid, parent, group;
   uint64_t start; /* in clock ticks since the system's start */
+  char name[16];  /* its own, at most 15 bytes */
   char state;     /* 'S' sleeps, 'T' is stopped, … as in proc(5) */
   bool live;      /* it has not ended */
   bool member;    /* guard.c's: descends from the command */
@@ -31,12 +32,14 @@ typedef struct processes {
 } processes;
 
 /* process_read   - what there is to know of one; false where it is not seen
+ * process_open   - a pidfd, for close(); -1 with errno
  * process_signal - send a signal to that process, and not to another one that
  *                  has its number by now
  * processes_all  - all that can be seen; data is for free()
  * processes_add  - append one; false without memory
  * processes_find - by its number; NULL: not there */
 bool process_read(pid_t pid, process *p);
+int process_open(pid_t pid);
 void process_signal(const process *p, int signal);
 processes processes_all(void);
 bool processes_add(processes *all, const process *p);

@@ -24,7 +24,8 @@
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
  *       transfer.c, database.c, batch.c (what removing, copying and import
  *       share),
- *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
+ *       guard.c (runs a child), lock.c, take.c (its hold that outlives the
+ *       command), queue.c, barrier.c, once.c, txn.c
  *       (work.c has what these four share), look.c, waits.c, process.c (what
  *       /proc tells of other processes), fence.c, history.c (past.c works out
  *       who held what), metrics.c, serve/ (the protocol server, of which
@@ -189,8 +190,9 @@ enum {
   PREFERS_SESSION = 1024,  /* with NEEDS_FILE: a session where one can be had */
   NO_FORMAT = 2048,        /* multi.c's: a part of a command, without --json */
   FILE_ONLY = 4096,        /* refused on an ensemble: it is about a file */
-  CAN_HAVE_VERB = 8192,    /* as VERBS, but the next word is a verb only
+  CAN_HAVE_VERB = 8192,    /* "lock": as VERBS, but the next word is a verb only
                               if a row has it and an argument follows */
+  OWN_PROCESS = 16384,     /* is forked before anything is begun (take.c) */
   CHILD_IF_EPHEMERAL = 512 /* a command may follow where -e was given; else
                               "--" only ends the options */
 };
@@ -450,6 +452,7 @@ bool base64_decode(const char *text, size_t len, char **data_out,
  * clock_after - so many ms from now, for pthread_cond_timedwait() on a
  *                condition variable of that clock
  * clock_wall_ms - ms since 1970, for what people read
+ * clock_of_ticks - the same of a time in clock ticks, as /proc has it
  * clock_os     - the system calls of a database in memory: its wall clock is
  *                one that a test can move
  * clock_move   - let that one go on at once
@@ -457,6 +460,7 @@ bool base64_decode(const char *text, size_t len, char **data_out,
 int64_t clock_ms(void);
 struct timespec clock_after(int64_t ms);
 int64_t clock_wall_ms(void);
+int64_t clock_of_ticks(uint64_t ticks);
 const zke_os *clock_os(void);
 void clock_move(int64_t ms);
 void clock_stand(bool stands);

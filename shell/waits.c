@@ -18,9 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recipes/part/entry.h"
+#include "../recipes/part/znode.h"
 #include "../recipes/support.h"
 #include "look.h"
 #include "process.h"
+#include "take.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------
@@ -59,11 +62,37 @@ static json_t *line_text(const char *path) {
   return value_data(path, (int)(strrchr(path, '/') - path));
 }
 
+/* Does this keeper wait for something itself? */
+static bool is_waiter(const graph *g, const zke_keeper *k) {
+  for (int i = 0; i < g->waits->count; i++) {
+    const zke_wait_info *w = &g->waits->data[i];
+    if (w->session == k->session && w->actor == k->actor) return true;
+  }
+  return false;
+}
+
+/* What a keeper's hold is bound to, as its entry says at this moment; null if
+ * lock take has not made it. */
+static json_t *bound_of(call *c, const graph *g, const zke_keeper *k,
+                        bool seen) {
+  char *data;
+  int len;
+  zke_stat stat;
+  if (!k || zke_get(c->z, k->path, NULL, NULL, &data, &len, &stat) != ZKE_OK)
+    return json_null();
+  int head = zke_entry_read(data, len).head;
+  int64_t since_ms = is_waiter(g, k) ? 0 : zke_recipe_since(&stat, data);
+  json_t *bound = take_value(data + head, len - head, since_ms, seen);
+  zke_free(data);
+  return bound;
+}
+
 /* A row of a wait and one of its keepers.  Where k is NULL, or its session has
  * ended since, the members that begin with "by_" are null.  "by_kept_by" names
  * the processes that hold a keeper's session where the one that began it does
  * not: it is they that a person has to look for. */
-static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
+static json_t *wait_row(call *c, graph *g, const zke_wait_info *w,
+                        const zke_keeper *k) {
   const zke_session_info *by = k ? look_session(g->sessions, k->session) : NULL;
   json_t *row = json_pack(
       "{s:o*,s:o*,s:o*,s:I,s:I}", "path", line_text(w->path), "session",
@@ -79,10 +108,11 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
   json_object_set_new(row, "stuck", json_boolean(w->stuck));
   json_object_set_new(row, "deadlock",
                       w->circle ? json_integer(w->circle) : json_null());
-  json_object_set_new(
-      row, "by_kept_by",
-      by ? holders_instead(&g->holders, holders_life(by), by->pid)
-         : json_null());
+  json_t *kept = by ? holders_instead(&g->holders, holders_life(by), by->pid)
+                    : json_null();
+  json_object_set_new(row, "by_kept_by", kept);
+  json_object_set_new(row, "by_bound",
+                      bound_of(c, g, k, by && json_is_null(kept)));
   return row;
 }
 
@@ -96,9 +126,9 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
 /* Emit a row for each party that this one waits for.  Without any it is one
  * row: that somebody waits is told also where its keepers have just gone. */
 static int waits_of(call *c, graph *g, const zke_wait_info *w) {
-  int status = w->keeper_count ? 0 : emit_row(c, wait_row(g, w, NULL));
+  int status = w->keeper_count ? 0 : emit_row(c, wait_row(c, g, w, NULL));
   for (int i = 0; i < w->keeper_count && !status; i++)
-    status = emit_row(c, wait_row(g, w, &w->keepers[i]));
+    status = emit_row(c, wait_row(c, g, w, &w->keepers[i]));
   return status;
 }
 
@@ -135,6 +165,7 @@ static void wait_human(call *c, json_t *row, FILE *out) {
   name_of(out, row, "identity", "pid", "kept_by");
   fputs(" waits for ", out);
   name_of(out, row, "by_identity", "by_pid", "by_kept_by");
+  take_human(json_object_get(row, "by_bound"), ", ", out);
   fputs(": ", out);
   output_visible(NULL, json_object_get(row, "path"), out);
   fputs(" since ", out);
@@ -156,7 +187,7 @@ static int deadlock_rows(call *c, graph *g, int circle) {
     if (w->circle != circle) continue;
     for (int k = 0; k < w->keeper_count && !status; k++)
       if (is_in_circle(g, &w->keepers[k], circle))
-        status = emit_row(c, wait_row(g, w, &w->keepers[k]));
+        status = emit_row(c, wait_row(c, g, w, &w->keepers[k]));
   }
   return status;
 }
@@ -230,16 +261,6 @@ static void dot_edge(FILE *out, const graph *g, const zke_wait_info *w,
           w->blocking ? "" : ", style=dashed");
 }
 
-/* Does this keeper wait for something itself?  Then its box is drawn with its
- * own wait, which knows whether it is in a circle. */
-static bool is_waiter(const graph *g, const zke_keeper *k) {
-  for (int i = 0; i < g->waits->count; i++) {
-    const zke_wait_info *w = &g->waits->data[i];
-    if (w->session == k->session && w->actor == k->actor) return true;
-  }
-  return false;
-}
-
 /* The whole picture's text, for free(); NULL without memory.  A failed write
  * to the stream in memory is told by fclose(). */
 static char *dot_of(const graph *g) {
@@ -255,7 +276,8 @@ static char *dot_of(const graph *g) {
     const zke_wait_info *w = &g->waits->data[i];
     dot_node(out, g, w->session, w->actor, w->circle != 0);
     for (int k = 0; k < w->keeper_count; k++) {
-      if (!is_waiter(g, &w->keepers[k]))
+      if (!is_waiter(g,
+                     &w->keepers[k])) /* else its wait draws it, in its color */
         dot_node(out, g, w->keepers[k].session, w->keepers[k].actor, false);
       dot_edge(out, g, w, &w->keepers[k]);
     }

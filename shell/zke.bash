@@ -7,7 +7,7 @@ _zke_help() { zke :memory: --plain help "$@" 2>/dev/null; }
 
 # The long options in the last column of `help COMMAND [VERB]`
 _zke_options() {
-  { _zke_help "$1" "$2" || _zke_help "$1"; } | cut -f 4 |
+  { _zke_help "$1" "$2" || _zke_help "$1" | head -n 1; } | cut -f 4 |
     grep -o '"name":"[^"]*"' | sed 's/"name":"/--/; s/"$//'
   printf '%s\n' --json --plain --human --help
 }

@@ -20,13 +20,16 @@ verbs() {
 }
 
 # What has an entry in the page: ".It Cm queue push Ar name …".  A command that
-# has verbs has entries for these and none for itself.
+# has verbs has entries for these, and one for itself only if it takes options
+# without a verb.
 described() {
   sed -n 's/^\.It Cm \([a-z]*\( [a-z]\{2,\}\)\{0,1\}\).*/\1/p' "$page" | sort
 }
 same_commands() {
   verbs | sort >"$work/commands"
-  sed -n 's/ .*//p' "$work/commands" | uniq >"$work/with-verbs"
+  for command in $(sed -n 's/ .*//p' "$work/commands" | uniq); do
+    [ "$(options "$command")" ] || echo "$command"
+  done >"$work/with-verbs"
   grep -vxFf "$work/with-verbs" "$work/commands" >"$work/wanted"
   described >"$work/described"
   [ -s "$work/wanted" ] && diff "$work/wanted" "$work/described"
@@ -48,8 +51,8 @@ entry() {
   awk -v name="$1" '
     /^\.It Cm / {
       split($0, words)
-      one = words[3]; two = words[3] " " words[4]
-      inside = one == name || two == name
+      verb = words[4] ~ /^[a-z][a-z]+$/ ? " " words[4] : ""
+      inside = words[3] verb == name
     }
     /^\.S[hs] / { inside = 0 }
     inside' "$page"

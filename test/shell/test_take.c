@@ -1,0 +1,169 @@
+/* test_take.c - lock take: what test/shell/take.txt cannot show
+ *
+ * That is the caller's terminal, a holding process that is stopped, and a
+ * process's number that is given to another one.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "test/test.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/lock.h"
+
+static const char *db;
+static zke *z;
+
+/* Orphans become children of this process, so that it may stop them. */
+static void begin(void) {
+  char line[4096];
+  db = test_path("db");
+  setenv("DB", db, 1);
+  snprintf(line, sizeof line, "%s", test_zke());
+  setenv("ZKE", line, 1);
+  snprintf(line, sizeof line, "%s", test_path("out"));
+  setenv("OUT", line, 1);
+  ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  z = test_open(db);
+}
+
+/* Run a shell's line to its end; the exit code. */
+static int run(const char *line) { return test_status(system(line)); }
+
+/* How many hold the lock or wait for it; *first is the first one's process. */
+static int parties(pid_t *first) {
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(z, "/locks/a", &list));
+  int count = list->count;
+  *first = count ? (pid_t)list->data[0].pid : 0;
+  zke_free(list);
+  return count;
+}
+
+/* The process that holds. */
+static pid_t holder(void) {
+  pid_t first;
+  ck_assert_int_eq(parties(&first), 1);
+  return first;
+}
+
+/* The holding process ends, and nobody has the lock. */
+static void ends(pid_t pid) {
+  int status;
+  ck_until(waitpid(pid, &status, WNOHANG) == pid, 10000);
+  ck_assert_int_eq(parties(&pid), 0);
+}
+
+/* A child that does nothing, with the number of an earlier one, or any. */
+static pid_t idle(pid_t number) {
+  struct clone_args arguments = {
+      .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1};
+  pid_t pid = number ? (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments)
+                     : fork();
+  while (pid == 0) pause();
+  return pid;
+}
+
+static void end(pid_t pid) {
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* take from a terminal, then wait there for a second hold. */
+static pid_t start_on_terminal(int *master) {
+  close(test_terminal()); /* or the test ends, and says why */
+  pid_t pid = forkpty(master, NULL, NULL, NULL);
+  ck_assert_int_ge(pid, 0);
+  if (pid > 0) return pid;
+  execl("/bin/sh", "sh", "-c",
+        "trap : INT; \"$ZKE\" $DB lock take a --for 1m >$OUT"
+        " && \"$ZKE\" $DB lock take a --for 1m; read end",
+        (char *)NULL);
+  _exit(99);
+}
+
+/* ^C and a hangup of the caller's terminal end a wait for the lock, but no
+ * hold. */
+TEST(terminal) {
+  begin();
+  int master;
+  pid_t first, shell = start_on_terminal(&master);
+  ck_until(parties(&first) == 2, 10000);
+  ck_assert_int_eq(write(master, "\003", 1), 1);
+  ck_until(parties(&first) == 1, 10000);
+  close(master);
+  ck_until(waitpid(shell, NULL, WNOHANG) == shell, 10000);
+  ck_assert_int_eq(holder(), first);
+  ck_assert_int_eq(getsid(first), first);
+  kill(first, SIGTERM);
+  ends(first);
+}
+
+/* A holding process that is stopped keeps the hold, also when its bound process
+ * has ended.  lock release works, and it ends when it goes on. */
+TEST(stopped) {
+  begin();
+  char line[256];
+  pid_t bound = idle(0);
+  snprintf(line, sizeof line, "\"$ZKE\" $DB lock take a --while-pid %d >$OUT",
+           (int)bound);
+  ck_assert_int_eq(run(line), 0);
+  pid_t pid = holder();
+  test_stop(pid, db);
+  end(bound);
+  ck_assert_int_eq(run("\"$ZKE\" $DB lock take a --for 1 --nonblock 2>&-"), 75);
+  ck_assert_int_eq(run("\"$ZKE\" $DB locks | grep -q 'while.*, ended)'"), 0);
+  ck_assert_int_eq(run("\"$ZKE\" $DB lock release a --token $(cat $OUT)"), 0);
+  ck_assert_int_eq(run("\"$ZKE\" $DB lock release a 2>&-"), 1);
+  kill(pid, SIGCONT);
+  ends(pid);
+}
+
+/* With a lease a stopped process loses it. */
+TEST(lease) {
+  begin();
+  ck_assert_int_eq(run("\"$ZKE\" $DB lock take a --for 1m --ttl 200ms >$OUT"),
+                   0);
+  pid_t pid = holder();
+  test_stop(pid, db);
+  ck_assert_int_eq(run("\"$ZKE\" $DB lock a --wait 20 -- true"), 0);
+  kill(pid, SIGCONT);
+  ends(pid);
+}
+
+/* A hold is bound to a process, not to its number: it ends with the process,
+ * though another one has the number already. */
+TEST(number_given_again) {
+  begin();
+  char line[256];
+  pid_t bound = idle(0);
+  snprintf(line, sizeof line, "\"$ZKE\" $DB lock take a --while-pid %d >$OUT",
+           (int)bound);
+  ck_assert_int_eq(run(line), 0);
+  pid_t pid = holder();
+  test_stop(pid, db);
+  end(bound);
+  long tick = 1000 / sysconf(_SC_CLK_TCK);
+  int64_t later = test_now() + 2 * tick;
+  ck_until(test_now() >= later, 10000);
+  if (idle(bound) < 0) { /* only root can choose a number */
+    bound = 0;
+    puts("the number was not given again");
+  }
+  ck_assert_int_eq(run("\"$ZKE\" $DB locks | grep -q 'while.*, ended)'"), 0);
+  kill(pid, SIGCONT);
+  ends(pid);
+  if (bound) end(bound);
+}
