@@ -47,35 +47,35 @@
  * list, never one below; no static function is declared ahead.
  *
  *   configuration  tunables and feature tests
- *   base_          results, the sentence of the last error, small arithmetic
+ *   base_          results, sentences, small arithmetic
  *   mem_           allocation through the handle's allocator
  *   buf_           growing buffer, lists in one block
- *   os_            every system call: the default table
+ *   os_            every system call of the library: the default table
  *   path_          path rules and keys
  *   auth_          SHA-1, base64, digest identities
  *   acl_           access control lists as text
  *   (types)        the store, the session, the transaction
  *   health_        how far a store can be relied on
- *   host_          the host's clocks, logger and files, as a store sees them
+ *   host_          the host as a store sees it: clocks, logger, files
  *   lock_          the store's lock
- *   fork_          the process's list of stores, for a forked child
- *   fd_            descriptors, noted where a forked child finds them
- *   sql_           SQLite's errors, statements, parameters and rows
+ *   fork_          the process's list of stores: for a forked child
+ *   fd_            descriptors: noted for a forked child
+ *   sql_           statements: errors, parameters and rows
  *   file_          files of SQLite with methods of ours
- *   wal_           the write-ahead log: a transaction gathered into one write
- *   shm_           the WAL-index: reads without locks
+ *   wal_           the write-ahead log's file: one write for a transaction
+ *   shm_           the WAL-index: reading without locks
  *   vfs_           the VFS of each store
  *   app_           the program's own SQL on this connection
  *   schema_        the tables; recognising a file
  *   db_            the connection: reads, writes, syncs, checkpoints
- *   side_          the directory next to the database and its files
+ *   side_          the directory next to the database: its files
  *   carrier_       what sessions share: the ready ones, and when each is due
  *   life_          which sessions live
- *   wake_          FIFOs: waking a session
+ *   wake_          waking a session: FIFOs
  *   equip_         making and closing carriers
  *   guard_         are the files still the store's own?
- *   lease_         stamps of sessions with a lease
- *   line_          the order in which writers come to the gate
+ *   lease_         sessions with a lease: their stamps
+ *   line_          the line of writers: their order before the gate
  *   gate_          the one writer
  *   recover_       repairing a broken store
  *   txn_           one transaction: gate, class, zxid, commit, wake
@@ -3617,7 +3617,7 @@ static void wal_wrap(store *s, sqlite3_file *f) {
 }
 
 /* ======================================================================
- * shm_: the WAL-index, reading without locks (private)
+ * shm_: the WAL-index: reading without locks (private)
  *
  * The WAL-index, in the -shm file, tells readers where the pages of the log
  * are.  Its header tells which state of the database is current.  This section
@@ -6800,7 +6800,7 @@ static void gate_leave(store *s) {
 }
 
 /* ======================================================================
- * recover_: making a broken store fit again (private)
+ * recover_: repairing a broken store (private)
  *
  * A failed COMMIT leaves a store broken, and a failed sync leaves its log in
  * doubt (health_).  With the gate held, a broken store connects to its database
@@ -7513,7 +7513,7 @@ static void txn_outlive(store *s) {
 }
 
 /* ======================================================================
- * compact_: writing the file anew (private)
+ * compact_: rewriting the file (private)
  *
  * The file is rewritten in one transaction of SQLite's, like any other except
  * for its length: first into the log, then by a checkpoint into the database,
@@ -7882,7 +7882,7 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
 }
 
 /* ======================================================================
- * history_: what has become of the nodes (private)
+ * history_: the history of nodes, if it is kept (private)
  *
  * If the database keeps a history, each transaction adds a row to it for each
  * node that it creates, changes or deletes.  The rows are in the order of the
@@ -11495,7 +11495,7 @@ static void watcher_take_pair(zke *z, const watcher_pair *pair) {
 }
 
 /* ======================================================================
- * alarm_: calls at a time (private)
+ * alarm_: timed calls (private)
  *
  * An alarm is what zke_call_at() sets: a function and its context, and a time.
  * A pair has at most one alarm.  The alarms that are set stand in a list, the
