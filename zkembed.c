@@ -28,8 +28,8 @@
  *   sync.
  * Doubt, trusted, broken.  A log is in doubt after a sync that failed, or that
  *   its process did not survive.  A word in the liveness file says so until the
- *   log has been overwritten; then it is trusted again.  A store is broken
- *   while the outcome of one of its COMMITs is unknown (health_).
+ *   log has been rewritten; then it is trusted again.  A store is broken while
+ *   the outcome of one of its COMMITs is unknown (health_).
  * Era.  A counter that rises when a session may have ended.  A session whose
  *   row was found in an era (row_era) need not be looked up again in that era.
  * Latest.  The latest state that this store knows of (index.latest).  If nobody
@@ -277,9 +277,9 @@
 #define TICK_INSTANT (TICK_PLAIN / 20)
 
 /* A lease's stamp is renewed when a quarter of the lease has passed, which
- * leaves three more chances before it expires.  If a step has kept a session
- * from renewing for a sixteenth of its lease, something is done about it, so no
- * step alone can make a lease expire. */
+ * leaves three more chances before it expires.  A sixteenth of it is how long a
+ * call may hold up the store's other sessions before it extends their leases,
+ * and the pause after a stamp that could not be written. */
 enum { LEASE_RENEWALS = 4, LEASE_STEPS = 16 };
 
 #if defined(__GNUC__)
@@ -329,23 +329,22 @@ static void base_say(const char *format, ...) {
  * error. */
 #define base_fail(rc, ...) (base_say(__VA_ARGS__), (rc))
 
-/* Save the sentence of a failure before clean-up calls that may set another.
+/* Save the sentence of a failure, since the clean-up after it may set another.
  * base_restore() sets it again, so the caller is told the cause and not what
  * went wrong in the clean-up. */
 static void base_save(char saved[BASE_SENTENCE]) {
   memcpy(saved, base_sentence, BASE_SENTENCE);
 }
 
-/* The other half of base_save(): what it saved is the thread's sentence again.
- */
+/* Set the sentence that base_save() has saved. */
 static void base_restore(const char saved[BASE_SENTENCE]) {
   memcpy(base_sentence, saved, BASE_SENTENCE);
 }
 
 /* A condition that holds (never holds) unless another part of this file is
- * wrong; the branch after it stays as a safe answer.  A debug build aborts if
- * it is wrong.  A coverage build leaves the branch out, since no test can reach
- * it.  Each use says why. */
+ * wrong; the branch after it stays as a safe answer.  A debug build aborts
+ * instead.  A coverage build leaves the branch out, since no test can reach it.
+ * Each use says why. */
 #if defined(ZKE_COVERAGE)
 #define ALWAYS(x) true
 #define NEVER(x) false
@@ -937,7 +936,7 @@ static int os_lock_range(void *context, int fd, int64_t from, int64_t count,
   return errno == EACCES ? -EAGAIN : -errno; /* POSIX allows either */
 }
 
-/* Lock one byte, such as a session's life. */
+/* The same for one byte, such as a session's life. */
 static int os_lock(void *context, int fd, int64_t offset, int how) {
   return os_lock_range(context, fd, offset, 1, how);
 }
@@ -1548,14 +1547,13 @@ typedef struct acl_schemes {
   int count;
 } acl_schemes;
 
-/* The next text in such a row.  A row contains no pointers, so it can grow and
- * move. */
+/* The text after one of these.  Nothing points to them, so they can move. */
 static const char *acl_after(const char *text) {
   return text + strlen(text) + 1;
 }
 
-/* Append one text or two to a row, both or none, and count them as one: half an
- * identity would be read as a whole one. */
+/* Append one text or two, both or none, and count them as one: half an identity
+ * would be read as a whole one. */
 static int acl_add_texts(buf *row, int *count, const char *first,
                          const char *second) {
   size_t len = row->len;
@@ -1581,7 +1579,7 @@ static int acl_add_identity(acl_identities *who, const char *scheme,
   return acl_add_texts(&who->texts, &who->count, scheme, id);
 }
 
-/* Take all identities from a session. */
+/* Remove all identities of a session. */
 static void acl_clear(acl_identities *who) {
   who->texts.len = 0;
   who->count = 0;
@@ -1681,7 +1679,7 @@ static int acl_add_entry(buf *out, int32_t perms, const char *scheme,
   return ZKE_OK;
 }
 
-/* For qsort() of pointers to entries: compare all that makes entries equal. */
+/* For qsort() of pointers to entries: by perms, scheme and id. */
 static int acl_compare(const void *a, const void *b) {
   const zke_acl *e = *(const zke_acl *const *)a;
   const zke_acl *f = *(const zke_acl *const *)b;
@@ -1698,7 +1696,7 @@ static int acl_compare_place(const void *a, const void *b) {
   return e < f ? -1 : e > f;
 }
 
-/* The same by all that makes entries equal, then by their positions. */
+/* The same by perms, scheme and id, then by their positions. */
 static int acl_compare_all(const void *a, const void *b) {
   int by = acl_compare(a, b);
   return by ? by : acl_compare_place(a, b);
@@ -2005,7 +2003,7 @@ typedef struct notice {
   int fd;                  /* -1: the notice came, probe from time to time */
   int refs;                /* watchers that wait for the owner's node */
   int64_t probe_at, pause; /* ns */
-  bool busy;               /* the gate made the last probe fail */
+  bool busy;               /* the last probe did not get the gate */
 } notice;
 
 /* What a session needs of the system: a lock that is its life, a FIFO by which
@@ -2087,7 +2085,7 @@ struct zke {
   int64_t lease_retry; /* … do not wake anybody for the next one before */
   int64_t row_era;     /* an era of the index in which its row was found */
   int64_t joined;      /* number of the last batch that it joined */
-  int64_t sync_next;   /* monotonic ns: when zke_sync() looks for it again */
+  int64_t sync_next;   /* monotonic ns: zke_sync() reads nothing before */
   int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
   /* changed with the lock's mutex held: what must still be discarded, newest
    * first, and whether there is anything */
@@ -2128,7 +2126,7 @@ typedef struct file_wrapped {
   sqlite3_io_methods own;
   const sqlite3_io_methods *real;
   sqlite3_file *f; /* NULL: not open */
-  int unread;      /* SQLite's code of the last failed read, see there */
+  int unread;      /* SQLite's code of the last failed read: file_read() */
 } file_wrapped;
 
 /* The write-ahead log (SQLite's file format, section 4): a header, then frames,
@@ -2187,7 +2185,7 @@ _Static_assert(sizeof(shm_head) == SHM_WORDS * sizeof(uint32_t),
 enum shm_trust { SHM_UNTRIED, SHM_KNOWN, SHM_STRANGE };
 
 /* What shm_ knows of the WAL-index, of the open read, and of the locks that
- * SQLite has or believes to have.  Guarded by the store's lock.  The header
+ * SQLite has or believes it has.  Guarded by the store's lock.  The header
  * itself is shared with other processes, and read as described at the head of
  * shm_. */
 typedef struct shm_index {
@@ -2196,8 +2194,8 @@ typedef struct shm_index {
   wal_log *log;
   const volatile uint32_t *head; /* of the -shm; NULL: not mapped */
   enum shm_trust trust;
-  uint32_t changes; /* the header's count before the transaction */
-  int frames;       /* its count after it; 0: not what was written */
+  uint32_t changes; /* in the header, before the transaction */
+  int frames;       /* in the header, after it; 0: not what was written */
   unsigned held;    /* read locks that SQLite has */
   bool alone;       /* it has the writers' lock */
   bool copying;     /* and that of a checkpoint, */
@@ -2212,7 +2210,7 @@ typedef struct shm_index {
   int64_t latest_zxid;        /* of that state; 0: not known */
   bool latest_meta;           /* … and store.meta is of that state */
   bool kin;                   /* the COMMIT that is running ends no session */
-  unsigned granted;           /* locks that SQLite only believes to have */
+  unsigned granted;           /* locks that SQLite only believes it has */
   bool serving;               /* the store is open: see shm_recover() */
   int refused;                /* how many marks it was kept from setting */
   int distrust;               /* how many reads must be made under locks */
@@ -2221,7 +2219,7 @@ typedef struct shm_index {
 /* How far a store can be relied on, from best to worst; see health_. */
 enum store_health {
   HEALTH_GOOD,
-  HEALTH_IN_DOUBT, /* connected; the log may not all be on the disk */
+  HEALTH_IN_DOUBT, /* connected; a part of the log may not be on the disk */
   HEALTH_BROKEN,   /* not connected: the outcome of a COMMIT is unknown */
   HEALTH_REPLACED  /* a file of the store is gone, or is another one now */
 };
@@ -2269,7 +2267,7 @@ typedef struct store {
   } lock;
   /* guarded by the lock */
   int64_t deadline; /* of the running call, monotonic ns */
-  zke *caller;      /* whose call it is; NULL: it has no lease to keep */
+  zke *caller;      /* whose call it is; NULL: it renews no lease */
   int64_t since;    /* boottime ns: from then on the call has kept the store's
                        sessions from calling in, and their leases are not
                        extended for it yet; INT64_MAX: they need not be */
@@ -2293,7 +2291,7 @@ typedef struct store {
     bool duty;             /* we hold the duty byte */
     int64_t next;          /* monotonic ns of the next look by a caller */
     int64_t at;            /* none of our sessions looks for a sweep before */
-    int64_t by;            /* the session that did last */
+    int64_t by;            /* the carrier that did last */
     int64_t ended;         /* the last sweep that was completed, or 0 */
     int64_t charged_until; /* boottime ns: detached sessions are charged the
                               time until then; see the head of sweep_ */
@@ -2476,7 +2474,7 @@ static bool health_needs_recovery(const store *s) {
   return s->health == HEALTH_IN_DOUBT || s->health == HEALTH_BROKEN;
 }
 
-/* Is nothing that the store has open of use any more? */
+/* Was the store given up, since a file of it was removed or replaced? */
 static bool health_is_replaced(const store *s) {
   return s->health == HEALTH_REPLACED;
 }
@@ -2803,8 +2801,7 @@ static int fork_add(store *s) {
   return ZKE_OK;
 }
 
-/* Forget a store that ends.  A child's copy is no longer in this list; it is
- * among the orphans, if anywhere, which never end. */
+/* Forget a store that ends, if it is in the list; a child's copy is not. */
 static void fork_remove(store *s) {
   pthread_mutex_lock(&fork_mutex);
   for (store **at = &fork_stores; *at; at = &(*at)->fork.next) {
@@ -2974,7 +2971,7 @@ typedef struct sql_text {
 #define SQL_STATEMENT(name, text) \
   static const sql_text SQL_##name[] = {{SQL_ID_##name, text}}
 
-/* How many rows are read, or removed, in one batch. */
+/* How many rows one statement reads, or removes, at most. */
 #define SQL_BATCH "64"
 #define SQL_REMOVAL "128"
 
@@ -3158,7 +3155,7 @@ static void sql_keep_log(sqlite3 *db, bool keep) {
   sqlite3_file_control(db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
 }
 
-/* SQLite asks what to do about a foreign lock.  Until the running call's
+/* SQLite cannot get a lock, and asks what to do.  Until the running call's
  * deadline, sleep for a moment and tell SQLite to retry; a deadline of 0 never
  * waits.  The first sleeps are short: most locks are held for less than a
  * transaction. */
@@ -3271,7 +3268,7 @@ static bool wal_is_commit(const wal_log *l) {
          base_big_endian(l->last + 4) != 0;
 }
 
-/* Does the file have these bytes?  If it cannot be read, it may have them. */
+/* Does the file have these bytes?  True if it cannot be read: it may. */
 static bool wal_is_there(const wal_log *l, const unsigned char *data, int len,
                          int64_t at) {
   unsigned char there[512];
@@ -3289,9 +3286,9 @@ static bool wal_is_there(const wal_log *l, const unsigned char *data, int len,
 /* Write to the file.  A full disk is SQLITE_FULL, for which a transaction is
  * undone.  A user quota that is used up is an I/O error to SQLite; it is made
  * SQLITE_FULL here, or a COMMIT's outcome would seem unknown.  The outcome is
- * unknown if the write failed but the commit's frame is completely there.  That
- * can happen over an older frame with the same end: a power cut may leave only
- * that one. */
+ * unknown if the write failed but the commit's frame is completely there, as is
+ * possible over an older frame with the same end.  Then a power cut may leave
+ * this commit, but not the later one that replaced it. */
 static int wal_put(wal_log *l, const void *data, int len, int64_t at) {
   const sqlite3_io_methods *real = l->file.real;
   int error = 0;
@@ -3483,8 +3480,8 @@ static int wal_make_name(store *s) {
  * not. */
 enum { WAL_DOUBT_AT = 0 };
 
-/* Leave word, or clear it, that a sync of the log has failed, or that its
- * process may die during one.  Then nobody relies on the log until it is
+/* Set or clear the word that a sync of the log has failed, or that its process
+ * may die during one.  While it is set, nobody relies on the log before it is
  * rewritten.  Needs SQLite's writers' lock or the gate. */
 static void wal_note_doubt(store *s, bool doubt) {
   REQUIRE(s->memory || s->readonly || GATE_HELD(s) || s->index.alone);
@@ -3603,8 +3600,7 @@ static void wal_wrap(store *s, sqlite3_file *f) {
   memset(l, 0, sizeof *l); /* even its name may belong to another file by now */
   l->s = s;
   file_wrap(&l->file, f);
-  /* SQLite's own VFSs for Unix are all named so; they write what they are given
-   */
+  /* SQLite's own VFSs for Unix are named so; they write what they are given */
   bool own_vfs = strncmp(s->vfs_base->zName, "unix", 4) == 0;
   if (!s->readonly && !s->plain_log && own_vfs)
     l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
@@ -3835,8 +3831,8 @@ static void shm_end_write(shm_index *x) {
  * SQLite believes that it has a shared lock until it drops it; `granted` notes
  * it, so the drop is not passed to the kernel either.  To set a mark, SQLite
  * briefly takes a read lock exclusively; if refused, it uses another's mark.
- * But it needs one that serves, so after as many refusals as there are marks
- * the kernel is asked. */
+ * But there must be one that it can use, so after as many refusals as there are
+ * marks the kernel is asked. */
 static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
   unsigned bit = 1u << lock;
   bool shared = flags & SQLITE_SHM_SHARED;
@@ -3962,14 +3958,14 @@ static int shm_close(sqlite3_file *f) {
   return file_close(&x->file);
 }
 
-/* The database's file was opened: give it the methods above.  The number of
- * reads continues, so none is used twice, and `serving` stays.  Everything else
- * starts over, above all the trust in this SQLite.  A VFS without a WAL-index
- * has no such methods. */
+/* The database's file was opened: give it the methods above.  The numbers of
+ * reads and eras continue, so none is used twice, and `serving` stays.
+ * Everything else starts over, above all the trust in this SQLite.  A VFS
+ * without a WAL-index has no such methods. */
 static void shm_wrap(store *s, sqlite3_file *f) {
   shm_index *x = &s->index;
-  int64_t number = x->number; /* no number is used twice, */
-  int64_t era = x->era + 1;   /* nor is an era */
+  int64_t number = x->number;
+  int64_t era = x->era + 1;
   bool serving = x->serving;
   *x = (shm_index){.number = number,
                    .era = era,
@@ -4556,7 +4552,7 @@ SQL_STATEMENT(APP_END, "RELEASE zkembed_function");
  * may have undone it, which a function can overlook, and then the function can
  * begin another by a savepoint.  So in a writing transaction (guarded) our
  * savepoint surrounds a function.  It vanishes with its transaction.  Releasing
- * it also ends the savepoints that the function has left open; otherwise a
+ * the savepoint also ends those that the function has left open; otherwise a
  * later function could go back to them and undo what was done since.  If there
  * is no such savepoint, SQLite returns SQLITE_ERROR; any other error is that of
  * the RELEASE. */
@@ -4740,9 +4736,9 @@ static const char schema_drop_history[] =
 
 /* In a program's database the header's fields are the program's, and only the
  * meta row says which format this is.  The row also names an inode that no file
- * has, like a copy's row.  So the first session begins an epoch by the clock,
- * above any number that the program's tables may have from earlier tables of
- * ours. */
+ * has, so the file is taken for a copy: the first session begins an epoch by
+ * the clock, above any number that the program's tables may have from earlier
+ * tables of ours. */
 static const char schema_hosted[] = "UPDATE zkembed_meta SET db_inode=-1";
 
 /* Make the tables in one transaction; if hosted, in a program's database.  If
@@ -5367,8 +5363,8 @@ static int db_vacuum(store *s) {
  * side_: the directory next to the database (private)
  *
  * The directory next to the database, <name>-zke/, and the files in it.  None
- * of them means anything after the host's next boot, and none holds what a
- * database needs: they tell which sessions live, and wake sleepers.
+ * holds what a database needs: they tell which sessions live, and wake
+ * sleepers.  After the host's next boot only numbers in `live` have a meaning.
  *
  *   gate     lock bytes: the gate (from SIDE_GATE), the duty (SIDE_DUTY)
  *   line     lock bytes: places of processes that wait for the gate; see line_
@@ -5546,8 +5542,9 @@ static int side_note_epoch(store *s, int64_t zxid) {
  * A carrier has the lock, the FIFO, the poller and the timer of one session or,
  * with light sessions, of many.  This section keeps three things: a list of the
  * light sessions at which the next dispatch looks (the ready list), a heap of
- * the times of the others' next looks, and the clock for the timeouts of kept
- * sessions.  So a dispatch spends no time on a session that has nothing to do.
+ * all of them by the time of their next look, and the clock for the timeouts of
+ * kept sessions.  So a dispatch spends no time on a session that has nothing to
+ * do.
  *
  * List and heap are guarded by the lock's mutex, because an alarm or a discard
  * enters them without the store's lock.  A function with a name that ends in _m
@@ -5800,7 +5797,8 @@ static void carrier_leave(zke *z) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* Does any session live?  Then there is somebody to do a store's duties for. */
+/* Does a session of the carrier live?  Then there is somebody to do a store's
+ * duties for. */
 static bool carrier_lives(const struct carrier *c) {
   return (c->own && c->own->state == SESS_ALIVE) || c->due_count > 0;
 }
