@@ -225,7 +225,7 @@
 #endif
 
 /* The line of writers.  Tries before a writer sleeps; how long a writer whose
- * own transaction is not synced keeps trying before it takes a place in the
+ * transaction is not synced keeps trying before it takes a place in the
  * line, and how long it sleeps between tries. */
 #ifndef ZKE_GATE_SPINS
 #define ZKE_GATE_SPINS 24
@@ -1512,9 +1512,9 @@ static char *auth_identity(const zke_allocator *a, const char *cert,
  * holds world, digest, and the schemes that some host has vouched for.  What
  * those mean is up to that host: here an entry matches an identity with the
  * same scheme and the same text.  In a process that does not know the scheme it
- * therefore matches nobody.  Only ip is compared as addresses.  acl_allows()
- * decides, acl_decode() returns a list.  A damaged text allows nothing from the
- * damage on.
+ * therefore matches nobody.  Only ids of ip are compared as addresses.
+ * acl_allows() decides, acl_decode() returns a list.  A damaged text allows
+ * nothing from the damage on.
  * ==================================================================== */
 
 /* Bytes of an encoded ACL.  A request to a ZooKeeper with the usual
@@ -2424,7 +2424,7 @@ typedef struct txn_batch {
  * it acknowledges would depend on that log (P2).
  *
  * A checkpoint syncs the log first, and commits that were not synced may be in
- * it.  If that sync fails, the system takes the log's pages for written, and
+ * it.  If that sync fails, the system considers the log's pages written, and
  * the next sync succeeds although a part of the log never reached the disk.  So
  * it is as serious as a failed sync in a COMMIT.  But what the connection knows
  * is right, and it need not be reopened (GOOD to IN_DOUBT).  A checkpoint that
@@ -3504,8 +3504,8 @@ static bool wal_read_doubt(const store *s) {
  * this continues, as SQLite does; a durable COMMIT checks the name before.
  *
  * After a failed sync no change may be acknowledged by this log (health_).  The
- * system then takes for written what is not on the disk, and does not report
- * the error to anybody who opens the file later.  So the word is written before
+ * system then considers bytes written that are not on the disk, and does not
+ * report the error if the file is opened later.  So the word is written before
  * the sync, in case the process dies before it can react, and it stays if the
  * sync fails.  A sync does not clear a word that was there before
  * (db_trust_log()). */
@@ -3540,10 +3540,10 @@ static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
 }
 
 /* Overwrite the log with its own bytes, in the sizes that SQLite writes, by
- * which some VFSs recognise pages.  After a failed sync the system takes for
- * written what is not on the disk, and would never write it.  After this it
- * writes all of it at the next sync.  The bytes are the same, so readers see no
- * difference, and a power cut in between does no harm.
+ * which some VFSs recognise pages.  After a failed sync the system considers
+ * bytes written that are not on the disk, and would never write them.  After
+ * this it writes all of them at the next sync.  The bytes are the same, so
+ * readers see no difference, and a power cut in between does no harm.
  *
  * After `end` the log may have a commit that failed.  Nobody sees it, and the
  * next commit takes its place; but if all processes died before, SQLite would
@@ -5070,8 +5070,8 @@ static int db_end(store *s) {
  *
  * If a read is already open and nothing was committed since, this costs a look
  * at the header and no call of SQLite: the usual case of a process that reads
- * much.  Otherwise the old read is ended, and the new one goes without locks if
- * it may. */
+ * much.  Otherwise the old read is ended, and the new one takes no locks if
+ * that is possible. */
 static int db_begin_read(store *s) {
   REQUIRE(LOCK_HELD(s));
   shm_index *x = &s->index;
@@ -5092,11 +5092,11 @@ static int db_begin_read(store *s) {
   return rc;
 }
 
-/* Make SQLite read the tables' definitions again, if a read that did not stand
- * may have read them.  A foreign program may have changed them in between:
- * SQLite would then have the new schema number with the old text, and never
- * look again.  They can have been read only if a statement was re-prepared, or
- * failed. */
+/* Make SQLite read the tables' definitions again, if a read that must be
+ * repeated may have read them.  A foreign program may have changed them in
+ * between: SQLite would then have the new schema number with the old text, and
+ * never look again.  They can have been read only if a statement was
+ * re-prepared, or failed. */
 static void db_forget_schema(store *s) {
   int rc = sqlite3_errcode(s->db) & 0xff;
   bool read = rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE;
