@@ -58,7 +58,7 @@ const command *command_asked(const shell *sh, const word *data, int count,
   *used_out = 1;
   if (!m || !(m->flags & (VERBS | CAN_HAVE_VERB))) return m;
   const command *otherwise = m->flags & VERBS ? NULL : m;
-  if (count < 2) return otherwise;
+  if (count < 2) return m;
   snprintf(name, sizeof name, "%s %s", m->name, data[1].text);
   const command *verb = command_find(sh, &(word){name, strlen(name), false});
   if (!verb || (otherwise && !args_follow(m, verb, data + 2, count - 2)))
@@ -238,7 +238,8 @@ int run_words(call *c, const words *given) {
   int used, status = 0;
   c->format = c->sh->format;
   c->command = command_asked(c->sh, asked.data, asked.count, &used);
-  if (!c->command) status = fail_unasked(c, &asked);
+  if (!c->command || c->command->flags & VERBS)
+    status = fail_unasked(c, &asked);
   asked.data += used - 1;
   asked.count -= used - 1;
   if (!status) {

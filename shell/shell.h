@@ -144,7 +144,7 @@ bool word_time(const word *w, int64_t now_ms, int64_t *ms_out);
  * fail_with(), and whoever gets a status hands it up without looking at it.
  * Start with struct command, then struct call.
  *
- *     words            command_find(): the row; with VERBS that of the verb
+ *     words            command_asked(): the row, with a verb that of the verb
  *       |              signals_enter(): from here on it can be cancelled
  *     args_sort()      options, arguments and the child's words
  *     session_open()   as far as the command's flags say
@@ -340,7 +340,8 @@ const char *option_help(const command *m, const option *o);
 const char *command_note(const command *m);
 
 /* command_find - by its name, with its verb if it has one; NULL for a stranger
- * command_asked - the row that words name, from the first on; NULL: none
+ * command_asked - the row that words name, from the first on; NULL: none.  If
+ *             a verb is missing it is the row with VERBS, which cannot run
  *   used_out   how many of them are its name: 2 with a verb
  * fail_unknown - for the stranger: names what may have been meant
  * command_each - all that are listed, table by table; NULL at the end
