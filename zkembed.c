@@ -113,6 +113,9 @@
 #ifndef _FILE_OFFSET_BITS
 #define _FILE_OFFSET_BITS 64 /* lock bytes lie at session ids */
 #endif
+#ifndef _TIME_BITS
+#define _TIME_BITS 64 /* on 32 bits: ctime and mtime go on after 2037 */
+#endif
 
 #if !defined(__linux__)
 #error "zkembed needs Linux: open file description locks, epoll and timerfd"
@@ -999,6 +1002,17 @@ static int os_poller_remove(void *context, int poller, int fd) {
   return os_result(epoll_ctl(poller, EPOLL_CTL_DEL, fd, &e));
 }
 
+/* Nanoseconds as the kernel takes them.  In a time_t of 32 bits its greatest
+ * value stands for all greater ones: 68 years, by a clock that begins with the
+ * host. */
+static struct timespec os_timespec(int64_t ns) {
+  int64_t most = sizeof(time_t) < sizeof ns ? INT32_MAX : INT64_MAX;
+  return (struct timespec){
+      .tv_sec = (time_t)base_min(ns / 1000000000, most),
+      .tv_nsec = (long)(ns % 1000000000),
+  };
+}
+
 /* CLOCK_MONOTONIC, since deadlines are in the time of zke_now(). */
 static int os_timer(void *context) {
   (void)context;
@@ -1010,8 +1024,7 @@ static int os_timer_set(void *context, int fd, int64_t when_ns) {
   (void)context;
   struct itimerspec t;
   memset(&t, 0, sizeof t);
-  t.it_value.tv_sec = (time_t)(when_ns / 1000000000);
-  t.it_value.tv_nsec = (long)(when_ns % 1000000000);
+  t.it_value = os_timespec(when_ns);
   return os_result(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL));
 }
 
@@ -1031,7 +1044,7 @@ static int64_t os_clock(void *context, int which) {
 /* Sleep for the whole time, even if a signal comes. */
 static void os_sleep(void *context, int64_t ns) {
   (void)context;
-  struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+  struct timespec t = os_timespec(ns);
   while (nanosleep(&t, &t) < 0 && errno == EINTR) continue;
 }
 
@@ -1145,8 +1158,7 @@ static void os_condition_wait(pthread_cond_t *c, pthread_mutex_t *m,
     return;
   }
   int64_t until = base_later(os_clock(NULL, ZKE_CLOCK_MONOTONIC), ns);
-  struct timespec t = {(time_t)(until / 1000000000),
-                       (long)(until % 1000000000)};
+  struct timespec t = os_timespec(until);
   pthread_cond_timedwait(c, m, &t);
 }
 

@@ -15,14 +15,14 @@
 static int64_t clock_ns(clockid_t which) {
   struct timespec now;
   clock_gettime(which, &now);
-  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* For pthread_cond_timedwait() on a condition variable of this clock. */
 struct timespec clock_after(int64_t ms) {
   int64_t ns = clock_ns(CLOCK_MONOTONIC) + ms % 1000 * 1000000;
-  return (struct timespec){.tv_sec = ns / 1000000000 + ms / 1000,
-                           .tv_nsec = ns % 1000000000};
+  return (struct timespec){.tv_sec = (time_t)(ns / 1000000000 + ms / 1000),
+                           .tv_nsec = (long)(ns % 1000000000)};
 }
 
 int64_t clock_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }

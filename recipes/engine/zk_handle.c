@@ -62,6 +62,16 @@ int64_t zke_ensemble_now(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* A time of zke_ensemble_now() as the kernel takes it. In a time_t of 32 bits
+ * its greatest value stands for all later ones. */
+static struct timespec time_of(int64_t ms) {
+  int64_t most = sizeof(time_t) < sizeof ms ? INT32_MAX : INT64_MAX;
+  int64_t seconds = ms / 1000;
+  if (seconds > most) seconds = most;
+  return (struct timespec){.tv_sec = (time_t)seconds,
+                           .tv_nsec = (long)(ms % 1000 * 1000000)};
+}
+
 /* The limit of a thread, zke_limit(). A handle that is opened later may get the
  * address of one that was closed: so its serial number has to be the same, too.
  */
@@ -203,11 +213,10 @@ static void handle_arm(zk *z) {
   if (z->reading && due < z->reading_until) zke_ensemble_kick(z);
   if (z->armed_ms >= 0 && z->armed_ms <= due) return; /* it is looked again */
   struct itimerspec t = {{0, 0}, {0, 0}};
-  if (due != ZKE_FOREVER) {
-    t.it_value.tv_sec = due > 0 ? due / 1000 : 0;
-    t.it_value.tv_nsec = due > 0 ? due % 1000 * 1000000 : 0;
-    if (due <= 0) t.it_value.tv_nsec = 1; /* zeros would mean: never */
-  }
+  if (due <= 0)
+    t.it_value.tv_nsec = 1; /* zeros would mean: never */
+  else if (due != ZKE_FOREVER)
+    t.it_value = time_of(due);
   timerfd_settime(z->timer, TFD_TIMER_ABSTIME, &t, NULL);
   z->armed_ms = due;
 }
@@ -735,18 +744,10 @@ static void reader_poll(zk *z, int64_t until_ms, bool may) {
   if (fds[1].revents) drain_fd(z->kick);
 }
 
-/* As pthread_cond_timedwait() wants it, by the monotonic clock. An hour at
- * most: callers look again. */
-static struct timespec time_of(int64_t until_ms) {
-  int64_t most = zke_ensemble_now() + HANDLE_SLEEP_MOST;
-  if (until_ms > most) until_ms = most;
-  return (struct timespec){.tv_sec = until_ms / 1000,
-                           .tv_nsec = until_ms % 1000 * 1000000};
-}
-
-/* Sleep while another thread reads. */
+/* Sleep while another thread reads. An hour at most: callers look again. */
 static void sleeper_wait(zk *z, int64_t until_ms, bool may) {
-  const struct timespec t = time_of(until_ms);
+  int64_t most = zke_ensemble_now() + HANDLE_SLEEP_MOST;
+  const struct timespec t = time_of(until_ms < most ? until_ms : most);
   pthread_cleanup_push(sleeper_cancelled, z);
   cancel_allow(may);
   pthread_cond_timedwait(&z->changed, &z->mutex, &t);

@@ -1316,11 +1316,11 @@ TEST(stopped_reader_hinders_nobody) {
 
 /* ---- all at once ---- */
 
-static unsigned long seed;
+static uint64_t seed;
 
 static int dice(int sides) {
-  seed = seed * 6364136223846793005ul + 1442695040888963407ul;
-  return (int)((seed >> 33) % (unsigned long)sides);
+  seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return (int)((seed >> 33) % (uint64_t)sides);
 }
 
 static int64_t go_until; /* as of test_now(); set before the processes begin */

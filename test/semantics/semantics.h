@@ -100,7 +100,8 @@ typedef struct word {
   char *text; /* with its escapes resolved */
   size_t length;
   bool quoted;
-  long times, shown; /* of "x"*TIMES, else 1; of "x"/SHOWN, else LONG_MIN */
+  long times;    /* of "x"*TIMES, else 1 */
+  int64_t shown; /* of "x"/SHOWN, else INT64_MIN */
 } word;
 
 typedef struct call {

@@ -1,6 +1,5 @@
 /* text.c - reading calls, and showing values: see semantics.h */
 #include <inttypes.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +27,9 @@ static char read_character(const char **at) {
 static void read_suffix(word *w, const char **at) {
   char *end = (char *)(uintptr_t)*at;
   w->times = 1;
-  w->shown = LONG_MIN;
+  w->shown = INT64_MIN;
   if (w->quoted && *end == '*') w->times = strtol(end + 1, &end, 10);
-  if (w->quoted && *end == '/') w->shown = strtol(end + 1, &end, 10);
+  if (w->quoted && *end == '/') w->shown = strtoll(end + 1, &end, 10);
   *at = end;
 }
 
@@ -108,7 +107,7 @@ static void take_data(call *c) {
     }
     if (w->quoted) {
       c->data = w->text;
-      c->len = w->shown == LONG_MIN ? (int)w->length : (int)w->shown;
+      c->len = w->shown == INT64_MIN ? (int)w->length : (int)w->shown;
       return;
     }
   }
