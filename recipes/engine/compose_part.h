@@ -75,12 +75,14 @@ struct compose {
   int count;         /* of parts, the base first */
   compose_part *parts[ZKE_MOUNTS];
   zke_os os;
-  int wakes[2];         /* a pipe that ends the leader's sleep */
-  int64_t turn;         /* atomic */
-  int64_t calls;        /* of watchers, so far; atomic */
-  pthread_mutex_t m;    /* guards all that follows */
-  pthread_cond_t moved; /* a turn, a leader, the last call, closing */
-  int poller;           /* of zke_fd(), -1: not made yet */
+  int wakes[2]; /* a pipe that ends the leader's sleep */
+  /* Both are atomic.  (On i386 a member of this type may lie across two lines
+   * of the processor's cache.) */
+  _Alignas(8) int64_t turn;
+  _Alignas(8) int64_t calls; /* of watchers, so far */
+  pthread_mutex_t m;         /* guards all that follows */
+  pthread_cond_t moved;      /* a turn, a leader, the last call, closing */
+  int poller;                /* of zke_fd(), -1: not made yet */
   compose_pair *pairs[COMPOSE_BUCKETS];
   compose_pair *fallback; /* the default watcher's */
   bool closing;
