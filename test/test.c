@@ -635,9 +635,12 @@ int test_fd_count(void) {
 
 test_worker test_spawn(const char *role, ...) {
   static char program[8192];
-  char *argv[32] = {program, (char *)(uintptr_t)role};
-  int argc = 2;
+  char *argv[32] = {NULL}, *emulator = getenv("ZKE_TEST_EMULATOR");
+  int argc = 0;
   va_list ap;
+  if (emulator && *emulator) argv[argc++] = emulator;
+  argv[argc++] = program;
+  argv[argc++] = (char *)(uintptr_t)role;
   va_start(ap, role);
   while (argc < 31 && (argv[argc] = va_arg(ap, char *)) != NULL) argc++;
   va_end(ap);
@@ -652,7 +655,7 @@ test_worker test_spawn(const char *role, ...) {
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   test_worker w = {.in = in[1], .out = out[0]};
-  int rc = posix_spawn(&w.pid, program, &actions, NULL, argv, environ);
+  int rc = posix_spawnp(&w.pid, argv[0], &actions, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   ck_assert_msg(rc == 0, "cannot start %s: %s", program, strerror(rc));
   close(in[0]);
