@@ -15,10 +15,12 @@ LINT =# the files that make lint reads; empty: all
 ## style           lengths, comments, duplicates and complexity, as a table
 ## platforms       README's platforms: a program is built and run on each; the
 ##                 tarball of make dist works
+## other-machines  the engine on i386, armhf, arm64 and s390x, by cross compilers
+##                 and qemu-user: MACHINES="..." SHORT=1
 ## fresh           README's commands on fresh Debians, 20 minutes: SUITES= SHORT=1
 ## release-check   what a release needs beside .ci/run, hours: SHORT=1 ONLY=
 .PHONY: check $(CHECKS:%=check-%) interface lint style platforms check-dist \
-  fresh release-check
+  other-machines fresh release-check
 
 check check-install check-surface check-symbols interface: all
 check check-manuals: $(COMMAND) $(MAN3)
@@ -45,6 +47,9 @@ style:
 
 platforms: build/deps/sqlite-newest/sqlite3.c
 	@sh test/run.sh test/checks/check_platforms.sh test/checks/check_dist.sh
+
+other-machines: $(BUILD)/zke
+	@sh test/checks/other_machines.sh
 
 fresh:
 	@sh test/checks/fresh.sh

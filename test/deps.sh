@@ -33,6 +33,9 @@ needs_of() {
     all | install | "$BUILD/zke" | "$BUILD"/zke-* | bench | check-symbols | \
       check-docs)
       echo "${COMMAND:+jansson}" ;;
+    other-machines)
+      echo $command check mmdebstrap qemu-arm-static i686-linux-gnu-gcc \
+        arm-linux-gnueabihf-gcc aarch64-linux-gnu-gcc s390x-linux-gnu-gcc ;;
     "$BUILD"/test/* | powerloss | lab | lab-mutants | mutate*) echo check ;;
     test-ensemble) echo "$tests"; [ "$SERVER" = zke ] || echo zookeeper ;;
     deps | test | test-* | transcripts) echo "$tests" ;;
@@ -193,6 +196,8 @@ packages() {
     go) echo golang-go ;;
     go-zookeeper) echo golang-github-samuel-go-zookeeper-dev ;;
     libfuzzer) echo clang libclang-rt-dev ;;
+    qemu-*-static) echo qemu-user-static ;;
+    *-gcc) echo "gcc-${1%-gcc}" ;; # a cross compiler
     *) echo "$1" ;;
   esac
 }

@@ -17,7 +17,8 @@ step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
   node npm tmux c++ clang clang-format clang-tidy cppcheck valgrind libfuzzer \
   pkg-config ctags gcovr musl cmake mandoc zookeeper zookeeper-client kazoo \
   python-objgraph cppunit dpkg-dev javac zookeeper-java curator junit5 go \
-  go-zookeeper mmdebstrap
+  go-zookeeper mmdebstrap qemu-arm-static i686-linux-gnu-gcc \
+  arm-linux-gnueabihf-gcc aarch64-linux-gnu-gcc s390x-linux-gnu-gcc
 full=$(so '' FULL=1)
 step build make -j2 $full programs mutate-programs fuzz-programs sqlite-sources
 
@@ -33,6 +34,7 @@ beside lint nice env JOBS=2 LINT_NODES=$(so 1000 225000) make lint
 beside fresh make fresh
 beside foreign make foreign
 beside platforms make platforms
+beside other-machines make SHORT=$(so 1) other-machines
 beside sqlite-newest make sqlite-newest
 beside sqlite-oldest make sqlite-oldest
 beside valgrind make $(so VALGRIND_TESTS=multi) valgrind
