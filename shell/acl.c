@@ -272,10 +272,10 @@ static int addauth_run(call *c) {
     return fail_with(c, STATUS_DATA, "AUTHFAILED",
                      "the scheme is digest, not \"%s\"", c->args[0].text);
   if (!c->sh->persists)
-    return fail_usage(c,
-                      "an identity lasts as long as its session, which is this "
-                      "one command's: give --auth USER:PASSWORD to that which "
-                      "needs it");
+    return fail_usage(
+        c,
+        "an identity lasts as long as its session, which ends with this "
+        "command: give --auth USER:PASSWORD to the command that needs it");
   int rc = zke_add_auth(c->z, "digest", text->text, (int)text->len);
   return rc == ZKE_OK ? addauth_keep(c, text) : fail_rc(c, rc);
 }
@@ -284,11 +284,11 @@ static int addauth_run(call *c) {
 static const option setacl_options[] = {
     {'v', "version", "VERSION"}, {'R', "recursive", NULL}, {'\0', NULL, NULL}};
 
-static const char setacl_usage[] = "[-v VERSION | -R] PATH ACL…",
-                  getacl_summary[] = "print who may do what with a node",
-                  setacl_summary[] =
-                      "say who may do what with a node; -R: "
-                      "with all below it too";
+static const char
+    setacl_usage[] = "[-v VERSION | -R] PATH ACL…",
+    getacl_summary[] = "print who may do what with a node",
+    setacl_summary[] =
+        "set who may do what with a node; -R: and with all nodes below";
 
 const command acl_commands[] = {
     {"getacl", "[PATH]", getacl_summary, NULL, 0, 1, NEEDS_FILE, STYLE_LINE,

@@ -114,13 +114,12 @@ static int sort_short(call *c, const words *w, int *i) {
   for (const char *at = given->text + 1; *at; at++) {
     int index = option_index(c, *at);
     if (index < 0 && *at == 'n' && option_index(c, 'N') >= 0)
-      return fail_usage(c,
-                        "-n is a number where it is an option; --nonblock does "
-                        "not wait");
+      return fail_usage(
+          c, "-n is a number in other commands; --nonblock does not wait");
     if (index < 0)
       return fail_usage(c,
                         "%s has no option -%c; an argument that begins with "
-                        "\"-\" stands behind \"--\"",
+                        "\"-\" goes after \"--\"",
                         c->command->name, *at);
     const option *o = &options_of(c)[index];
     if (!o->value) {
@@ -227,7 +226,7 @@ static int sort_words(call *c, const words *w, word *args) {
 static const char *why_no_child(const call *c) {
   if (!(c->command->flags & TAKES_CHILD) || c->child) return "";
   if (c->id) return ": a coprocess runs no commands";
-  if (takes_child(c)) return ": a command to run stands behind \"--\"";
+  if (takes_child(c)) return ": a command to run goes after \"--\"";
   return ": a command to run can only follow with -e";
 }
 
@@ -283,9 +282,9 @@ static int check_counts(call *c) {
     return fail_usage(c, "\"%s\" is one argument too many%s",
                       c->args[m->most].text, why_no_child(c));
   if ((m->flags & NEEDS_CHILD) == NEEDS_CHILD && c->child_count == 0)
-    return fail_usage(c, "%s wants a command to run behind \"--\"", m->name);
+    return fail_usage(c, "%s wants a command to run after \"--\"", m->name);
   if (c->child && c->child_count == 0)
-    return fail_usage(c, "there is no command behind \"--\"");
+    return fail_usage(c, "there is no command after \"--\"");
   if (is_given(c, "wait") && is_given(c, "nonblock"))
     return fail_usage(c, "--wait or --nonblock, not both");
   return 0;

@@ -510,14 +510,14 @@ const command barrier_commands[] = {
      "[--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] "
      "[--outlive] "
      "[-- CMD ARGS…]",
-     "keep all who wait there waiting, until it is removed or CMD has ended",
+     "block all that wait for it, until it is removed or CMD has ended",
      set_table, 1, 2, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_LINE, set_run,
      set_human},
-    {"barrier remove", "NAME [--token N]", "let all who wait there go on",
+    {"barrier remove", "NAME [--token N]", "let all that wait for it continue",
      remove_table, 1, 1, NEEDS_SESSION | HIDDEN, STYLE_LINE, remove_run, NULL},
     {"barrier wait", "NAME [--wait DURATION | --nonblock] [-E CODE]",
-     "wait until the barrier does not stand", wait_table, 1, 1,
-     NEEDS_SESSION | HIDDEN, STYLE_LINE, wait_run, NULL},
+     "wait while the barrier stands", wait_table, 1, 1, NEEDS_SESSION | HIDDEN,
+     STYLE_LINE, wait_run, NULL},
     {"barrier show", "NAME", "print who has set it, or who is there", NULL, 1,
      1, NEEDS_FILE | HIDDEN, STYLE_TABLE, show_run, NULL},
     {"barrier enter",

@@ -1,26 +1,26 @@
 /* coprocess.c - requests from a program: JSON, one a line (doc/coprocess.md)
  *
- * The main thread reads lines and puts requests into one of two lines, each
- * with workers of its own.  Requests whose command never waits for another
- * party share a few workers, so that a thousand of them cost no thousand
- * threads and do not all want to write at once.  Requests that may wait keep
- * their worker while they do; there are as many as that takes, up to a limit.
- * So what waits never keeps what does not from its turn, and a request that
- * has not begun costs memory only: its time-outs begin with its turn.
+ * The main thread reads lines and puts requests into one of two queues, each
+ * with its own workers.  Requests with a command that never waits for another
+ * party share a few workers, so that a thousand of them do not need a thousand
+ * threads or all want to write together.  Requests that may wait keep their
+ * worker while they wait; their queue gets as many workers as it needs, up to a
+ * limit.  So a waiting request never delays one that does not wait.  A request
+ * that has not begun costs only memory: its time-outs start with its turn.
  *
- * One more thread, the keeper, sleeps in zkembed, so that a lock's loss is told
- * also while no request waits.
+ * Another thread, the keeper, sleeps in zkembed, so that the loss of a lock is
+ * reported even if no request is waiting.
  *
- * Lines are written whole under a mutex of their own, by whoever has one.  A
- * reader that is slow makes them wait; one that has gone ends the program.
+ * A thread writes a line as a whole under the output's mutex.  A slow reader
+ * makes the threads wait; a reader that has gone ends the program.
  *
- * It all ends at the end of input, with the parent, by a signal, or when
- * nobody reads any more: then what runs is cancelled, and answers as it ends.
- * At the end of input only requests that may wait are cancelled, those in line
- * included: they begin, and do all but wait.  In the other cases requests in
- * line do not begin.
+ * The program ends at the end of input, with its parent, by a signal, or when
+ * the output has no reader.  Then running requests are cancelled, and answer as
+ * they end.  At the end of input this cancels only requests that may wait,
+ * including those in line: they begin, and do everything except wait.  In the
+ * other cases requests in line do not begin.
  *
- * A REQUEST'S LIFE, and the functions that lead on:
+ * A REQUEST'S LIFE, and the functions that advance it:
  *
  *     a line     line_take(), object_take(), request_new()
  *       |          no request, or its id is in use ------------> REQUEST
@@ -39,14 +39,14 @@
  *
  * WHAT HOLDS AT ANY TIME
  *
- * - Each request is answered once; where there is no memory to do so the whole
- *   output ends (out_line()), since its client would wait for ever.
+ * - Each request is answered once.  If there is no memory for the answer, the
+ *   whole output ends (out_line()), since its client would wait for ever.
  * - An id is in co.all from IN LINE until right before the answer is written.
  * - No thread writes while it holds co.m: a reader that is slow would keep the
  *   requests from being read and cancelled.
- * - A request is the reader's up to IN LINE, then that of the worker that takes
- *   it.  Others only compare its id and cancel its call.  They find it in
- *   co.all, under co.m, and it leaves co.all before it is freed.
+ * - A request belongs to the reader up to IN LINE, then to the worker that
+ *   takes it.  Other threads only compare its id and cancel its call.  They
+ *   find it in co.all, under co.m, and it leaves co.all before it is freed.
  *
  * Start reading at coprocess_run(), then object_take() and worker_run().
  */
@@ -66,40 +66,40 @@
 
 enum {
   LINE_MOST = 64 << 20, /* bytes of a line of input */
-  READ_MOST = 64 << 10, /* bytes of input that are read at once */
+  READ_MOST = 64 << 10, /* bytes of input per read() */
   QUEUE_MOST = 8 << 20, /* bytes of the requests that have not begun */
-  WORKERS_SOON = 16,    /* so many are made without asking */
-  WORKERS_MOST = 1000   /* requests that wait at once */
+  WORKERS_SOON = 16,    /* workers that are made without a delay */
+  WORKERS_MOST = 1000   /* requests that wait at the same time */
 };
 enum {
   LOOK_MS = 50,      /* without a request's turn: then more workers are made */
   STUCK_MS = 1000,   /* the same: a full line refuses further requests */
-  PARENT_MS = 1000,  /* between looks, where the kernel does not tell */
+  PARENT_MS = 1000,  /* between looks, if the kernel does not tell */
   CLOSING_MS = 200,  /* between a client's closing one pipe and the other */
-  FAREWELL_MS = 1000 /* what a reader has for the last answers */
+  FAREWELL_MS = 1000 /* how long a reader has for the last answers */
 };
 
 /* One request, from its line to its answer. */
 typedef struct request {
-  call c;                 /* its run; what is to be answered is left here */
+  call c;                 /* its run, with what will be answered */
   json_t *object;         /* the line; owns id and the words' texts */
   words *w;               /* of "run" */
-  uint64_t actor;         /* whom the recipes take its worker for */
+  uint64_t actor;         /* the actor of its worker, for the recipes */
   size_t bytes;           /* what it costs while it is in a line */
   bool may_wait;          /* for another party */
   struct request *next;   /* of all */
-  struct request *queued; /* of those that no worker has taken */
+  struct request *queued; /* of those without a worker */
 } request;
 
-/* A line of requests that no worker has taken, and its workers. */
+/* A queue of requests that no worker has taken, and its workers. */
 typedef struct pool {
-  request *first, **end; /* end: where the next one is hung in */
+  request *first, **end; /* end: where to add the next one */
   pthread_cond_t work;   /* a request has come, or the program is to end */
-  size_t bytes;          /* of those in line */
+  size_t bytes;          /* of the requests in line */
   int queued;            /* requests in line */
-  int idle;              /* workers that wait for one */
+  int idle;              /* workers waiting for one */
   int workers;           /* all of them, the idle ones included */
-  int64_t turn_ms;       /* when a request's turn came last, or more workers */
+  int64_t turn_ms;       /* of the last turn, or the last new workers */
 } pool;
 
 static struct {
@@ -112,7 +112,7 @@ static struct {
 
   pthread_mutex_t out_m; /* guards these two */
   bool out_broken;       /* nothing is written any more */
-  int out_errno;         /* why; 0: nobody was waited for any more */
+  int out_errno;         /* why; 0: the reader's time was up */
 
   pthread_mutex_t m;   /* guards what follows; taken before signals.c's */
   pthread_cond_t free; /* a worker has left */
@@ -120,23 +120,22 @@ static struct {
   pool quick, waiting; /* requests that never wait for another party; others */
   uint64_t alone;      /* the last actor of a request without one */
   bool ending;         /* workers leave when their line is empty */
-  bool keeping;        /* the keeper runs, or has ended by itself */
-  bool deaf;           /* it has, with the session: workers tell of losses */
+  bool keeping;        /* the keeper runs, or has ended on its own */
+  bool deaf;           /* it ended, with the session: workers report losses */
   pthread_t keeper;
 } co = {.out_m = PTHREAD_MUTEX_INITIALIZER, .m = PTHREAD_MUTEX_INITIALIZER};
 
 /* ------------------------------------------------------------------------
  * The end: what brings it
  *
- * Four things do, as the file's head says. Here are those that come from
- * outside: the parent's end and signals. Each only sets a flag or makes a
- * descriptor readable; read_requests() looks.
+ * There are four causes, as the file's head says.  This section has the two
+ * from outside: the parent's end and signals.  Each only sets a flag or makes a
+ * descriptor readable, which read_requests() checks.
  * --------------------------------------------------------------------- */
 
-/* Note whose child we are, and get a descriptor that tells of its end.  False
- * where the parent has ended meanwhile.  A death signal (PR_SET_PDEATHSIG)
- * would not do: it comes with the end of the thread that started us, not of the
- * process. */
+/* Records the parent, and gets a descriptor that reports its end.  False if the
+ * parent has already ended.  A death signal (PR_SET_PDEATHSIG) would not do: it
+ * comes when the thread that started us ends, not the process. */
 static bool parent_watch(void) {
   co.parent = getppid();
   co.parent_fd = (int)syscall(SYS_pidfd_open, co.parent, 0u);
@@ -144,15 +143,15 @@ static bool parent_watch(void) {
   return getppid() == co.parent;
 }
 
-/* How long a poll() may sleep: for ever where parent_fd tells, else until the
- * next look at our parent's id. */
+/* How long a poll() may sleep: for ever if parent_fd reports the end, else
+ * until the next look at our parent's id. */
 static int parent_timeout(void) { return co.parent_fd < 0 ? PARENT_MS : -1; }
 
 /* Has the process that started us ended?  Its orphans get another parent. */
 static bool parent_gone(void) { return getppid() != co.parent; }
 
-/* Called on the signals' thread: is the signal to be ignored? ^C and ^\ go to
- * the whole foreground group, so the program that started us has them too.  It
+/* Called on the signals' thread: should the signal be ignored?  ^C and ^\ go to
+ * the whole foreground group, so the program that started us gets them too.  It
  * decides what they mean, and we end with it.  A person who types requests at a
  * terminal has no such program, so there they end us. */
 static bool from_keyboard(void *person, const siginfo_t *info) {
@@ -163,15 +162,13 @@ static bool from_keyboard(void *person, const siginfo_t *info) {
 /* ------------------------------------------------------------------------
  * Writing
  *
- * Under out_m, a mutex of its own, one line at a time. Whatever goes wrong
- * ends the output for good (out_break()): an answer that was left out, or cut,
- * would be worse than none.
+ * Under out_m, one line at a time.  Any failure ends the output for good
+ * (out_break()): a missing or cut answer would be worse than none.
  * --------------------------------------------------------------------- */
 
-/* Wait until the output can be written; out_m is held.  False where the reader
- * is waited for no longer.  Until the end comes it has all the time it wants;
- * then FAREWELL_MS, of which *until keeps when they are over, from one write to
- * the next. */
+/* Waits until the output can be written; out_m is held.  False if the reader's
+ * time is up.  Until the end comes the reader may take any time; then it has
+ * FAREWELL_MS, and *until keeps that limit from one write to the next. */
 static bool out_wait(int64_t *until) {
   for (;;) {
     int64_t left = *until ? *until - clock_ms() : 0;
@@ -188,7 +185,7 @@ static bool out_wait(int64_t *until) {
   }
 }
 
-/* Write nothing any more, and bring the end, for this reason (an errno, or 0).
+/* Stops all writing, and begins the end for this reason (an errno, or 0).
  * out_m is held.  The first reason stays. */
 static void out_break(int reason) {
   if (!co.out_broken) co.out_errno = reason;
@@ -196,9 +193,9 @@ static void out_break(int reason) {
   cancel_by_fd(&co.stop_fd);
 }
 
-/* Write all of it, as one piece among those of other threads.  Each write() is
- * of PIPE_BUF bytes at most: where poll() finds room in a pipe, there is that
- * much, so that the write does not block and the end is noticed. */
+/* Writes the whole text without mixing it with other threads' output.  Each
+ * write() has at most PIPE_BUF bytes.  If poll() finds room in a pipe, there is
+ * room for that many, so the write does not block and the end is noticed. */
 static void out_write(const char *text, size_t len) {
   int64_t until = 0;
   pthread_mutex_lock(&co.out_m);
@@ -224,14 +221,14 @@ static void out_end(int reason) {
   pthread_mutex_unlock(&co.out_m);
 }
 
-/* Write an object as one line, and drop the reference to it.  NULL means that
- * there was no memory to make it.  Then the output ends: a client would wait
- * for ever for an answer that is left out. */
+/* Writes an object as one line, and drops the reference to it.  NULL means that
+ * memory ran out while it was made.  Then the output ends: without its answer a
+ * client would wait for ever. */
 static void out_line(json_t *object) {
   char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
   size_t len = text ? strlen(text) : 0;
   if (text) {
-    text[len] = '\n'; /* in the place of the NUL */
+    text[len] = '\n'; /* replaces the NUL */
     out_write(text, len + 1);
   } else {
     out_end(ENOMEM);
@@ -240,8 +237,8 @@ static void out_line(json_t *object) {
   json_decref(object);
 }
 
-/* A message is a string whatever stands in it: what is not UTF-8 becomes
- * question marks. */
+/* A message is always a string: bytes that are not UTF-8 become question
+ * marks. */
 static json_t *json_message(const char *sentence) {
   json_t *j = json_string(sentence);
   char *copy = j ? NULL : strdup(sentence);
@@ -252,8 +249,8 @@ static json_t *json_message(const char *sentence) {
   return j;
 }
 
-/* Answer a request. id is NULL where none could be read, rows NULL for none;
- * code and sentence are NULL where all went well. */
+/* Answers a request.  id is NULL if none could be read, rows is NULL for none;
+ * code and sentence are NULL on success. */
 static void out_answer(json_t *id, int status, json_t *rows, const char *code,
                        const char *sentence) {
   json_t *answer = json_pack("{s:O?,s:i,s:o}", "id", id, "status", status,
@@ -267,8 +264,8 @@ static void out_answer(json_t *id, int status, json_t *rows, const char *code,
   out_line(answer);
 }
 
-/* What shell.event is in a coprocess: write a row that comes before the
- * request's answer.  Takes the reference. */
+/* shell.event for a coprocess: writes a row before the request's answer.  Takes
+ * the reference. */
 static int co_event(call *c, json_t *row) {
   json_t *event =
       json_pack("{s:o,s:o}", "id", json_deep_copy(c->id), "event", row);
@@ -280,13 +277,13 @@ static int co_event(call *c, json_t *row) {
 /* ------------------------------------------------------------------------
  * A line into a request
  *
- * A line is one JSON object. It is looked at as a whole before anything is
- * begun: a member that is not known, a word of a wrong type or an unfit id
- * refuses it, and its client is told why.
+ * A line is one JSON object.  It is checked completely before anything begins:
+ * an unknown member, a word of a wrong type or an unfit id refuses it, and its
+ * client is told why.
  * --------------------------------------------------------------------- */
 
-/* Answer a line that is no request, with its number in the sentence.  id is
- * NULL where none could be read, and stays the caller's. */
+/* Answers a line that is not a request, with its number in the sentence.  id is
+ * NULL if none could be read; the caller keeps it. */
 __attribute__((format(printf, 3, 4))) static void refuse(json_t *id, long line,
                                                          const char *format,
                                                          ...) {
@@ -310,8 +307,8 @@ static void request_free(request *r) {
   free(r);
 }
 
-/* A number as a word: an integer as it is, another one with as many digits as
- * tell it from its neighbours, and no more. */
+/* A number as a word: an integer unchanged, another number with just enough
+ * digits to tell it from its neighbours. */
 static json_t *number_text(const json_t *number) {
   char text[64];
   double value = json_real_value(number);
@@ -324,8 +321,8 @@ static json_t *number_text(const json_t *number) {
   return json_string(text);
 }
 
-/* The bytes that {"base64": "..."} or {"text": "..."} stands for, as a JSON
- * string with a reference for the caller; NULL for any other object. */
+/* The bytes of {"base64": "..."} or {"text": "..."}, as a JSON string with a
+ * reference for the caller; NULL for any other object. */
 static json_t *literal_bytes(const json_t *object) {
   const json_t *text = json_object_get(object, "base64");
   json_t *plain = json_object_get(object, "text");
@@ -342,19 +339,20 @@ static json_t *literal_bytes(const json_t *object) {
   return j;
 }
 
-/* A word of "run" as a string, with a reference for the caller.  What is
- * neither a string, a number nor bytes comes back as it is, and its caller
- * refuses it. */
+/* A word of "run" as a string, with a reference for the caller.  Any value but
+ * a string, a number or bytes is returned unchanged, and the caller refuses
+ * it. */
 static json_t *word_text(json_t *given) {
   if (json_is_object(given)) return literal_bytes(given);
   if (json_is_number(given)) return number_text(given);
   return json_incref(given);
 }
 
-/* Make the words of a request from "run".  The strings stay in the JSON object,
- * which the request owns, and the words point to them.  A word that came as an
- * object is data or a name: it is marked as literal, so that one which begins
- * with "-" is not taken for an option.  Returns NULL, or what is wrong. */
+/* Makes the words of a request from "run".  The strings stay in the JSON
+ * object, which the request owns, and the words point to them.  A word that
+ * came as an object is data or a name: it is marked as literal, so that it is
+ * not taken for an option if it begins with "-".  Returns NULL, or what is
+ * wrong. */
 static const char *request_words(request *r) {
   json_t *run = json_object_get(r->object, "run");
   size_t count = json_array_size(run);
@@ -385,7 +383,7 @@ static bool is_id(const json_t *j) {
 }
 
 /* The actor that a JSON value names: equal values give equal numbers, by
- * FNV-1a, and never 0, which is nobody. */
+ * FNV-1a.  Never 0, which means no actor. */
 static uint64_t actor_hash(const json_t *actor) {
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
   char *text = json_dumps(actor, JSON_ENCODE_ANY);
@@ -395,20 +393,20 @@ static uint64_t actor_hash(const json_t *actor) {
   return hash ? hash : 1;
 }
 
-/* Set the actor that locks are asked for.  Requests with the same "actor" are
- * one to the recipes, so that one does not wait for the other; a request
- * without it is an actor of its own.  Returns NULL, or what is wrong. */
+/* Sets the actor for the request's locks.  Requests with the same "actor" are
+ * one participant to the recipes, so they do not wait for each other; a request
+ * without it is a separate actor.  Returns NULL, or what is wrong. */
 static const char *request_actor(request *r) {
   const json_t *actor = json_object_get(r->object, "actor");
   if (actor && !json_is_string(actor) && !json_is_number(actor))
     return "\"actor\" is a string or a number";
-  if (++co.alone == 0) co.alone = 1; /* 0 is nobody */
+  if (++co.alone == 0) co.alone = 1; /* 0 means no actor */
   r->actor = actor ? actor_hash(actor) : co.alone;
   return NULL;
 }
 
-/* Has the object the members of a request, and no others?  A misspelt one is
- * refused rather than ignored.  Returns NULL, or what is wrong. */
+/* Does the object have the members of a request, and no others?  A misspelt one
+ * is refused rather than ignored.  Returns NULL, or what is wrong. */
 static const char *request_members(const json_t *object) {
   static const char *const names[] = {"id", "run", "actor"};
   size_t known = 0;
@@ -423,9 +421,9 @@ static const char *request_members(const json_t *object) {
   return NULL;
 }
 
-/* Make a request of an object.  On success the request owns the object; on
- * failure the caller does still, *wrong_out says why, and NULL is returned; the
- * words of "run" may be strings then where they were numbers. */
+/* Makes a request of an object.  On success the request owns the object.  On
+ * failure this returns NULL, *wrong_out says why, and the caller still owns the
+ * object; numbers in "run" may have become strings. */
 static request *request_new(json_t *object, const char **wrong_out) {
   const char *wrong = request_members(object);
   request *r = wrong ? NULL : calloc(1, sizeof *r);
@@ -449,11 +447,11 @@ static request *request_new(json_t *object, const char **wrong_out) {
 /* ------------------------------------------------------------------------
  * The keeper
  *
- * It is a thread that waits in zkembed while the others work, so that locks
- * learn of their loss. It exists from the first request that needs a session.
+ * This thread waits in zkembed while the others work, so that locks learn of
+ * their loss.  It exists from the first request that needs a session.
  * --------------------------------------------------------------------- */
 
-/* Is the program to end?  The keeper asks after each wake-up. */
+/* Is the program ending?  The keeper asks after each wake-up. */
 static bool keeper_ends(void) {
   pthread_mutex_lock(&co.m);
   bool ending = co.ending;
@@ -461,21 +459,21 @@ static bool keeper_ends(void) {
   return ending;
 }
 
-/* Tell the client of each lock that was lost since the last time. */
+/* Reports each lock that was lost since the last call to its client. */
 static void keeper_tell(void) {
   json_t *event;
   while ((event = held_lost(co.sh)) != NULL) out_line(event);
 }
 
-/* The keeper's thread.  It dispatches, so that the session's locks hear what
- * becomes of them while no request is in zkembed. zke_wake() ends its sleep
- * once co.ending is set.  The turn is taken before it looks, so that a loss
- * between the look and the sleep ends the sleep at once.  A failure that passes
- * ends nothing.
+/* The keeper's thread.  It dispatches, so that the session's locks get their
+ * events while no request is in zkembed.  zke_wake() ends its sleep once
+ * co.ending is set.  It takes the turn before it looks, so that a loss between
+ * the look and the sleep ends the sleep immediately.  It survives temporary
+ * failures.
  *
- * Once the session is over it cannot sleep in zkembed any more.  It says so
- * before its last look: a request that is granted something too late for that
- * look finds it said, and its worker looks. */
+ * Once the session is over, the keeper can no longer sleep in zkembed.  It sets
+ * co.deaf before its last look: if a request gets something too late for that
+ * look, its worker sees the flag and looks. */
 static void *keeper_run(void *z) {
   int rc;
   do {
@@ -491,8 +489,8 @@ static void *keeper_run(void *z) {
   return NULL;
 }
 
-/* Start the keeper, once there is a session.  co.m is held.  Where no thread
- * can be had, the next request tries again. */
+/* Starts the keeper, once there is a session.  co.m is held.  If no thread can
+ * be created, the next request tries again. */
 static void keeper_begin(zke *z) {
   if (co.keeping || co.ending) return;
   co.keeping = pthread_create(&co.keeper, NULL, keeper_run, z) == 0;
@@ -501,13 +499,13 @@ static void keeper_begin(zke *z) {
 /* ------------------------------------------------------------------------
  * Workers
  *
- * A pool is a line of requests and the threads that take from it; co.m guards
- * both pools and the list of all requests. The first workers are made when a
- * request finds none idle, further ones when nobody moves the line on; they
- * leave when many are idle.
+ * A pool is a queue of requests and the threads that take from it; co.m guards
+ * both pools and the list of all requests.  The first workers are made when a
+ * request finds none idle, further ones when the queue stops moving; they leave
+ * when many are idle.
  * --------------------------------------------------------------------- */
 
-/* The request of this id that has not been answered; NULL: none.  co.m is held.
+/* The unanswered request with this id; NULL: none.  co.m is held.
  */
 static request *request_find(const json_t *id) {
   request *r = co.all;
@@ -515,15 +513,15 @@ static request *request_find(const json_t *id) {
   return r;
 }
 
-/* Take a request out of the list of all.  The caller holds co.m. */
+/* Takes a request out of the list of all.  co.m is held. */
 static void request_remove(request *r) {
   request **at = &co.all;
   while (*at != r) at = &(*at)->next;
   *at = r->next;
 }
 
-/* Put a request at the end of a line, and wake a worker.  co.m is held here and
- * in all of a pool's functions. */
+/* Puts a request at the end of a queue, and wakes a worker.  co.m is held here
+ * and in all of a pool's functions. */
 static void pool_add(pool *p, request *r) {
   if (!p->first) p->turn_ms = clock_ms();
   *p->end = r;
@@ -533,7 +531,7 @@ static void pool_add(pool *p, request *r) {
   pthread_cond_signal(&p->work);
 }
 
-/* Take a request out of a line.  False where it is not there: a worker has it.
+/* Takes a request out of a queue.  False if it is not there: a worker has it.
  */
 static bool pool_drop(pool *p, request *r) {
   request **at = &p->first;
@@ -547,21 +545,21 @@ static bool pool_drop(pool *p, request *r) {
   return true;
 }
 
-/* Answer and free a request that is in no list any more. */
+/* Answers and frees a request that is no longer in any list. */
 static void request_answer(request *r, int status) {
   out_answer(json_object_get(r->object, "id"), status, r->c.rows,
              status ? r->c.code : NULL, r->c.sentence);
   request_free(r);
 }
 
-/* Has the end come by a signal, by the parent's end or by the reader's?  Not by
- * the end of input: then requests in line still begin. */
+/* Has the program been ended by a signal, by the parent or by the reader?  Not
+ * by the end of input: then requests in line still begin. */
 static bool request_is_late(void) {
   struct pollfd stop = {co.stop_fd, POLLIN, 0};
   return poll(&stop, 1, 0) > 0 || parent_gone();
 }
 
-/* Fail a request that will never begin; returns its status. */
+/* Fails a request that will never begin; returns its status. */
 static int request_fail(request *r) {
   int signal = atomic_load(&co.whole.signal);
   if (signal)
@@ -572,8 +570,8 @@ static int request_fail(request *r) {
                    "cancelled before its turn");
 }
 
-/* Run a request under its actor, and return its status.  The thread's former
- * actor comes back, since workers serve requests of several. */
+/* Runs a request under its actor, and returns its status.  Then the thread's
+ * former actor returns, since workers serve requests of several. */
 static int request_do(request *r) {
   if (request_is_late()) return request_fail(r);
   uint64_t before = zke_line_act_as(r->actor);
@@ -582,8 +580,9 @@ static int request_do(request *r) {
   return status;
 }
 
-/* Run a request and answer it.  It leaves the list before the answer is
- * written: whoever has read the answer may use the id again at once. */
+/* Runs a request and answers it.  It leaves the list before the answer is
+ * written, so that the client may reuse the id as soon as it has read the
+ * answer. */
 static void request_run(request *r) {
   int status = request_do(r);
   pthread_mutex_lock(&co.m);
@@ -595,9 +594,9 @@ static void request_run(request *r) {
   if (deaf) keeper_tell();
 }
 
-/* A worker's thread: takes requests from its line until the end.  It leaves
- * also where more than WORKERS_SOON wait for work, so that a burst of requests
- * does not keep its threads for good. */
+/* A worker's thread: takes requests from its queue until the end.  It also
+ * leaves if more than WORKERS_SOON are idle, so that a burst of requests does
+ * not keep its threads for good. */
 static void *worker_run(void *pool_) {
   pool *p = pool_;
   pthread_mutex_lock(&co.m);
@@ -620,7 +619,7 @@ static void *worker_run(void *pool_) {
   return NULL;
 }
 
-/* Make one more worker.  Returns 0, or an errno.  co.m is held. */
+/* Makes one more worker.  Returns 0, or an errno.  co.m is held. */
 static int worker_begin(pool *p) {
   pthread_t thread;
   pthread_attr_t attr;
@@ -632,17 +631,17 @@ static int worker_begin(pool *p) {
   return reason;
 }
 
-/* Is the line full, and has no request's turn come for STUCK_MS? Then reading
- * on helps nobody: further requests that may wait are refused, so that a
- * request that would end their waiting can be read. */
+/* Is the queue full, and has no request had its turn for STUCK_MS?  Then
+ * further requests that may wait are refused, so that reading continues: a
+ * later request may end the waiting. */
 static bool pool_is_stuck(const pool *p) {
   return p->bytes >= QUEUE_MOST && clock_ms() - p->turn_ms >= STUCK_MS;
 }
 
-/* Make more workers where requests are in line and no turn has come for
- * LOOK_MS: all workers wait then.  Not while the reader takes no answers.  Then
- * they wait for it, and each further worker would only have one more answer to
- * keep. */
+/* Makes more workers if requests are in line and none has had its turn for
+ * LOOK_MS: then all workers are waiting.  Not while the reader takes no
+ * answers.  Then they wait for the reader, and more workers would only hold
+ * more answers. */
 static void pool_grow(pool *p) {
   struct pollfd out = {co.out, POLLOUT, 0};
   if (!p->first || p->workers == WORKERS_MOST) return;
@@ -656,22 +655,22 @@ static void pool_grow(pool *p) {
 /* ------------------------------------------------------------------------
  * Requests, as they are read
  *
- * The main thread decides for each request, by its words alone, which pool is
- * its own; runs a cancel by itself at once; and refuses what cannot be put in
- * line.
+ * The main thread decides for each request, by its words alone, which pool it
+ * joins; runs a cancel itself, immediately; and refuses a request that cannot
+ * be queued.
  * --------------------------------------------------------------------- */
 
-/* Has the command an option of this long name? */
+/* Does the command have an option of this long name? */
 static bool command_has(const command *m, const char *name) {
   const option *o = m->options;
   while (o && o->letter && (!o->name || strcmp(o->name, name) != 0)) o++;
   return o && o->letter;
 }
 
-/* May the request wait for another party: a process that holds or is to bring
- * something, or the writer of a FIFO? It decides from the words alone, and says
- * yes too often rather than too seldom: a request that waits among the quick
- * ones would keep others from their turn. */
+/* May the request wait for another party: a process that holds or should bring
+ * something, or the writer of a FIFO?  This decides from the words alone, and
+ * says yes if in doubt: a waiting request among the quick ones would delay
+ * them. */
 static bool request_may_wait(const request *r) {
   int used;
   const command *m = command_asked(co.sh, r->w->data, r->w->count, &used);
@@ -686,12 +685,12 @@ static bool request_may_wait(const request *r) {
   return false;
 }
 
-/* Put a request into a line, with a worker more where none is idle.  Returns 0,
- * or its status where the line is full and stands still, or no thread is to be
- * had at all: where there are workers, it stands in line for them.  A worker
- * counts as idle until it has taken its request, so the idle ones are compared
- * with all that are in line.  Beyond WORKERS_SOON pool_grow() decides.  co.m is
- * held. */
+/* Puts a request into a queue, and adds a worker if none is idle.  Returns 0,
+ * or the request's status if the queue is full and stuck, or if the pool has no
+ * worker and no thread can be created.  If workers exist, the request waits for
+ * them.  A worker counts as idle until it has taken its request, so the number
+ * of idle workers is compared with that of all queued requests.  Beyond
+ * WORKERS_SOON pool_grow() decides.  co.m is held. */
 static int request_queue(pool *p, request *r) {
   if (p == &co.waiting && pool_is_stuck(p))
     return fail_with(&r->c, STATUS_CONFLICT, "LIMIT",
@@ -709,7 +708,7 @@ static int request_queue(pool *p, request *r) {
   return 0;
 }
 
-/* Put a request into the line that fits it, or answer why not. */
+/* Puts a request into the right queue, or answers why it cannot. */
 static void request_start(request *r) {
   r->may_wait = request_may_wait(r);
   pool *p = r->may_wait ? &co.waiting : &co.quick;
@@ -719,8 +718,9 @@ static void request_start(request *r) {
   if (status) request_answer(r, status);
 }
 
-/* Cancel the request of this id, if there is one.  In line it is answered at
- * once and never begins; one that runs is told, and answers by itself. */
+/* Cancels the request with this id, if there is one.  A queued request is
+ * answered immediately and never begins; a running one is told, and answers
+ * itself. */
 static void request_cancel(const json_t *id) {
   pthread_mutex_lock(&co.m);
   request *r = request_find(id);
@@ -733,7 +733,7 @@ static void request_cancel(const json_t *id) {
   if (queued) request_answer(r, request_fail(r));
 }
 
-/* Is there a request of this id that has not been answered? */
+/* Is there an unanswered request with this id? */
 static bool request_runs(const json_t *id) {
   pthread_mutex_lock(&co.m);
   bool runs = request_find(id) != NULL;
@@ -741,17 +741,17 @@ static bool request_runs(const json_t *id) {
   return runs;
 }
 
-/* Is the line a cancel?  It has one member only, so that a request in which the
- * word merely occurs is run. */
+/* Is the line a cancel?  It has one member only, so that a request that merely
+ * contains the word still runs. */
 static bool is_cancel(const json_t *object) {
   return json_object_size(object) == 1 &&
          is_id(json_object_get(object, "cancel"));
 }
 
-/* Do what a line's object asks for: start a request, cancel one, or answer what
- * is wrong.  Takes the reference.  Once a worker has the request nobody else
- * may look at the object, since jansson's reference counts are not
- * synchronised: so the id is compared and refused before that. */
+/* Does what a line's object asks for: starts a request, cancels one, or answers
+ * what is wrong.  Takes the reference.  Once a worker has the request, no other
+ * thread may look at the object, since jansson's reference counts are not
+ * synchronised.  So the id is compared and refused before. */
 static void object_take(json_t *object, size_t len, long line) {
   json_t *id = json_object_get(object, "id");
   const char *wrong = NULL;
@@ -770,7 +770,7 @@ static void object_take(json_t *object, size_t len, long line) {
   }
 }
 
-/* Do what a line of input asks for, or answer what is wrong with it. */
+/* Does what a line of input asks for, or answers what is wrong with it. */
 static void line_take(const char *text, size_t len, long line) {
   json_error_t error;
   json_t *object =
@@ -789,22 +789,22 @@ static void line_take(const char *text, size_t len, long line) {
 /* ------------------------------------------------------------------------
  * Reading
  *
- * Input is taken as it comes and cut into lines. While a line is full and
- * moves, nothing is read: so a client that sends faster than its requests are
- * done is slowed down by its pipe.
+ * Input is read as it comes and cut into lines.  While a queue is full and
+ * still moves, nothing is read: the pipe slows down a client that sends faster
+ * than its requests are done.
  * --------------------------------------------------------------------- */
 
-/* What was read and is no whole line yet. */
+/* Input that is not a whole line yet. */
 typedef struct input {
   char *data;
   size_t len, room;
-  long line;     /* the number of the one that begins at data */
+  long line;     /* the number of the line at data */
   bool skipping; /* it is too long, and has been refused */
 } input;
 
-/* Take the whole lines, and move what is left to the front.  No line ends
- * before the byte `fresh`, up to which the input was looked at before: so a
- * long line that comes in many pieces is searched once. */
+/* Takes the whole lines, and moves the rest to the front.  No line ends before
+ * the byte `fresh`, since the input up to there was searched before: so a long
+ * line in many pieces is searched once. */
 static void input_lines(input *in, size_t fresh) {
   size_t begin = 0;
   for (char *end; fresh < in->len; fresh = begin) {
@@ -820,8 +820,8 @@ static void input_lines(input *in, size_t fresh) {
   if (begin) memmove(in->data, in->data + begin, in->len);
 }
 
-/* Make room for more input; false without memory.  A line that has become
- * longer than LINE_MOST is refused once and then read over up to its end. */
+/* Makes room for more input; false without memory.  A line longer than
+ * LINE_MOST is refused once, and then skipped up to its end. */
 static bool input_room(input *in) {
   if (in->len < in->room) return true;
   if (in->len >= LINE_MOST || in->skipping) {
@@ -839,7 +839,7 @@ static bool input_room(input *in) {
   return true;
 }
 
-/* Read once, and take the lines that this completes.  False at the end of
+/* Reads once, and takes the lines that this completes.  False at the end of
  * input, after an error, and without memory; the latter two are noted for
  * co_status(). */
 static bool input_read(input *in) {
@@ -852,7 +852,7 @@ static bool input_read(input *in) {
       read(co.in, in->data + in->len, most < READ_MOST ? most : READ_MOST);
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return true;
   if (n < 0) fail_errno(&co.whole, STATUS_IO, "standard input");
-  /* What stands behind the last newline is a line, too. */
+  /* Bytes after the last newline are a line, too. */
   if (n == 0 && in->len > 0 && !in->skipping)
     line_take(in->data, in->len, in->line);
   if (n <= 0) return false;
@@ -861,11 +861,10 @@ static bool input_read(input *in) {
   return true;
 }
 
-/* Make the workers that are missing.  Returns how long the reader may sleep,
- * and in *reads_out whether it is to read at all: while a line is full and
- * moves, further requests stay in the pipe, which slows the client down.  The
- * line of requests that never wait does move, once the client takes its
- * answers. */
+/* Makes the missing workers.  Returns how long the reader may sleep, and sets
+ * *reads_out to whether it should read.  While a queue is full and still moves,
+ * further requests stay in the pipe, which slows the client down.  The queue of
+ * requests that never wait always moves if the client takes its answers. */
 static int pools_look(bool *reads_out) {
   pthread_mutex_lock(&co.m);
   pool_grow(&co.waiting);
@@ -876,9 +875,9 @@ static int pools_look(bool *reads_out) {
   return grows || !*reads_out ? LOOK_MS : parent_timeout();
 }
 
-/* Read until the end of input, or until a signal, the parent's end or the
- * reader's brings the end.  The output is polled for errors only, so a reader
- * that has gone is noticed also while there is nothing to write. */
+/* Reads until the end of input, or until a signal, the parent or the output's
+ * reader ends the program.  The output is polled only for errors, so that a
+ * reader that has gone is noticed even if there is nothing to write. */
 static void read_requests(void) {
   input in = {.line = 1};
   for (;;) {
@@ -901,14 +900,14 @@ static void read_requests(void) {
 /* ------------------------------------------------------------------------
  * Beginning and end
  *
- * What belongs to the process is set up and given back here: descriptors,
- * signals, threads. The order of the end is that of co_end(): requests first,
- * then the keeper, and the session in main().
+ * Sets up and releases what belongs to the process: descriptors, signals,
+ * threads.  co_end() has the order of the end: requests first, then the keeper;
+ * main() ends the session.
  * --------------------------------------------------------------------- */
 
-/* Set the program up; 0, or its exit code with the sentence said.  Requests and
- * answers get descriptors of their own, and 0 and 1 become /dev/null, so that
- * nothing that a command prints can come between the answers. */
+/* Sets the program up; 0, or its exit code after reporting the failure.
+ * Requests and answers get new descriptors, and 0 and 1 become /dev/null, so
+ * that a command cannot print anything between the answers. */
 static int co_begin(shell *sh) {
   call *whole = &co.whole;
   *whole = (call){.sh = sh, .format = sh->format};
@@ -934,25 +933,25 @@ static int co_begin(shell *sh) {
   return 0;
 }
 
-/* Cancel the requests that may wait, or all of them.  co.m is held. */
+/* Cancels the requests that may wait, or all of them.  co.m is held. */
 static void cancel_requests(bool all, int signal) {
   for (request *r = co.all; r; r = r->next)
     if (all || r->may_wait) signals_cancel(&r->c, signal);
 }
 
-/* Sleep until a worker has left, but LOOK_MS at most.  co.m is held. */
+/* Sleeps until a worker has left, but at most LOOK_MS.  co.m is held. */
 static void co_sleep(void) {
   struct timespec until = clock_after(LOOK_MS);
   pthread_cond_timedwait(&co.free, &co.m, &until);
 }
 
-/* Cancel requests, wait until the last worker has left, then end the keeper.
- * signal: what brought the end, or 0.  After the end of input, what never waits
- * for another party is done as ever, unless another end comes meanwhile.  The
- * keeper comes last, so that a lock that is lost meanwhile is still told.
+/* Cancels requests, waits until the last worker has left, then ends the keeper.
+ * signal: the one that ended the program, or 0.  After the end of input,
+ * requests that never wait are still done, unless another end comes meanwhile.
+ * The keeper ends last, so that a lock lost meanwhile is still reported.
  *
- * Nothing reads requests any more, so no worker and no request comes to those
- * that are counted here; and once co.ending is set no keeper begins. */
+ * Nothing reads requests any more, so no worker and no request is added to
+ * those counted here; and once co.ending is set, no keeper begins. */
 static void co_end(int signal) {
   pthread_mutex_lock(&co.m);
   bool late = request_is_late();
@@ -974,15 +973,15 @@ static void co_end(int signal) {
   }
 }
 
-/* Is the client closing both pipes, in whatever order?  Then that the output
- * was closed first is no error. */
+/* Is the client closing both pipes, in either order?  Then it is no error that
+ * the output was closed first. */
 static bool input_ends(void) {
   struct pollfd fd = {co.in, POLLRDHUP, 0};
   return poll(&fd, 1, CLOSING_MS) > 0 || parent_gone();
 }
 
-/* The program's exit code, with the sentence that belongs to it on standard
- * error.  A broken output is an error only while the client still sends. */
+/* The program's exit code; prints its sentence on standard error.  A broken
+ * output is an error only while the client still sends. */
 static int co_status(int signal) {
   if (signal) {
     co.sh->died_by = signal;
@@ -995,7 +994,7 @@ static int co_status(int signal) {
   return co.whole.status;
 }
 
-/* Begins, reads until the end comes, ends all requests and the keeper, and
+/* Sets up, reads until the end comes, ends all requests and the keeper, and
  * returns the program's exit code. */
 int coprocess_run(shell *sh) {
   int status = co_begin(sh);

@@ -8,12 +8,12 @@
  *     target_     a file that appears under its name when it is whole
  *     init, backup, restore, check, compact, sql, doctor: the commands
  *
- * A file may be read by SQLite beside zkembed because both are of the same
- * library in this process: POSIX drops a process's locks on a file when any
- * descriptor of it is closed, and only one SQLite knows of all of them.  What
- * writes to the database (init, compact) does it by zkembed.
+ * A file may be read by SQLite beside zkembed because both use the same library
+ * in this process.  POSIX drops a process's locks on a file when the process
+ * closes any descriptor of it, and only one SQLite library knows all of them.
+ * Commands that write to the database (init, compact) do it through zkembed.
  *
- * These commands look at the file, so access control lists are not asked.
+ * These commands read the file directly, so access control lists do not apply.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,22 +37,23 @@
 #include "process.h"
 #include "work.h"
 
-/* SQLite counts its memory under a mutex, at each allocation.  Nobody in this
- * process asks for the count, and a server allocates much. */
+/* SQLite counts its memory under a mutex at each allocation.  Nothing in this
+ * process uses the count, and a server allocates often. */
 void database_uncounted(void) { sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }
 
 /* ------------------------------------------------------------------------
  * Connections
  *
- * A reader reads beside writers. All that it hinders is the emptying of the
- * log, for as long as its transaction lasts.
+ * A reader does not block writers.  Its transaction only keeps the log from
+ * being reset while it lasts.
  * --------------------------------------------------------------------- */
 
-/* Is the database in memory? Then there is no file to look at, and SQLite's
- * connection to it is the engine's alone. */
+/* Is the database in memory?  Then there is no file, and only the engine has
+ * SQLite's connection to it. */
 static bool is_memory(const call *c) { return store_of(c->sh) == STORE_MEMORY; }
 
-/* What a few of SQLite's codes are here; all others are STATUS_IO, "IO". */
+/* The exit codes for a few of SQLite's codes; all others are STATUS_IO,
+ * "IO". */
 static const struct {
   int rc, status;
   const char *code;
@@ -65,9 +66,9 @@ static const struct {
              {SQLITE_ERROR, STATUS_DATA, "SQL"},
              {SQLITE_TOOBIG, STATUS_DATA, "SQL"}};
 
-/* Fails by what SQLite said last; a cancel that interrupted it is reported as
- * one. The first failure of a call is the one that is told, so this may be
- * called for what follows from another. */
+/* Fails with SQLite's latest error; an interrupt by a cancel is reported as the
+ * cancel.  Only the first failure of a call is reported, so this may also be
+ * called for its consequences. */
 static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
   int rc = sqlite3_errcode(db);
   const char *text = db ? sqlite3_errmsg(db) : "out of memory";
@@ -93,9 +94,9 @@ static void reader_cancel_by(sqlite3 *db, call *c) {
   sqlite3_progress_handler(db, 10000, reader_cancelled, c);
 }
 
-/* Opens a connection that cannot write.  *out is to be closed even if this
- * fails, and has its sentence.  The schema is read here, so that what is wrong
- * with the file is not taken for an error of the first statement. */
+/* Opens a connection that cannot write.  Close *out even if this fails; it has
+ * the error's sentence.  This reads the schema, so that a fault of the file is
+ * not reported as an error of the first statement. */
 static int reader_try(const char *file, sqlite3 **out) {
   int rc = sqlite3_open_v2(file, out,
                            SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
@@ -105,8 +106,8 @@ static int reader_try(const char *file, sqlite3 **out) {
                       0, 0, 0);
 }
 
-/* A connection for reading, for sqlite3_close(), which a signal interrupts; 0
- * or the exit code. */
+/* A connection for reading, which a signal interrupts; close it by
+ * sqlite3_close().  Returns 0 or the exit code. */
 static int reader_open(call *c, sqlite3 **out) {
   sqlite3 *db = NULL;
   if (is_memory(c))
@@ -123,7 +124,7 @@ static int reader_open(call *c, sqlite3 **out) {
   return 0;
 }
 
-/* The number that a statement reads; -1 where it reads none. */
+/* The number that a statement reads; -1 if it reads none. */
 static int64_t reader_number(sqlite3 *db, const char *sql) {
   sqlite3_stmt *stmt = NULL;
   int64_t number = -1;
@@ -137,9 +138,9 @@ static int64_t reader_number(sqlite3 *db, const char *sql) {
 /* ------------------------------------------------------------------------
  * Snapshots
  *
- * A read transaction keeps its moment while others go on writing. For that
- * SQLite has to keep all that they write in the log, so a snapshot is closed as
- * soon as all is read.
+ * A read transaction sees one moment of the database while others continue to
+ * write.  SQLite must then keep all new changes in the log, so close a snapshot
+ * as soon as everything is read.
  * --------------------------------------------------------------------- */
 
 struct snapshot {
@@ -147,7 +148,7 @@ struct snapshot {
   sqlite3 *db;
 };
 
-/* BEGIN alone would not fix the moment: the first read does. */
+/* BEGIN alone does not fix the moment; the first read does. */
 int snapshot_open(call *c, snapshot **out) {
   snapshot *s = calloc(1, sizeof *s);
   if (!s) return no_memory(c);
@@ -164,19 +165,18 @@ int snapshot_open(call *c, snapshot **out) {
   return 0;
 }
 
-/* A statement of the command's own, which has no arguments. It is read in the
- * snapshot's moment. */
+/* Runs a statement without arguments inside the snapshot. */
 int64_t snapshot_number(snapshot *s, const char *sql) {
   return reader_number(s->db, sql);
 }
 
-/* A file that cannot be looked at counts as empty: this only informs. */
+/* A file that cannot be examined counts as empty: the size only informs. */
 static int64_t file_bytes(const char *name) {
   struct stat st;
   return stat(name, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
-/* The log is found beside the file that a link leads to, as SQLite finds it. */
+/* The log stands beside the file that a link leads to, as in SQLite. */
 snapshot_sizes snapshot_file(snapshot *s) {
   char log[PATH_MAX + 16];
   char *real = realpath(s->c->sh->file, NULL);
@@ -201,7 +201,7 @@ static const char *chroot_of(const call *c) {
   return chroot && strcmp(chroot, "/") != 0 ? chroot : "";
 }
 
-/* The path from the file's root on, for free(); NULL without memory. "/" is the
+/* The path from the file's root, for free(); NULL without memory.  "/" is the
  * chroot's own node, so no path ends in a slash. */
 char *path_whole(const call *c, const char *path) {
   const char *chroot = chroot_of(c);
@@ -223,20 +223,19 @@ static bool is_below(const char *path, const char *top) {
   return strncmp(path, top, len) == 0 && (!path[len] || path[len] == '/');
 }
 
-/* Does the path belong to ZooKeeper or to the engine, and not to a program?
- * Below a chroot /zookeeper means nothing special. On an ensemble the engine
- * has a place of its own for the sessions. */
+/* Does the path belong to ZooKeeper or to the engine?  Below a chroot
+ * /zookeeper is an ordinary path.  On an ensemble the engine keeps its sessions
+ * in a subtree. */
 bool path_is_reserved(const call *c, const char *path) {
   if (store_of(c->sh) == STORE_ENSEMBLE && is_below(path, "/zke-sessions"))
     return true;
   return !*chroot_of(c) && is_below(path, "/zookeeper");
 }
 
-/* Read the tables (doc/format.md) and not the view zke_nodes, which has no
- * index by which what is below a node can be found. The rows come in the order
- * of the key (parent, name). There a node comes before its children: its
- * parent's path is a beginning of its own path. The columns are in the order in
- * which snapshot_row() takes them. */
+/* Reads the tables (doc/format.md): the view zke_nodes has no index that finds
+ * the nodes below a node.  Rows come in the order of the key (parent, name).  A
+ * node comes before its children, because its parent's path is a prefix of its
+ * own.  snapshot_row() takes the columns in this order. */
 #define SNAPSHOT_COLUMNS                                                     \
   "SELECT CASE parent WHEN '' THEN '/' WHEN '/' THEN '/'||name ELSE parent " \
   "||'/'||name END,CASE WHEN blob IS NOT NULL THEN(SELECT b.data FROM "      \
@@ -253,8 +252,9 @@ static const char snapshot_range[] =
 static const char snapshot_one[] =
     SNAPSHOT_COLUMNS "WHERE parent=?1 AND name=?2";
 
-/* The node of the row.  Its texts are the statement's, until the next step.  In
- * a damaged database the length may be greater than the data: it is cut. */
+/* The node of the row.  Its texts belong to the statement and are valid until
+ * the next step.  In a damaged database the length may exceed the data; then it
+ * is cut. */
 static snapshot_node snapshot_row(sqlite3_stmt *stmt) {
   snapshot_node n = {.path = (const char *)sqlite3_column_text(stmt, 0),
                      .data = sqlite3_column_blob(stmt, 1),
@@ -288,7 +288,7 @@ static int snapshot_prepare(snapshot *s, const char *sql, const char *one,
   return rc == SQLITE_OK ? 0 : fail_sqlite(s->c, s->db, s->c->sh->file);
 }
 
-/* Is there a further row?  *status is no longer 0 where that is not known. */
+/* Is there another row?  If the step fails, *status is no longer 0. */
 static bool snapshot_next(snapshot *s, sqlite3_stmt *stmt, int *status) {
   int rc = sqlite3_step(stmt);
   if (rc == SQLITE_ROW && cancel_came(s->c))
@@ -298,8 +298,9 @@ static bool snapshot_next(snapshot *s, sqlite3_stmt *stmt, int *status) {
   return rc == SQLITE_ROW && !*status;
 }
 
-/* The nodes of one statement with two texts; *count of them. /zookeeper is left
- * out here, for all who read: it is not a program's data. */
+/* Calls fn for the nodes of one statement with two texts; adds their number to
+ * *count.  This leaves out /zookeeper for all readers: it is not a program's
+ * data. */
 static int snapshot_each(snapshot *s, const char *sql, const char *one,
                          const char *two,
                          int (*fn)(void *, const snapshot_node *), void *arg,
@@ -335,10 +336,11 @@ static int snapshot_top(snapshot *s, const char *whole,
   return status;
 }
 
-/* All nodes below one, by two ranges of parents' paths: parent = whole, that is
- * its children (up to "whole\1", since no name has that character); then all
- * that begin with "whole/", up to "whole0", for '0' follows '/'.  One range for
- * both would also have "whole-other".  The root's are all from "/" on. */
+/* All nodes below one, in two ranges of parents' paths.  The first is parent =
+ * whole, the children (up to "whole\1", since no name has that character).  The
+ * second is all that begin with "whole/", up to "whole0", since '0' follows
+ * '/'.  One range for both would include "whole-other".  The root's are all
+ * from "/" on. */
 static int snapshot_below(snapshot *s, const char *whole,
                           int (*fn)(void *, const snapshot_node *), void *arg) {
   int64_t count = 0;
@@ -361,7 +363,7 @@ static int snapshot_below(snapshot *s, const char *whole,
   return status;
 }
 
-/* The path is prefixed by the chroot, since the tables know nothing of it. */
+/* Prefixes the path with the chroot, which the tables do not know. */
 int snapshot_read(snapshot *s, const char *path,
                   int (*fn)(void *arg, const snapshot_node *node), void *arg) {
   char *whole = path_whole(s->c, path);
@@ -372,8 +374,8 @@ int snapshot_read(snapshot *s, const char *path,
   return status;
 }
 
-/* From the view that doc/format.md documents; the time of the beginning is in
- * the table behind it. */
+/* Reads the view that doc/format.md documents; the start time is only in the
+ * table. */
 int snapshot_sessions(snapshot *s,
                       int (*fn)(void *arg, const zke_session_info *session),
                       void *arg) {
@@ -403,7 +405,7 @@ int snapshot_sessions(snapshot *s,
   return status;
 }
 
-/* Rows are read from the table, since the view has the time as a text. */
+/* Reads the table, since the view has the time as text. */
 int snapshot_changes(snapshot *s, const char *path, int64_t zxid,
                      int (*fn)(void *arg, const past_change *change),
                      void *arg) {
@@ -470,9 +472,9 @@ int snapshot_watches(snapshot *s, bool waiters,
 /* ------------------------------------------------------------------------
  * Files that take their place when they are whole
  *
- * A reader of such a file finds the old one or the whole new one, at any moment
- * and after a crash. target_done() is what makes it visible; whoever returns
- * without it leaves nothing behind (target_close()).
+ * At any moment, and after a crash, a reader of such a file finds either the
+ * old file or the whole new one.  target_done() makes it visible; without it,
+ * target_close() removes everything.
  * --------------------------------------------------------------------- */
 
 /* Compares device and inode, since two names may lead to one file. */
@@ -482,8 +484,8 @@ static bool same_file(const char *name, const struct stat *other) {
          st.st_ino == other->st_ino;
 }
 
-/* Is it the database, its log or its index, by whatever name?  Writing an
- * export or a backup there would destroy it. */
+/* Is it the database, its log or its index, under any name?  Writing an export
+ * or a backup there would destroy the database. */
 static bool is_database(call *c, const struct stat *st) {
   static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
   char *real = is_memory(c) ? NULL : realpath(c->sh->file, NULL);
@@ -497,22 +499,22 @@ static bool is_database(call *c, const struct stat *st) {
   return same;
 }
 
-/* Report errno for a file that could not be made. A failure that was noted
- * before keeps its sentence, but the status is this one. */
+/* Reports errno for a file that could not be created.  An earlier failure keeps
+ * its sentence, but the status is this one. */
 static int fail_create(call *c, const char *name) {
   fail_errno(c, STATUS_CANTCREATE, name);
   return STATUS_CANTCREATE;
 }
 
-/* As fail_create(), with a code and a reason of our own. */
+/* As fail_create(), with another code and reason. */
 static int refuse(call *c, const char *code, const char *name,
                   const char *why) {
   fail_with(c, STATUS_CANTCREATE, code, "%s %s", name, why);
   return STATUS_CANTCREATE;
 }
 
-/* Make a new file beside the place, which nobody else may read yet. It is in
- * the same directory, since rename() works within one file system only. */
+/* Creates a new file that only this user may read yet.  It is in the same
+ * directory, since rename() works only within one file system. */
 static int target_temp(call *c, target *t) {
   size_t room = strlen(t->name) + 16;
   t->temp = malloc(room);
@@ -525,8 +527,8 @@ static int target_temp(call *c, target *t) {
   return fail_create(c, t->name);
 }
 
-/* A regular file is written beside its name and moved there at the end
- * (target_done()); what is no regular file, a pipe say, is written to. */
+/* A regular file is written under a temporary name and moved at the end by
+ * target_done(); anything else, such as a pipe, is written directly. */
 int target_open(call *c, const char *name, bool replace, target *t) {
   struct stat st;
   *t = (target){.fd = -1, .replace = replace};
@@ -543,9 +545,9 @@ int target_open(call *c, const char *name, bool replace, target *t) {
   return t->fd >= 0 ? 0 : fail_create(c, name);
 }
 
-/* Give the copy the permissions of the database: whoever may read the data
- * there may read it here. Until now nobody else could open the copy, so there
- * is no moment in which too many can. */
+/* Gives the copy the permissions of the database: users who may read the data
+ * there may read it here.  Until now only this user could open the copy, so its
+ * permissions are never too wide. */
 static int target_permissions(call *c, target *t) {
   struct stat st;
   mode_t mode = 0600;
@@ -568,10 +570,11 @@ static int target_sync_directory(const target *t) {
   return rc;
 }
 
-/* Gives the file its name.  If none may be replaced, the kernel refuses one
- * that has come meanwhile.  A file system that cannot do this is trusted that
- * none has: target_open() has looked.  link() and unlink() would not do: after
- * a crash between them the database has two links, and nobody can open it. */
+/* Gives the file its name.  If no file may be replaced, the kernel refuses to
+ * replace one that has appeared meanwhile.  Some file systems cannot do this;
+ * there only target_open() has checked.  link() and unlink() would not do:
+ * after a crash between them the database has two links, and cannot be
+ * opened. */
 static int target_move(const target *t) {
   unsigned flags = t->replace ? 0 : RENAME_NOREPLACE;
   int rc = renameat2(AT_FDCWD, t->temp, AT_FDCWD, t->name, flags);
@@ -579,8 +582,8 @@ static int target_move(const target *t) {
   return rename(t->temp, t->name);
 }
 
-/* Permissions, the data's sync, the move, the directory's sync: in this order,
- * so that a crash leaves the old file or the new one. */
+/* Permissions, data sync, move, directory sync: this order leaves the old file
+ * or the new one after a crash. */
 int target_done(call *c, target *t) {
   if (!t->temp) return 0;
   if (target_permissions(c, t) != 0 || fsync(t->fd) != 0)
@@ -603,12 +606,12 @@ void target_close(target *t) {
 /* ------------------------------------------------------------------------
  * init
  *
- * The file is made by this command and not by the engine, so that it has its
+ * This command, not the engine, creates the file, so that it has its
  * permissions before anybody else can open it.
  * --------------------------------------------------------------------- */
 
-/* The mode as chmod has it: octal, for files, and the owner's at least. More
- * than reading and writing means nothing for a database. */
+/* The mode as for chmod: octal, at least reading and writing for the owner.
+ * Only those two permissions mean anything for a database. */
 static int init_mode(call *c, mode_t *mode) {
   const word *w = option_word(c, 'm');
   char *end;
@@ -623,8 +626,8 @@ static int init_mode(call *c, mode_t *mode) {
   return 0;
 }
 
-/* The group by its name, or by its number; a name that is a number is a name
- * first. */
+/* The group by name or number; a name of digits is first looked up as a
+ * name. */
 static int init_group(call *c, gid_t *group) {
   const word *w = option_word(c, 'g');
   int64_t number;
@@ -639,8 +642,8 @@ static int init_group(call *c, gid_t *group) {
   return 0;
 }
 
-/* An empty file that nobody else has made, with its owner's permissions only
- * until it has its group. */
+/* Creates an empty file, and fails if it exists.  Only its owner has
+ * permissions until it has its group. */
 static int init_file(call *c, mode_t mode, gid_t group) {
   const char *name = c->sh->file;
   bool given = option_given(c, 'm') || option_given(c, 'g');
@@ -658,8 +661,8 @@ static int init_file(call *c, mode_t mode, gid_t group) {
   return status;
 }
 
-/* Says what there is now: the file, its mode and its group; and in a program's
- * database what became of the tables. */
+/* Reports the file, its mode and its group; and for a program's database what
+ * happened to the tables. */
 static int init_emit(call *c, const char *tables) {
   char mode[16];
   struct stat st;
@@ -671,8 +674,8 @@ static int init_emit(call *c, const char *tables) {
   return emit_row(c, row);
 }
 
-/* A handle for init, on a file that is there. It has no chroot: whether the
- * tables are there does not depend on one. */
+/* A handle for init on an existing file.  It has no chroot: whether the tables
+ * exist does not depend on one. */
 static int init_open(call *c, unsigned flags, zke **out) {
   zke_options o = c->sh->options;
   o.flags = ZKE_OPEN_EXISTING | flags;
@@ -680,7 +683,7 @@ static int init_open(call *c, unsigned flags, zke **out) {
   return zke_open(c->sh->file, &o, out);
 }
 
-/* Opens the file, which makes the tables, and says so. */
+/* Opens the file, which creates the tables, and reports this. */
 static int init_tables(call *c, unsigned flags, const char *tables) {
   zke *z = NULL;
   int rc = init_open(c, flags, &z);
@@ -688,8 +691,8 @@ static int init_tables(call *c, unsigned flags, const char *tables) {
   return rc == ZKE_OK ? init_emit(c, tables) : fail_rc(c, rc);
 }
 
-/* init --host: the tables come beside the program's.  Where there is no file,
- * it is made as by init, and is the program's from the beginning. */
+/* init --host: adds the tables to the program's.  If there is no file, this
+ * creates it as init does, as a program's database from the start. */
 static int init_host(call *c, mode_t mode, gid_t group) {
   zke *z = NULL;
   if (access(c->sh->file, F_OK) != 0) {
@@ -704,7 +707,7 @@ static int init_host(call *c, mode_t mode, gid_t group) {
   return init_tables(c, ZKE_OPEN_HOST, there ? "were there already" : "made");
 }
 
-/* init --remove: all of zkembed goes out of the program's database. */
+/* init --remove: removes all of zkembed from the program's database. */
 static int init_remove(call *c) {
   zke *z = NULL;
   if (option_given(c, 'm') || option_given(c, 'g') || option_given(c, 'h'))
@@ -724,8 +727,8 @@ static int init_remove(call *c) {
   return status ? status : init_emit(c, "removed");
 }
 
-/* init: makes the file with mode and group first, and then the database in it,
- * so that its side files follow the file. */
+/* init: creates the file with mode and group first, then the database in it, so
+ * that the side files get them from the file. */
 static int init_run(call *c) {
   mode_t mode = 0660;
   gid_t group = (gid_t)-1;
@@ -743,15 +746,14 @@ static int init_run(call *c) {
 /* ------------------------------------------------------------------------
  * backup
  *
- * The pages are copied by SQLite's own interface, so they are those of one
- * moment, and a copy needs no log beside it. The copy is checked before it gets
- * its name: a damaged database is noticed when a copy is made and not when it
- * is needed.
+ * SQLite's backup interface copies the pages, so they are of one moment and the
+ * copy needs no log.  The copy is checked before it gets its name: a damaged
+ * database is noticed when the copy is made, not when it is needed.
  * --------------------------------------------------------------------- */
 
-/* Refuses to replace a copy that a process has open.  Whoever reads or writes
- * it has a lock that keeps this exclusive one away.  To open it recovers a log
- * that a crash left beside it, too, which backup_check_log() would refuse. */
+/* Refuses to replace a copy that a process has open: a reader or writer has a
+ * lock that excludes this one.  Opening the copy also recovers a log that a
+ * crash left beside it, which backup_check_log() would refuse. */
 static int backup_check_idle(call *c, const target *t) {
   sqlite3 *db = NULL;
   if (access(t->name, F_OK) != 0) return 0;
@@ -765,8 +767,8 @@ static int backup_check_idle(call *c, const target *t) {
                    t->name);
 }
 
-/* Refuses a log or a journal beside the copy's place: SQLite would replay it
- * into the copy when that is opened. */
+/* Refuses if a log or a journal stands beside the copy's name: SQLite would
+ * replay it into the copy at the next open. */
 static int backup_check_log(call *c, const target *t) {
   static const char *const suffix[] = {"-wal", "-journal"};
   char name[PATH_MAX + 16];
@@ -781,8 +783,8 @@ static int backup_check_log(call *c, const target *t) {
   return 0;
 }
 
-/* Copies 512 pages at a time, so that progress is shown and a cancel is seen.
- * The snapshot's transaction keeps all of them of one moment. */
+/* Copies 512 pages at a time, to show progress and to notice a cancel.  The
+ * snapshot's transaction keeps all pages at one moment. */
 static int backup_steps(call *c, sqlite3 *from, sqlite3 *to, const target *t) {
   sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
   int rc = SQLITE_ERROR;
@@ -816,15 +818,15 @@ static int backup_verify(call *c, sqlite3 *to, const target *t) {
   return status;
 }
 
-/* What a copy has that the database has not.  No inode is -1, so whoever opens
- * the copy first begins a new epoch.  A database that is not in WAL mode can be
- * read in a directory that cannot be written; a handle with a session goes back
- * to that mode. */
+/* The differences between a copy and its database.  No file has the inode -1,
+ * so the first process that opens the copy begins a new epoch.  A database that
+ * is not in WAL mode can be read in a directory that is not writable; a handle
+ * with a session sets WAL mode again. */
 static const char backup_mark[] =
     "UPDATE zkembed_meta SET db_inode=-1;PRAGMA journal_mode=DELETE";
 
-/* Copies the database into the new file.  It needs no journal and no syncs: a
- * copy that is not whole is thrown away, and target_done() syncs it. */
+/* Copies the database into the new file.  It needs no journal and no syncs: an
+ * incomplete copy is removed, and target_done() syncs it. */
 static int backup_copy(call *c, sqlite3 *from, const target *t) {
   sqlite3 *to = NULL;
   int status = 0;
@@ -844,7 +846,7 @@ static int backup_copy(call *c, sqlite3 *from, const target *t) {
   return status;
 }
 
-/* Says which file was written, and how large the copy is. */
+/* Reports the name of the file and the size of the copy. */
 static int backup_emit(call *c, const char *name, const target *t) {
   struct stat st;
   int64_t bytes = fstat(t->fd, &st) == 0 ? st.st_size : 0;
@@ -874,14 +876,12 @@ static int backup_run(call *c) {
 /* ------------------------------------------------------------------------
  * check
  *
- * The checks themselves are the engine's (zke_check()). What is here opens the
- * file without a session, so that nothing is written to one that may be
- * damaged.
+ * The engine does the checks (zke_check()).  This opens the file without a
+ * session, so that nothing is written to a database that may be damaged.
  * --------------------------------------------------------------------- */
 
-/* A handle without a session, which changes nothing, since the file may be
- * damaged.  A tree in memory is the shell's own: *out is NULL if there is none
- * yet. */
+/* A read-only handle without a session, since the file may be damaged.  A tree
+ * in memory belongs to the shell: *out is NULL if there is none yet. */
 static int inspect_open(call *c, zke **out) {
   shell *sh = c->sh;
   zke_options o = {.size = sizeof o,
@@ -900,13 +900,12 @@ static void inspect_close(call *c, zke *z) {
   if (!is_memory(c)) zke_close(z);
 }
 
-/* zke_check() calls this with the store locked: it collects, and does not
- * print. */
+/* zke_check() calls this with the store locked, so it only collects. */
 static void check_note(void *sentences, const char *sentence) {
   json_array_append_new(sentences, value_text(sentence));
 }
 
-/* Adds a sentence for each thing that is wrong; a zkembed code. */
+/* Adds a sentence for each fault; returns a zkembed code. */
 static int check_sentences(zke *z, json_t *found) {
   int rc = z ? zke_check(z, check_note, found) : ZKE_OK;
   if (rc != ZKE_OK && json_array_size(found) == 0)
@@ -914,9 +913,8 @@ static int check_sentences(zke *z, json_t *found) {
   return rc;
 }
 
-/* Look for violations and collect their sentences in found; *rc is ZKE_OK where
- * there is none.  A file that cannot be opened because it is damaged is a
- * violation as well. */
+/* Collects a sentence for each violation in found; *rc is ZKE_OK if there is
+ * none.  A file too damaged to open is a violation, too. */
 static int check_file(call *c, json_t *found, int *rc) {
   zke *z = NULL;
   int status = 0;
@@ -931,7 +929,7 @@ static int check_file(call *c, json_t *found, int *rc) {
   return status;
 }
 
-/* check: a row for each violation; 1 where there are any. */
+/* check: prints a row for each violation; returns 1 if there are any. */
 static int check_run(call *c) {
   json_t *found = json_array(), *sentence;
   size_t i;
@@ -953,16 +951,16 @@ static int check_run(call *c) {
  * restore
  *
  * The snapshot is copied to a file beside the database, and the copy is
- * checked.  Then its pages are written into the database in one transaction of
- * SQLite's.  So a crash leaves the old tree or the new one, and the file keeps
- * its inode, owner and mode.  A process that opens the file meanwhile waits,
- * and then finds the new tree.
+ * checked.  Then one SQLite transaction writes its pages into the database, so
+ * a crash leaves the old tree or the new one, and the file keeps its inode,
+ * owner and mode.  A process that opens the file meanwhile waits, and then
+ * finds the new tree.
  *
- * If there is no database the copy gets its name.  What a lost one has left
- * beside it goes before that, since SQLite would replay its log into the copy.
+ * If there is no database, the copy gets its name.  First the side files of a
+ * lost database are removed, since SQLite would replay its log into the copy.
  *
- * The mark of the copy ends all sessions at the first opening.  The side
- * directory stays: it knows how far the zxids had come, so none comes again.
+ * The mark in the copy ends all sessions at the first open.  The side directory
+ * stays: it records the latest zxid, so that none is used twice.
  * --------------------------------------------------------------------- */
 
 typedef struct restoring {
@@ -970,7 +968,8 @@ typedef struct restoring {
   target t;            /* the copy; its name is the database's */
 } restoring;
 
-/* Refuses, if a process has locks on a file: SQLite's, or the engine's. */
+/* Refuses if another process has a lock on the file: SQLite's or the
+ * engine's. */
 static int restore_check_locks(call *c, int fd) {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   char who[32] = "a process";
@@ -984,8 +983,8 @@ static int restore_check_locks(call *c, int fd) {
                    c->sh->file, who);
 }
 
-/* Refuses, if a process has the database open.  The side files tell of those
- * that still have a file which was removed. */
+/* Refuses if a process has the database open.  The side files reveal processes
+ * that still have a removed file open. */
 static int restore_check_idle(call *c, const char *name) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   char side[PATH_MAX + 16];
@@ -1003,7 +1002,7 @@ static int restore_check_idle(call *c, const char *name) {
   return status;
 }
 
-/* Refuses to write over what no backup of this snapshot's kind was made of. */
+/* Refuses to overwrite a file that is not of the snapshot's kind. */
 static int restore_check_kind(call *c, const restoring *r) {
   static const char ours[] =
       "SELECT count(*)=0 OR max(name='zkembed_meta') FROM sqlite_schema";
@@ -1094,9 +1093,8 @@ static int restore_copy(call *c, restoring *r) {
   return status;
 }
 
-/* Writes the copy into the locked database, in one transaction.  Before that
- * the old log goes into the database: in WAL mode SQLite refuses pages of
- * another size. */
+/* Writes the copy into the locked database in one transaction.  First this
+ * empties the old log: in WAL mode SQLite refuses pages of another size. */
 static int restore_write(call *c, restoring *r) {
   sqlite3 *copy = NULL;
   int status = 0;
@@ -1111,7 +1109,7 @@ static int restore_write(call *c, restoring *r) {
   return status;
 }
 
-/* Gives the copy the name of the database, of which nothing is left then. */
+/* Gives the copy the database's name, after removing its old side files. */
 static int restore_name(call *c, restoring *r) {
   static const char *const ends[] = {"-wal", "-shm", "-journal"};
   char name[PATH_MAX + 16];
@@ -1124,7 +1122,7 @@ static int restore_name(call *c, restoring *r) {
   return target_done(c, &r->t);
 }
 
-/* What restore does, from the first look to the new epoch. */
+/* All steps of restore, from the first check to the new epoch. */
 static int restore_work(call *c, restoring *r) {
   int status = restore_open(c, r);
   if (!status) status = restore_check_idle(c, r->t.name);
@@ -1136,8 +1134,7 @@ static int restore_work(call *c, restoring *r) {
   return status;
 }
 
-/* restore: puts a snapshot in the place of the database, which no process may
- * use. */
+/* restore: replaces the database, which no process may use, by a snapshot. */
 static int restore_run(call *c) {
   restoring r = {.t = {.fd = -1, .snapshot = c->args[0].text}};
   struct stat link;
@@ -1165,13 +1162,13 @@ static int restore_run(call *c) {
 /* ------------------------------------------------------------------------
  * compact
  *
- * The engine does it; this command says how long it may wait for others, and by
- * how much the file has become shorter.
+ * The engine does the work; this command sets how long it may wait for others,
+ * and reports how much shorter the file became.
  * --------------------------------------------------------------------- */
 
 enum { COMPACT_MS = 60000 }; /* unless --wait says otherwise */
 
-/* compact, by a handle of its own, so that other calls of a coprocess go on
+/* compact: has its own handle, so that other calls of a coprocess continue
  * meanwhile. */
 static int compact_run(call *c) {
   const char *file = c->sh->file;
@@ -1200,12 +1197,12 @@ static int compact_run(call *c) {
  * sql
  *
  * Three things keep a query from changing anything: the connection is
- * read-only, the authorizer refuses what is not reading, and the statement is
- * asked whether it writes.
+ * read-only, the authorizer allows only reading, and the statement is asked
+ * whether it writes.
  * --------------------------------------------------------------------- */
 
-/* Does this pragma only tell something?  The first nine take an argument that
- * says of what; with the others an argument would set something. */
+/* Does this pragma only report something?  The first nine take an argument that
+ * names an object; for the others an argument would be a new value. */
 static bool sql_pragma_tells(const char *name, const char *value) {
   static const char *const names[] = {
       "table_info",     "table_xinfo",      "index_list",    "index_info",
@@ -1219,9 +1216,9 @@ static bool sql_pragma_tells(const char *name, const char *value) {
   return false;
 }
 
-/* What a statement may do.  The connection cannot write to the database anyway;
- * but it could make other files (ATTACH, VACUUM INTO), load code, or undo by a
- * pragma what keeps it from writing. */
+/* Limits what a statement may do.  The connection cannot write to the database,
+ * but it could create other files (ATTACH, VACUUM INTO), load code, or turn off
+ * its protection by a pragma. */
 static int sql_authorize(void *unused, int action, const char *one,
                          const char *two, const char *database,
                          const char *trigger) {
@@ -1241,8 +1238,8 @@ static int sql_authorize(void *unused, int action, const char *one,
   }
 }
 
-/* A column of the row as JSON; NULL without memory. SQLite has infinities and
- * JSON has none, so such a number becomes a text. */
+/* A column of the row as JSON; NULL without memory.  JSON has no infinities, so
+ * such a number becomes text. */
 static json_t *sql_value(sqlite3_stmt *stmt, int i) {
   switch (sqlite3_column_type(stmt, i)) {
     case SQLITE_INTEGER:
@@ -1262,8 +1259,8 @@ static json_t *sql_value(sqlite3_stmt *stmt, int i) {
   }
 }
 
-/* Sets a member.  If there is one of that name, as of two columns, the new one
- * gets a number, as SQLite does it in subqueries. */
+/* Sets a member.  If the row has this name already, the new one gets a number,
+ * as in SQLite's subqueries. */
 static int sql_set(json_t *row, const char *name, json_t *value) {
   char text[300];
   int n = 1;
@@ -1290,9 +1287,9 @@ static int fail_only_reads(call *c) {
                    "sql runs only statements that read");
 }
 
-/* Prepares the statement that was given. A second one behind it is refused, and
- * so is one that would write. Where a second one follows, the first is not run
- * either: whoever has written two means both. */
+/* Prepares the statement.  Refuses one that would write, and a second
+ * statement.  If there is a second, the first does not run either, since the
+ * user meant both. */
 static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   const word *query = &c->args[0];
   const char *rest = NULL;
@@ -1316,8 +1313,8 @@ static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   return 0;
 }
 
-/* sql: each row is printed as it comes, so a query without end can be read by
- * head(1). */
+/* sql: prints each row as it comes, so that head(1) can read an endless
+ * query. */
 static int sql_run(call *c) {
   sqlite3 *db = NULL;
   sqlite3_stmt *stmt = NULL;
@@ -1337,13 +1334,13 @@ static int sql_run(call *c) {
 /* ------------------------------------------------------------------------
  * doctor
  *
- * Each function looks at one thing and tells by find() what it has seen, also
- * that it is fine. One that cannot look says so, and does not hide the rest.
- * Nothing is changed.
+ * Each function examines one thing and reports its result by find(), even if
+ * all is well.  A function that cannot examine its subject says so, and the
+ * others still run.  Nothing is changed.
  * --------------------------------------------------------------------- */
 
-/* How bad a finding is. Only a problem makes the exit status 1; a note is no
- * fault of the database. */
+/* How bad a finding is.  Only a problem makes the exit status 1; a note is not
+ * a fault of the database. */
 enum { FINE, NOTE, WARNING, PROBLEM };
 
 /* One call of doctor. */
@@ -1357,8 +1354,8 @@ typedef struct doctor {
   int status;   /* the first row that could not be printed */
 } doctor;
 
-/* Emits one finding.  Nothing stops the doctor: a row that could not be printed
- * is remembered for the end. */
+/* Emits one finding.  Nothing stops the doctor: a row that cannot be printed is
+ * remembered until the end. */
 __attribute__((format(printf, 4, 5))) static void find(
     doctor *d, const char *check, int state, const char *format, ...) {
   static const char *const names[] = {"ok", "note", "warning", "problem"};
@@ -1374,9 +1371,9 @@ __attribute__((format(printf, 4, 5))) static void find(
   if (!d->status) d->status = status;
 }
 
-/* Look at the versions of the library and of SQLite: whether they are those
- * that this was made for, and whether SQLite has the bug of resetting the log,
- * whose repair came in the versions named here. */
+/* Checks the versions of the library and of SQLite: whether zke was built for
+ * them, and whether SQLite has the WAL-reset bug, which the versions named here
+ * fix. */
 static void doctor_versions(doctor *d) {
   int n = sqlite3_libversion_number();
   if (zke_version_number() == ZKE_VERSION_NUMBER)
@@ -1400,10 +1397,10 @@ static void doctor_versions(doctor *d) {
          "begin by PRAGMA wal_autocheckpoint=0");
 }
 
-/* The database file: links, permissions, owner. Of several faults the worst is
- * told. A second hard link is the worst: SQLite names the log after the path,
- * so two names have two logs, and what is written by one is not seen by the
- * other. */
+/* The database file: links, permissions, owner.  Of several faults this reports
+ * the worst.  A second hard link is the worst: SQLite names the log after the
+ * path, so two names have two logs, and changes through one are not seen
+ * through the other. */
 static void doctor_file(doctor *d) {
   struct stat st;
   if (stat(d->real, &st) != 0) {
@@ -1428,8 +1425,8 @@ static void doctor_file(doctor *d) {
 }
 
 /* The files beside the database must have its mode and group, since each user
- * of the database uses them.  A directory can also be entered by whoever may
- * read the database. */
+ * of the database uses them.  If a user may read the database, that user may
+ * also enter the directory. */
 static void doctor_side_files(doctor *d) {
   static const char *const ends[] = {"-zke",      "-zke/gate", "-zke/line",
                                      "-zke/live", "-wal",      "-shm"};
@@ -1454,8 +1451,8 @@ static void doctor_side_files(doctor *d) {
   if (!wrong) find(d, "side_files", FINE, "mode and group are the database's");
 }
 
-/* Is the file system local, and has it room?  The engine's own test tells
- * network file systems. */
+/* Is the file system local, and is there space?  The engine's own test
+ * recognises network file systems. */
 static void doctor_file_system(doctor *d) {
   enum { SCARCE = 64 << 20, NONE = 4 << 20 };
   zke_os os;
@@ -1473,8 +1470,8 @@ static void doctor_file_system(doctor *d) {
   find(d, "space", state, "%" PRIu64 " MiB left", left >> 20);
 }
 
-/* The write-ahead log's length. Checkpoints reuse the log from its beginning,
- * unless somebody still reads what stands there. */
+/* The write-ahead log's length.  Checkpoints reuse the log from its start,
+ * unless a reader still needs its contents. */
 static void doctor_log(doctor *d) {
   enum { LONG = 64 << 20 };
   char name[PATH_MAX + 16];
@@ -1513,8 +1510,8 @@ static void doctor_pages(doctor *d) {
        slack ? "; compact gives them back" : "");
 }
 
-/* Nodes from the future, and zxids above the database's.  A minute is granted
- * to clocks that are set now and then. */
+/* Nodes from the future, and zxids above the database's.  Up to a minute is
+ * allowed for clocks that are adjusted. */
 static void doctor_clock(doctor *d) {
   int64_t latest = reader_number(
       d->db, "SELECT max(max(ctime),max(mtime)) FROM zkembed_node");
@@ -1534,10 +1531,10 @@ static void doctor_clock(doctor *d) {
        (uint64_t)zxid, above > zxid ? ", a node has a higher one" : "");
 }
 
-/* A living session whose own process is not seen to have its descriptor.  Says
- * so, and returns true, if others are seen to have it or that process is gone.
- * Else nothing is known: it may be another user's process, or in another PID
- * namespace. */
+/* Handles a living session if its own process is not seen to have its
+ * descriptor.  Reports it and returns true if other processes have it or that
+ * process is gone.  Otherwise nothing is known: it may be another user's
+ * process, or in another PID namespace. */
 static bool doctor_orphan(doctor *d, const zke_session_info *s,
                           const json_t *kept) {
   char *text = NULL;
@@ -1559,7 +1556,7 @@ static bool doctor_orphan(doctor *d, const zke_session_info *s,
   return said;
 }
 
-/* Says what is wrong with a session; false: nothing is. */
+/* Reports what is wrong with a session; false if nothing is. */
 static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
   process p;
   int64_t life = holders_life(s);
@@ -1586,9 +1583,9 @@ static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
   return true;
 }
 
-/* A session's znodes that stand in a line and are no entries of zkembed's.  It
- * is no fault that another library has lines of its own, but two libraries in
- * one line do not exclude each other. */
+/* A session's znodes that stand in a line but are not zkembed's entries.
+ * Another library may have its own lines; but two libraries in one line do not
+ * exclude each other. */
 static void doctor_foreign(doctor *d, const zke_session_info *s) {
   zke_strings *paths = NULL;
   if (!s->ephemerals) return;
@@ -1602,7 +1599,7 @@ static void doctor_foreign(doctor *d, const zke_session_info *s) {
                 data && strncmp(data, "zkembed ", 8) == 0;
     zke_free(data);
     find(d, "foreign", both ? WARNING : NOTE,
-         "%s: %s is of %s, which does not see zkembed's locks, nor they it%s",
+         "%s: %s is of %s, whose locks and zkembed's do not see each other%s",
          path, slash + 1, whose,
          both ? "; both use this path: zke help serve tells how to share it"
               : "");
@@ -1610,16 +1607,16 @@ static void doctor_foreign(doctor *d, const zke_session_info *s) {
   zke_free(paths);
 }
 
-/* The list is short enough to be searched from the beginning each time. */
+/* Searches from the start each time, since the list is short. */
 static bool session_exists(const zke_session_list *list, int64_t id) {
   for (int i = 0; i < list->count; i++)
     if (list->data[i].id == id || list->data[i].carrier == id) return true;
   return false;
 }
 
-/* Counts FIFOs of sessions that are not in the list.  They are named after
- * sessions, whose ids are zxids: one above the zxid that was read before the
- * list was made is of a session that began since, and no leftover. */
+/* Counts FIFOs of sessions that are not in the list.  Their names are session
+ * ids, which are zxids.  An id above the zxid that was read before the list
+ * belongs to a session that began since, so it is not a leftover. */
 static void doctor_leftovers(doctor *d, const zke_session_list *list) {
   char name[PATH_MAX + 16];
   snprintf(name, sizeof name, "%s-zke", d->real);
@@ -1641,7 +1638,7 @@ static void doctor_leftovers(doctor *d, const zke_session_list *list) {
 }
 
 /* Sessions that are dead, stopped, or kept alive by others, and files that
- * ended sessions have left. */
+ * ended sessions left. */
 static void doctor_sessions(doctor *d) {
   zke_session_list *list = NULL;
   int rc = zke_sessions(d->z, -1, &list), said = 0;
@@ -1661,7 +1658,7 @@ static void doctor_sessions(doctor *d) {
   zke_free(list);
 }
 
-/* What zke_check() finds, a row each. */
+/* The violations that zke_check() finds, a row each. */
 static void doctor_integrity(doctor *d) {
   json_t *found = json_array(), *sentence;
   size_t i;
@@ -1674,7 +1671,7 @@ static void doctor_integrity(doctor *d) {
   json_decref(found);
 }
 
-/* What SQLite alone can tell. */
+/* The checks that need SQLite. */
 static void doctor_look_inside(doctor *d) {
   if (reader_try(d->real, &d->db) != SQLITE_OK) {
     find(d, "readable", PROBLEM, "%s: %s", d->real, sqlite3_errmsg(d->db));
@@ -1685,7 +1682,7 @@ static void doctor_look_inside(doctor *d) {
   sqlite3_close(d->db);
 }
 
-/* What only a file has. */
+/* The checks that only a file needs. */
 static int doctor_look_at_file(doctor *d) {
   d->real = realpath(d->c->sh->file, NULL);
   if (!d->real) return fail_errno(d->c, STATUS_CANTOPEN, d->c->sh->file);
@@ -1696,9 +1693,9 @@ static int doctor_look_at_file(doctor *d) {
   return 0;
 }
 
-/* doctor: looks at the file, the versions, the tables, the sessions and the
- * invariants, in this order, as far as each can be reached.  A file that is no
- * database, or of a newer format, is not looked into. */
+/* doctor: examines the file, the versions, the tables, the sessions and the
+ * invariants, in this order, as far as each can be reached.  The tables are
+ * left out if the file is not a database, or has a newer format. */
 static int doctor_run(call *c) {
   doctor d = {.c = c};
   int status = is_memory(c) ? 0 : doctor_look_at_file(&d);
@@ -1717,7 +1714,7 @@ static int doctor_run(call *c) {
   return d.sick ? STATUS_NO : STATUS_OK;
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option backup_options[] = {{'f', "force", NULL}, {0}};
 static const option compact_options[] = {{'w', "wait", "DURATION"}, {0}};
 static const option init_options[] = {{'m', "mode", "MODE"},
@@ -1732,18 +1729,18 @@ const command database_commands[] = {
      backup_options, 1, 1, NEEDS_FILE | FILE_ONLY, STYLE_RECORD, backup_run,
      NULL},
     {"restore", "SNAPSHOT",
-     "put a copy in the place of the database, which no process may use", NULL,
-     1, 1, NEEDS_NOTHING | FILE_ONLY | NOT_IN_COPROCESS, STYLE_RECORD,
-     restore_run, NULL},
+     "replace the database, which no process may use, by a copy", NULL, 1, 1,
+     NEEDS_NOTHING | FILE_ONLY | NOT_IN_COPROCESS, STYLE_RECORD, restore_run,
+     NULL},
     {"init", "[--host] [--mode MODE] [--group GROUP] | --remove",
-     "make the database, or its tables in a program's; or remove these",
+     "create the database, or its tables in a program's; or remove these",
      init_options, 0, 0, NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD, init_run,
      NULL},
     {"check", "", "verify the database; print what is wrong with it", NULL, 0,
      0, NEEDS_NOTHING | FILE_ONLY, STYLE_VALUE, check_run, NULL},
-    {"compact", "[--wait DURATION]",
-     "make the file shorter after much was removed", compact_options, 0, 0,
-     NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD, compact_run, NULL},
+    {"compact", "[--wait DURATION]", "shrink the file after much was removed",
+     compact_options, 0, 0, NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD,
+     compact_run, NULL},
     {"doctor", "", "look for problems of the file, the system and the sessions",
      NULL, 0, 0, NEEDS_NOTHING | FILE_ONLY, STYLE_TABLE, doctor_run, NULL},
     {"sql", "QUERY",

@@ -1,10 +1,10 @@
 /* edit.c - lines from a person at a terminal
  *
- * The prompt: reads lines, makes commands of them, runs these, and keeps the
- * history.  libedit edits a line if it was there when this was compiled
- * (ZKE_EDIT) and the terminal can do more than print; else e->el is NULL, and
- * the terminal itself edits the line.  Start with edit_run(), then edit_lines()
- * and edit_wait().
+ * The prompt: reads lines, turns them into commands, runs these, and keeps the
+ * history.  libedit edits the line if it was present at compilation (ZKE_EDIT)
+ * and the terminal can do more than print.  Otherwise e->el is NULL, and the
+ * terminal itself edits the line.  Start with edit_run(), then edit_lines() and
+ * edit_wait().
  *
  *     edit_lines --> edit_read --> edited_read --> el_gets (libedit)
  *         |              |                            | for each key
@@ -18,15 +18,15 @@
  *     a signal  INT gives up the line, TERM and HUP end the prompt; the line is
  *               drawn again after WINCH and CONT.  Signals come as bytes of a
  *               pipe (signals_wake_fd()), never as an interrupted call.
- *     the store what a watch has seen and what was lost is printed at once,
- *               above the line, which is taken away and drawn again
+ *     the store prints watch events and losses immediately, above the line,
+ *               which is removed and drawn again
  *
  * To end a line early keys_read() tells libedit that the input has ended;
  * e->ended says why.
  *
  * The terminal is in libedit's mode only while a line is typed: libedit sets
- * it at the beginning of each line and puts it back at the end.  A command
- * that runs, and the shell after ^Z, find the terminal as it was before.
+ * the mode at the start of each line and restores it at the end.  So a running
+ * command, and the shell after ^Z, find the terminal as it was before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -50,13 +50,13 @@ enum { END_OF_INPUT = -1 };
 
 typedef struct edit {
   shell *sh;
-  FILE *terminal;  /* for prompts, and for what comes meanwhile */
+  FILE *terminal;  /* for prompts, and for messages meanwhile */
   char *text;      /* the command: lines, while a quotation mark is open */
   size_t len;      /* of it */
   int ended;       /* what ended the reading: a signal, END_OF_INPUT, or 0 */
-  bool deaf;       /* the store cannot be listened to; until the next command */
-  bool expired;    /* that the session has expired was told */
-  char prompt[80]; /* as shown last; screen_hide() goes by its width */
+  bool deaf;       /* the store failed; until the next command */
+  bool expired;    /* the session's end was reported */
+  char prompt[80]; /* as last shown; screen_hide() needs its width */
 #ifdef ZKE_EDIT
   EditLine *el; /* NULL: plain lines */
   History *history;
@@ -70,12 +70,12 @@ typedef struct edit {
 /* ------------------------------------------------------------------------
  * The line on the screen
  *
- * Anything that is printed while a line is typed stands between edit_hide()
- * and edit_show(): so the line is never torn. Where the cursor is follows from
- * the widths of what was drawn, since libedit does not say.
+ * All output during the editing of a line is printed between edit_hide() and
+ * edit_show(), so that the line is never torn.  The widths of the text give the
+ * cursor's position, since libedit does not report it.
  * --------------------------------------------------------------------- */
 
-/* Is a line edited by the terminal alone? */
+/* Does the terminal alone edit the line? */
 static bool edit_is_plain(const edit *e) {
 #ifdef ZKE_EDIT
   return e->el == NULL;
@@ -85,14 +85,14 @@ static bool edit_is_plain(const edit *e) {
 #endif
 }
 
-/* An error is ignored: a terminal that is gone ends the input too, and that
- * ends the prompt. */
+/* Ignores an error: a terminal that is gone also ends the input, and so the
+ * prompt. */
 static void edit_flush(edit *e) { (void)fflush(e->terminal); }
 
 #ifdef ZKE_EDIT
-/* Columns of a text as libedit shows it on a screen so wide: a control
- * character as two, ^A, and an end of line filling up its row.  Bytes that are
- * no character end the count. */
+/* Columns of a text as libedit shows it on a screen of that width: a control
+ * character as two, ^A, and a newline filling up its row.  Invalid bytes end
+ * the count. */
 static int screen_width(const char *text, size_t len, int columns) {
   mbstate_t state = {0};
   int width = 0;
@@ -111,9 +111,9 @@ static int screen_width(const char *text, size_t len, int columns) {
   return width;
 }
 
-/* Moves to the beginning of the prompt, which may be rows above the cursor, and
- * erases from there on.  libedit does not tell the cursor's row: it follows
- * from the width of all that stands before it. */
+/* Moves to the start of the prompt, which may be rows above the cursor, and
+ * erases from there on.  libedit does not report the cursor's row: it follows
+ * from the width of the text before it. */
 static void screen_hide(edit *e) {
   const LineInfo *line = el_line(e->el);
   int columns = output_columns(STDOUT_FILENO);
@@ -125,8 +125,8 @@ static void screen_hide(edit *e) {
 }
 #endif
 
-/* Takes the line away, so that something can be printed; edit_show() brings it
- * back.  A plain line cannot be taken away: what is printed begins below it. */
+/* Removes the line, so that something can be printed; edit_show() restores it.
+ * A plain line cannot be removed: output begins below it. */
 static void edit_hide(edit *e) {
 #ifdef ZKE_EDIT
   if (e->el) {
@@ -151,9 +151,9 @@ static void edit_show(edit *e) {
 }
 
 /* Makes the prompt: "zke app.db:/a> ", or "...> " for a command's further
- * lines.  One that is too long is left without file and path.  What a terminal
- * would obey is replaced: ASCII controls, and U+0080 to U+009F, which in UTF-8
- * begin with 0xc2. */
+ * lines.  A prompt that is too long loses the file and path.  This replaces
+ * control characters: those of ASCII, and U+0080 to U+009F, which begin with
+ * 0xc2 in UTF-8. */
 static void edit_prompt(edit *e) {
   shell *sh = e->sh;
   char *cwd = shell_cwd(sh);
@@ -174,14 +174,14 @@ static void edit_prompt(edit *e) {
 }
 
 /* ------------------------------------------------------------------------
- * What comes while a line is typed
+ * Events while a line is typed
  *
- * edit_wait() is the one place that sleeps. It returns for a key; whatever
- * else comes is dealt with in it, and may end the line by e->ended.
+ * Only edit_wait() sleeps.  It returns for a key.  It handles all other events
+ * itself; they may end the line by e->ended.
  * --------------------------------------------------------------------- */
 
-/* Writes a sentence for each lock and the like that was lost since the last
- * time. */
+/* Writes a sentence for each lock or the like that was lost since the last
+ * call. */
 static void tell_lost(edit *e, FILE *out) {
   json_t *lost;
   while ((lost = held_lost(e->sh)) != NULL) {
@@ -196,7 +196,7 @@ static void tell_lost(edit *e, FILE *out) {
   }
 }
 
-/* Writes that the session is over, once for each session. */
+/* Writes that the session has ended, once for each session. */
 static void tell_expired(edit *e, FILE *out) {
   if (e->expired || zke_state(e->sh->z) != ZKE_STATE_EXPIRED) return;
   e->expired = true;
@@ -206,10 +206,10 @@ static void tell_expired(edit *e, FILE *out) {
       out);
 }
 
-/* Lets the store's callbacks run, and shows above the line what there is to
- * tell.  It is collected first: mostly there is nothing, and then the line is
- * not touched.  A store that fails is not asked again before the next command,
- * or it would fail at each turn of edit_wait(). */
+/* Runs the store's callbacks, and shows their messages above the line.  It
+ * collects them first: mostly there are none, and then the line is not touched.
+ * A store that fails is not asked again before the next command, or it would
+ * fail at each turn of edit_wait(). */
 static void edit_listen(edit *e) {
   char *text = NULL;
   size_t len = 0;
@@ -235,7 +235,7 @@ static void edit_listen(edit *e) {
 
 #ifdef ZKE_EDIT
 /* libedit leaves ^Z to the terminal, which would stop us in libedit's mode.
- * Here it becomes a key, for stop_pressed(). */
+ * This makes it a key, for stop_pressed(). */
 static void keys_raw(edit *e) {
   struct termios mode;
   if (tcgetattr(STDIN_FILENO, &mode) == 0) {
@@ -245,9 +245,9 @@ static void keys_raw(edit *e) {
   e->raw = true;
 }
 
-/* Takes the terminal back after the process was stopped: the shell has set its
- * own mode, of which libedit knows nothing.  It sets its mode only if it thinks
- * that it has left it, hence first 0, then 1. */
+/* Takes the terminal back after the process was stopped: the shell has set a
+ * mode that libedit does not know.  libedit sets its mode only if it believes
+ * the mode is off, hence first 0, then 1. */
 static void keys_continue(edit *e) {
   el_set(e->el, EL_PREP_TERM, 0);
   el_set(e->el, EL_PREP_TERM, 1);
@@ -256,8 +256,8 @@ static void keys_continue(edit *e) {
 }
 #endif
 
-/* SIGCONT: the process was stopped by another one (kill -STOP), and the shell
- * had the terminal meanwhile.  After ^Z stop_pressed() has done this. */
+/* SIGCONT: another process had stopped us (kill -STOP), and the shell had the
+ * terminal meanwhile.  After ^Z stop_pressed() has done this. */
 static void edit_continued(edit *e) {
 #ifdef ZKE_EDIT
   bool seen = e->stopped;
@@ -268,7 +268,7 @@ static void edit_continued(edit *e) {
   edit_show(e);
 }
 
-/* The window has another size: the line is drawn anew from its first row. */
+/* The window has a new size: draws the line again from its first row. */
 static void edit_resized(edit *e) {
 #ifdef ZKE_EDIT
   if (!e->el) return;
@@ -281,7 +281,7 @@ static void edit_resized(edit *e) {
 #endif
 }
 
-/* Deals with the signals that have come, up to the first that ends the line. */
+/* Handles signals that have come, up to the first that ends the line. */
 static void edit_signals(edit *e) {
   unsigned char signal;
   while (!e->ended && read(signals_wake_fd(), &signal, 1) == 1) {
@@ -294,9 +294,9 @@ static void edit_signals(edit *e) {
   }
 }
 
-/* What poll() is to wait for of the store: its descriptor, or -1; and until
- * when at most, in ms from now, -1 for ever.  A deadline that is far off is cut
- * to a minute, since it has to fit into an int. */
+/* What poll() should wait for: the store's descriptor, or -1; and the longest
+ * time, in ms, -1 for ever.  A distant deadline is cut to a minute, since it
+ * has to fit into an int. */
 static int store_fd(const edit *e, int *timeout) {
   zke *z = e->sh->z;
   int fd;
@@ -313,7 +313,7 @@ static int store_fd(const edit *e, int *timeout) {
   return fd;
 }
 
-/* Waits for a key, dealing with all else: true when there is one, false when a
+/* Waits for a key and handles all other events: true for a key, false if a
  * signal ended the line.  The end of the input counts as a key. */
 static bool edit_wait(edit *e) {
   enum { KEYS, SIGNALS, STORE, ALL };
@@ -338,9 +338,8 @@ static bool edit_wait(edit *e) {
 /* ------------------------------------------------------------------------
  * Lines
  *
- * A command may take several lines, as long as a quotation mark is open. Each
- * way of reading, libedit's and the terminal's own, appends one line to
- * e->text.
+ * A command may have several lines, as long as a quotation mark is open.  Both
+ * ways of reading, libedit's and the terminal's, append one line to e->text.
  * --------------------------------------------------------------------- */
 
 /* Adds to the command's text; false without memory. */
@@ -354,10 +353,9 @@ static bool edit_append(edit *e, const char *text, size_t len) {
   return true;
 }
 
-/* A line that the terminal edited.  It comes as a whole, but for one that ^D
- * ended or that is longer than the terminal's buffer: there more is read, up to
- * the end of the line.  False where a signal came first, or nothing was
- * read. */
+/* Reads a line that the terminal edited.  It comes as a whole unless ^D ended
+ * it or it exceeds the terminal's buffer; then this reads on to the end of the
+ * line.  False if a signal came first, or nothing was read. */
 static bool plain_read(edit *e) {
   char buffer[4096];
   size_t before = e->len;
@@ -376,8 +374,8 @@ static bool plain_read(edit *e) {
 
 #ifdef ZKE_EDIT
 
-/* libedit's source of characters: 1, or 0 for the end of the input.  Bytes that
- * are not UTF-8 are left out. */
+/* libedit's source of characters: 1, or 0 for the end of the input.  Leaves out
+ * bytes that are not UTF-8. */
 static int keys_read(EditLine *el, wchar_t *c) {
   edit *e;
   mbstate_t state = {0};
@@ -400,8 +398,7 @@ static int keys_read(EditLine *el, wchar_t *c) {
   }
 }
 
-/* One line from libedit: false at the end of input, or where a signal ended
- * it. */
+/* One line from libedit: false at the end of input, or if a signal ended it. */
 static bool edited_read(edit *e) {
   int len;
   e->raw = e->stopped = false;
@@ -413,8 +410,8 @@ static bool edited_read(edit *e) {
 
 #endif
 
-/* Reads one more line behind what there is of the command; false where the
- * reading ended without one, and e->ended says why. */
+/* Adds one line to the command's text; false if the reading ended without one,
+ * and e->ended says why. */
 static bool edit_read(edit *e) {
   e->ended = 0;
   edit_prompt(e);
@@ -429,16 +426,15 @@ static bool edit_read(edit *e) {
 /* ------------------------------------------------------------------------
  * Tab
  *
- * libedit calls it, and complete.c answers. The keys that were typed stay as
- * they are.
+ * libedit calls this, and complete.c answers.  The typed keys stay unchanged.
  * --------------------------------------------------------------------- */
 
 #ifdef ZKE_EDIT
 
 enum { LIST_ROWS = 20 };
 
-/* Lists the candidates below the line in columns, read downwards, as ls does;
- * of very many only the first rows. */
+/* Lists the candidates below the line in columns, downwards as ls does; if
+ * there are very many, only the first rows. */
 static void list_names(edit *e, const completion *k) {
   int columns = output_columns(STDOUT_FILENO), widest = 0;
   for (int i = 0; i < k->count; i++) {
@@ -461,9 +457,9 @@ static void list_names(edit *e, const completion *k) {
   if (shown < rows) fprintf(e->terminal, "(%d names in all)\n", k->count);
 }
 
-/* libedit calls this for Tab: inserts what is common to all candidates; where
- * that is nothing, lists them.  Of a command of several lines only the last is
- * known to libedit, so nothing is completed there. */
+/* libedit calls this for Tab: inserts the common beginning of all candidates;
+ * if there is none, lists them.  libedit knows only the last line of a command
+ * of several, so nothing is completed there. */
 static unsigned char tab_pressed(EditLine *el, int key) {
   edit *e;
   completion k = {NULL, 0, NULL};
@@ -490,18 +486,17 @@ static unsigned char tab_pressed(EditLine *el, int key) {
 /* ------------------------------------------------------------------------
  * ^Z
  *
- * It is a key here, and no signal of the terminal: libedit's mode has to be
- * undone before the process stops, so that the shell gets its terminal as it
- * was.
+ * Here it is a key, not a signal of the terminal: libedit's mode must be undone
+ * before the process stops, so that the shell gets its terminal back unchanged.
  * --------------------------------------------------------------------- */
 
 #ifdef ZKE_EDIT
 
-/* libedit calls this for ^Z: gives the terminal back, then stops all of the
- * process group, as the terminal itself would.  TSTP, not STOP: the kernel
- * does not stop a group that no shell could make go on.  kill() returns when
- * the process goes on, by a SIGCONT; edit_wait() must see that before the next
- * key, or it would be taken for one of another stop. */
+/* libedit calls this for ^Z: restores the terminal, then stops the whole
+ * process group, as the terminal itself would.  It uses TSTP, not STOP: the
+ * kernel does not stop a group that no shell could continue.  kill() returns
+ * when SIGCONT continues the process; edit_wait() must see that SIGCONT before
+ * the next key, or it would count for a later stop. */
 static unsigned char stop_pressed(EditLine *el, int key) {
   edit *e;
   (void)key;
@@ -521,16 +516,16 @@ static unsigned char stop_pressed(EditLine *el, int key) {
 /* ------------------------------------------------------------------------
  * History
  *
- * A file of lines, to which several prompts may append at once: each line is
- * one write(), and a file that has become long is replaced as a whole. A
- * failure is not told, since the prompt works without.
+ * A file of lines, to which several prompts may append at the same time: each
+ * line is one write(), and a file that has become long is replaced as a whole.
+ * Failures are not reported, since the prompt works without a history.
  * --------------------------------------------------------------------- */
 
 #ifdef ZKE_EDIT
 
 enum { HISTORY_MOST = 1000 };
 
-/* ZKE_HISTORY, where empty means none, or ~/.zke_history; for free(). */
+/* ZKE_HISTORY (empty means none), or ~/.zke_history; for free(). */
 static char *history_name(void) {
   const char *name = getenv("ZKE_HISTORY"), *home = getenv("HOME");
   char *path = NULL;
@@ -540,15 +535,15 @@ static char *history_name(void) {
   return path;
 }
 
-/* Adds a line to libedit's history; false where it is the last one again. */
+/* Adds a line to libedit's history; false if it repeats the last one. */
 static bool history_enter(edit *e, const char *line) {
   HistEvent event;
   return history(e->history, &event, H_ENTER, line) > 0;
 }
 
 /* Leaves out the first `skip` lines of the file: the rest goes into a new file,
- * which takes the place of the old one as a whole, so that another prompt never
- * reads half a history. */
+ * which replaces the old one as a whole, so that another prompt never reads
+ * half a history. */
 static void history_shorten(edit *e, FILE *in, long skip) {
   char *line = NULL, *name = NULL;
   size_t room = 0;
@@ -565,9 +560,9 @@ static void history_shorten(edit *e, FILE *in, long skip) {
   free(name);
 }
 
-/* Opens only a regular file: a device may have no end, a FIFO no beginning.
- * Its mode is not looked at: we make it with 0600, and whoever changes that
- * means it. */
+/* Opens only a regular file: a device may have no end, and opening a FIFO may
+ * block.  This ignores the file's mode: we create it with 0600, and a user who
+ * changes that does so on purpose. */
 static FILE *history_open(const char *name) {
   struct stat st;
   int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -578,8 +573,8 @@ static FILE *history_open(const char *name) {
   return in;
 }
 
-/* Reads what earlier prompts have left.  A file with more than twice the lines
- * that are kept is shortened, so that this happens seldom. */
+/* Reads the lines of earlier prompts.  If there are more than twice as many as
+ * are kept, it shortens the file, so that this is rare. */
 static void history_load(edit *e) {
   char *line = NULL;
   size_t room = 0;
@@ -596,15 +591,15 @@ static void history_load(edit *e) {
   (void)fclose(in); /* nothing was written */
 }
 
-/* Passwords are not kept, nor what begins with a blank. */
+/* Is the line not for the history: with a password, or after a blank? */
 static bool is_secret(const char *line) {
   return *line == ' ' || strstr(line, "addauth") || strstr(line, "--auth");
 }
 
 /* Keeps a command: in memory, and in the file unless it has several lines,
  * which would come back as several commands.  One write() appends the line, so
- * that prompts that write at once do not mix; an error is not worth a word at
- * each command. */
+ * that lines of several prompts do not mix.  An error is not reported, since it
+ * would repeat at each command. */
 static void history_add(edit *e) {
   size_t len = strcspn(e->text, "\n");
   if (e->text[strspn(e->text, " \t\n")] == '\0' || is_secret(e->text)) return;
@@ -617,11 +612,11 @@ static void history_add(edit *e) {
 }
 
 /* ------------------------------------------------------------------------
- * libedit, from beginning to end
+ * libedit, from start to end
  *
  * All that is done once: the terminal's kind, the locale, keys, callbacks.
- * Without libedit, or on a terminal that can only print, e->el stays NULL, and
- * the sections above go by that.
+ * Without libedit, or on a terminal that can only print, e->el stays NULL,
+ * which the sections above check.
  * --------------------------------------------------------------------- */
 
 /* libedit's callback: it asks for the prompt at each redraw. */
@@ -631,9 +626,9 @@ static char *show_prompt(EditLine *el) {
   return e->prompt;
 }
 
-/* Gives keys the meaning that they have in other shells and libedit does not
- * give them.  The functions are added by el_wset(): el_set() would convert the
- * narrow strings into copies that libedit never frees. */
+/* Binds keys as other shells do and libedit does not.  This adds the functions
+ * by el_wset(): el_set() would convert the narrow strings into copies that
+ * libedit never frees. */
 static void keys_bind(EditLine *el) {
   static const char *const keys[][2] = {{"^I", "zke-complete"},
                                         {"^Z", "zke-stop"},
@@ -654,14 +649,13 @@ static void keys_bind(EditLine *el) {
     el_set(el, EL_BIND, keys[i][0], keys[i][1], NULL);
 }
 
-/* Paths are UTF-8, so that the line has to be too, whatever the environment
- * says. */
+/* Paths are UTF-8, so the line must be too, whatever the environment says. */
 static void locale_set(void) {
   if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
     setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-/* Begins libedit where the terminal can do more than print; else e->el stays
+/* Starts libedit if the terminal can do more than print; else e->el stays
  * NULL. */
 static void edited_begin(edit *e) {
   const char *term = getenv("TERM");
@@ -685,7 +679,7 @@ static void edited_begin(edit *e) {
   el_source(e->el, NULL);
 }
 
-/* Release whatever edited_begin() has got as far as. */
+/* Releases everything that edited_begin() set up. */
 static void edited_end(edit *e) {
   if (e->el) el_end(e->el);
   if (e->history) history_end(e->history);
@@ -697,12 +691,12 @@ static void edited_end(edit *e) {
 /* ------------------------------------------------------------------------
  * Commands
  *
- * A text that was read becomes words and a call of run.c. What ends the prompt
- * is decided here: exit, the end of input, or a signal other than INT.
+ * A text becomes words and a call of run.c.  This section decides what ends the
+ * prompt: exit, the end of input, or a signal other than INT.
  * --------------------------------------------------------------------- */
 
 /* Runs a command.  INT ends only the command; TERM and HUP end the prompt, too.
- * died_by is taken back, since this process goes on after the signal. */
+ * died_by is reset, since this process continues after the signal. */
 static void edit_run_words(edit *e, const words *w) {
   shell *sh = e->sh;
   call c = {.sh = sh, .format = sh->format};
@@ -710,23 +704,23 @@ static void edit_run_words(edit *e, const words *w) {
   int status = run_words(&c, w);
   int signal = atomic_load(&c.signal);
   if (status == STATUS_SIGNAL + SIGINT && !c.code)
-    fputc('\n', e->terminal); /* behind ^C */
+    fputc('\n', e->terminal); /* after ^C */
   if (signal == SIGTERM || signal == SIGHUP) e->ended = signal;
   run_call_free(&c);
   sh->died_by = 0;
   if (sh->z && zke_state(sh->z) != ZKE_STATE_EXPIRED) e->expired = false;
 }
 
-/* Report a line that could not be split.  It belongs to no call, so one is made
- * up to say it with. */
+/* Reports a line that could not be split.  It belongs to no call, so this makes
+ * one to report it. */
 static void edit_fail(edit *e, const char *wrong) {
   call c = {.sh = e->sh, .format = e->sh->format};
   fail_with(&c, STATUS_USAGE, "USAGE", "%s", wrong);
   output_error(&c);
 }
 
-/* Runs what was read so far, unless a quotation mark is open: then it is kept,
- * and the next line is appended to it. */
+/* Runs the text, unless a quotation mark is open: then it is kept, and the next
+ * line is appended to it. */
 static void edit_run_text(edit *e) {
   words *w;
   size_t len = e->len - (e->len > 0 && e->text[e->len - 1] == '\n');
@@ -746,9 +740,9 @@ static void edit_run_text(edit *e) {
   free(w);
 }
 
-/* What ended the reading decides: ^C gives up the line, ^D inside a quotation
- * mark the command; another signal, or ^D elsewhere, ends the prompt.  True: go
- * on with a new line. */
+/* Acts on what ended the reading: ^C gives up the line, ^D inside a quotation
+ * mark the command; another signal, or ^D elsewhere, ends the prompt.  True:
+ * continue with a new line. */
 static bool edit_ended(edit *e) {
   if (e->ended == SIGINT) {
     fputs(edit_is_plain(e) ? "\n" : "^C\033[J\n", e->terminal);
@@ -775,14 +769,14 @@ static void edit_lines(edit *e) {
 /* ------------------------------------------------------------------------
  * From the greeting to the end
  *
- * The file is opened before the first prompt, if it exists, so that its errors
- * come before anything was typed. The session is closed by main().
+ * An existing file is opened before the first prompt, so that its errors are
+ * reported before anything is typed.  main() closes the session.
  * --------------------------------------------------------------------- */
 
-/* Opens a file that exists, so that what is wrong with it is told before
- * anything is typed; 0 or the exit code.
+/* Opens an existing file, so that its faults are reported before anything is
+ * typed; 0 or the exit code.
  *
- *   what  out: what the greeting says behind the file's name */
+ *   what  out: the greeting's words after the file's name */
 static int edit_open(edit *e, const char **what) {
   static const command opening = {.name = "zke"};
   shell *sh = e->sh;
@@ -802,7 +796,7 @@ static int edit_open(edit *e, const char **what) {
   return status;
 }
 
-/* Opens what exists, sets up the editor, and greets. */
+/* Opens an existing file, sets up the editor, and greets. */
 static int edit_begin(edit *e) {
   const char *what;
   int status = edit_open(e, &what);
@@ -816,8 +810,8 @@ static int edit_begin(edit *e) {
   return 0;
 }
 
-/* The whole dialogue; returns the exit code of `exit`, or 128 + the signal that
- * ended it. */
+/* Runs the whole dialogue; returns the exit code of `exit`, or 128 + the signal
+ * that ended it. */
 int edit_run(shell *sh) {
   edit e = {.sh = sh, .terminal = isatty(STDOUT_FILENO) ? stdout : stderr};
   sh->person = sh->persists = true;

@@ -1,16 +1,16 @@
 /* look.c - locks, sessions, expire, break, steal, revoke: who holds what, and
- * what an operator does about it
+ * how an operator can act on it
  *
- * Whatever is held or waited for is an ephemeral znode of a session.  So these
- * commands ask each session for its ephemeral znodes, and never walk the tree,
- * however large it is.  look_take() does that, for locks and waits:
+ * Everything that is held or waited for is an ephemeral znode of a session.  So
+ * these commands ask each session for its ephemeral znodes, and never walk the
+ * tree, however large it is.  look_take() does this for locks and waits:
  *
  *     sessions --> their ephemeral znodes --> places: the directories of those
  *     whose names are a recipe's --> each place's parties: a look_line
  *
- * Claims of queues are no line; they lie in a queue's "taken" and are listed by
- * themselves (locks --all).  What is read is no single moment: a party may come
- * or go meanwhile.
+ * Claims of queues are not a line; they lie in a queue's "taken" and are listed
+ * separately (locks --all).  The rows are not of one moment: a party may come
+ * or go while they are read.
  */
 #include "look.h"
 
@@ -31,8 +31,8 @@
 /* ------------------------------------------------------------------------
  * What there is
  *
- * The cost follows from what is held and waited for. Only on an ensemble, which
- * tells a session's nodes to itself alone, the whole tree is read.
+ * The cost depends on what is held and waited for.  Only on an ensemble the
+ * whole tree is read, since it lists a session's nodes only to that session.
  * --------------------------------------------------------------------- */
 
 /* Texts in a growing array, which owns them. */
@@ -41,18 +41,18 @@ typedef struct look_names {
   int count, room;
 } look_names;
 
-/* Where sessions stand in a line: a lock, a semaphore, an election … */
+/* A line of sessions: for a lock, a semaphore, an election … */
 typedef struct look_line {
   char *path;
   char kind[32]; /* "lock", as the directory's data says */
   zke_party_list *parties;
 } look_line;
 
-/* All that was taken; look_free() releases every part of it. */
+/* All that look_take() has read; look_free() releases every part of it. */
 typedef struct look {
   zke_session_list *sessions; /* read first */
   look_names places;          /* the lines' directories, sorted */
-  look_names claims;  /* ephemerals that may be claims of a queue's items */
+  look_names claims;          /* ephemerals that may be claims of queue items */
   look_names queues;  /* directories that may be queues in use, sorted */
   look_names foreign; /* ephemerals of other libraries' lines, sorted */
   look_line *lines;   /* by path */
@@ -60,8 +60,9 @@ typedef struct look {
   holders holders; /* who keeps the sessions alive */
 } look;
 
-/* Adds the first len bytes of a text, unless it was the last one added: the
- * znodes of a session often lie in one place.  names_sort() drops the rest. */
+/* Adds the first len bytes of a text, unless it was the last one added: a
+ * session's znodes often lie in one place.  names_sort() drops the other
+ * duplicates. */
 static int names_add(call *c, look_names *n, const char *text, size_t len) {
   const char *last = n->count ? n->data[n->count - 1] : NULL;
   if (last && strlen(last) == len && memcmp(last, text, len) == 0) return 0;
@@ -77,12 +78,12 @@ static int names_add(call *c, look_names *n, const char *text, size_t len) {
   return 0;
 }
 
-/* For qsort(): by bytes, which puts what lies in one directory together. */
+/* For qsort(): by bytes, which groups the names of one directory. */
 static int names_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sorts the names and drops those that come twice. */
+/* Sorts the names and drops duplicates. */
 static void names_sort(look_names *n) {
   int kept = 0;
   if (n->count)
@@ -96,7 +97,7 @@ static void names_sort(look_names *n) {
   n->count = kept;
 }
 
-/* Free a list of names. One of zeros is fine. */
+/* Frees a list of names; a zeroed one is fine. */
 static void names_free(look_names *n) {
   for (int i = 0; i < n->count; i++) free(n->data[i]);
   free(n->data);
@@ -114,17 +115,17 @@ static bool ends_with(const char *path, size_t len, const char *name) {
   return len - begin == size && memcmp(path + begin, name, size) == 0;
 }
 
-/* Has zke_recipe_create() given this name, or somebody by its rule? */
+/* Was this name made by zke_recipe_create(), or by its rule? */
 static bool is_recipe_name(const char *name) {
   return strncmp(name, ZKE_NAME_MARK, strlen(ZKE_NAME_MARK)) == 0 &&
          strnlen(name, ZKE_NAME_KIND) == ZKE_NAME_KIND;
 }
 
-/* Notes the place of one ephemeral znode, or the znode of another library.  An
- * entry of a line is called /…/_c_<guid>-<kind><number> (znode.h), and its
- * directory is a place.  An entry in a queue's "line" is of a process that uses
- * the queue, and a znode in its "taken" is a claim: both tell of the queue
- * above. */
+/* Records the place of one ephemeral znode, or the znode of another library.
+ * An entry of a line is called /…/_c_<guid>-<kind><number> (znode.h), and its
+ * directory is a place.  An entry in a queue's "line" belongs to a process that
+ * uses the queue, and a znode in its "taken" is a claim: both show that the
+ * queue above is in use. */
 static int look_path(call *c, look *l, const char *path) {
   const char *name = strrchr(path, '/') + 1;
   size_t parent = parent_len(path, strlen(path));
@@ -143,8 +144,8 @@ static int look_path(call *c, look *l, const char *path) {
   return status;
 }
 
-/* Notes the places of one session's ephemeral znodes; 0 or the exit code. What
- * the session has made since the list of sessions was read is among them. */
+/* Records the places of one session's ephemeral znodes; 0 or the exit code.
+ * This includes znodes made since the list of sessions was read. */
 static int look_ephemerals(call *c, look *l, int64_t session) {
   zke_strings *paths;
   int rc = zke_ephemerals(c->z, session, NULL, &paths), status = 0;
@@ -156,8 +157,7 @@ static int look_ephemerals(call *c, look *l, int64_t session) {
 }
 
 /* The same for all sessions of an ensemble, which does not say what a session
- * owns: the whole tree is looked through.  What may not be read is left out, as
- * where it is known. */
+ * owns: this searches the whole tree, and leaves out what it may not read. */
 static int look_everywhere(call *c, look *l) {
   walk w;
   int status = 0;
@@ -168,7 +168,7 @@ static int look_everywhere(call *c, look *l) {
   return walk_end(&w, status);
 }
 
-/* A recipe's directory says in its data what it is: "zkembed lock\n…".  Takes
+/* A recipe's directory has its kind in its data: "zkembed lock\n…".  Copies
  * that word, or nothing, into kind. */
 static void kind_in(const char *data, char kind[32]) {
   size_t len =
@@ -178,18 +178,18 @@ static void kind_in(const char *data, char kind[32]) {
   kind[len] = '\0';
 }
 
-/* The kind of a directory whose data does not tell, since another ZooKeeper
- * client made it: from the names of its entries. */
+/* The kind of a directory without that word, since another ZooKeeper client
+ * made it: from the names of its entries. */
 static const char *kind_of_entry(const char *entry) {
   if (strcmp(entry, "lease-") == 0) return "semaphore";
   if (strcmp(entry, "latch-") == 0) return "election";
   return strncmp(entry, "__", 2) == 0 ? "rwlock" : "lock";
 }
 
-/* Read the line at a path: its kind, and its parties. Without parties the place
- * is no line, or nobody is in it, or it has gone, or may not be read: none of
- * these is a failure, since all of them may happen between two looks. The line
- * is to be freed by line_free() in any case. */
+/* Reads the line at a path: its kind, and its parties.  If there are no
+ * parties, the place is not a line, or is empty, gone, or unreadable.  None of
+ * these is a failure, since each may happen between two looks.  Free the line
+ * by line_free() in any case. */
 static int line_take(call *c, const char *path, look_line *line) {
   char *data = NULL;
   *line = (look_line){.path = strdup(path)};
@@ -209,14 +209,13 @@ static int line_take(call *c, const char *path, look_line *line) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* Free a line; one of zeros is fine. */
+/* Frees a line; a zeroed one is fine. */
 static void line_free(look_line *line) {
   free(line->path);
   zke_free(line->parties);
 }
 
-/* Reads one line's parties; a place that turns out to be no line is left
- * out. */
+/* Reads one line's parties; leaves out a place that is not a line. */
 static int look_place(call *c, look *l, const char *path) {
   look_line line;
   int status = line_take(c, path, &line);
@@ -227,7 +226,7 @@ static int look_place(call *c, look *l, const char *path) {
   return status;
 }
 
-/* As at the file's head; call look_free() even if this fails. */
+/* Reads all, as the file's head says; call look_free() even if this fails. */
 static int look_take(call *c, look *l) {
   *l = (look){.holders = holders_begin(c->sh->file)};
   bool ensemble = store_of(c->sh) == STORE_ENSEMBLE;
@@ -252,7 +251,7 @@ static int look_take(call *c, look *l) {
   return status;
 }
 
-/* Frees what the look has found, however far it came. */
+/* Frees the look's results, even if look_take() failed. */
 static void look_free(look *l) {
   for (int i = 0; i < l->count; i++) line_free(&l->lines[i]);
   free(l->lines);
@@ -273,7 +272,7 @@ void look_kept_human(json_t *row, const char *member, FILE *out) {
   holders_human(list, out);
 }
 
-/* Finds a session by its id; NULL where it has ended. */
+/* Finds a session by its id; NULL if it has ended. */
 const zke_session_info *look_session(const zke_session_list *list,
                                      int64_t session) {
   for (int i = 0; i < list->count; i++)
@@ -281,13 +280,13 @@ const zke_session_info *look_session(const zke_session_list *list,
   return NULL;
 }
 
-/* Is it a party that reads? Curator's name for its entries says so, and the
- * recipe has taken it over. */
+/* Is the party a reader?  Curator's names for entries tell, and the recipe uses
+ * the same. */
 static bool is_reader(const zke_party *p) {
   return strcmp(p->kind, "__READ__") == 0;
 }
 
-/* "read" or "write" where the line tells them apart, else NULL. */
+/* "read" or "write" if the line distinguishes them, else NULL. */
 static const char *party_mode(const look_line *line, const zke_party *p) {
   if (strcmp(line->kind, "rwlock") != 0) return NULL;
   return is_reader(p) ? "read" : "write";
@@ -305,17 +304,17 @@ static const char *word_for(const char *kind, const char *mode, bool has_it) {
 /* ------------------------------------------------------------------------
  * locks
  *
- * Rows of all kinds have the same members, and what does not apply is null. So
- * a script that reads --plain finds each column at its place.
+ * Rows of all kinds have the same members; members that do not apply are null.
+ * So a script that reads --plain finds each column at its place.
  * --------------------------------------------------------------------- */
 
-/* Where a name without a slash is looked for. */
+/* Where to look for a name without a slash. */
 static const char *const bases[] = {"locks", "rwlocks", "semaphores",
                                     "elections", "queues"};
 enum { BASES = sizeof bases / sizeof *bases };
 
-/* Is this line one that was asked for?  A path means all that is below it, too;
- * a name is compared below each of the bases; without an argument all are. */
+/* Was this line asked for?  A path includes all lines below it; a name is
+ * compared below each of the bases; without an argument all lines match. */
 static bool is_meant(const call *c, const char *path) {
   char base[32];
   if (c->count == 0) return true;
@@ -369,7 +368,7 @@ static int locks_party(call *c, look *l, const look_line *line, int i) {
   return emit_row(c, row);
 }
 
-/* Rows for all lines that were asked for; *found is set where there is one. */
+/* Rows for all lines that were asked for; sets *found if there are any. */
 static int locks_lines(call *c, look *l, bool *found) {
   int status = 0;
   for (int i = 0; i < l->count && !status; i++) {
@@ -382,9 +381,8 @@ static int locks_lines(call *c, look *l, bool *found) {
   return status;
 }
 
-/* A znode that stands in no line of zkembed's, with the members of a party: a
- * claim of a queue's item, which is held and has a token, or what another
- * library has made. */
+/* A znode outside zkembed's lines, with the members of a party: a claim of a
+ * queue's item, which is held and has a token, or another library's entry. */
 static json_t *single_row(look *l, const char *above, const char *name,
                           const char *kind, int position,
                           const zke_stat *stat) {
@@ -406,8 +404,8 @@ static json_t *single_row(look *l, const char *above, const char *name,
       "bound");
 }
 
-/* The claims of one queue.  l->claims is sorted by path, so that they come in
- * the order of the items. */
+/* The claims of one queue, in the order of the items, since l->claims is sorted
+ * by path. */
 static int locks_queue(call *c, look *l, const char *queue, bool *found) {
   char kind[32], *data;
   size_t len = strlen(queue);
@@ -431,9 +429,9 @@ static int locks_queue(call *c, look *l, const char *queue, bool *found) {
   return 0;
 }
 
-/* What other libraries have in their lines.  zkembed passes over such znodes,
- * and they over its own (zke_recipe_foreign()).  Each path of the
- * list is cut into its directory and its name. */
+/* The entries of other libraries in their lines.  zkembed ignores such znodes,
+ * and those libraries ignore zkembed's (zke_recipe_foreign()).  This cuts each
+ * path of the list into its directory and its name. */
 static int locks_foreign(call *c, look *l, bool *found) {
   const char *before = "";
   int status = 0, position = 0;
@@ -453,7 +451,7 @@ static int locks_foreign(call *c, look *l, bool *found) {
   return status;
 }
 
-/* locks [NAME].  Exit status 1 if a name was given and no line has it. */
+/* locks [NAME].  Exit status 1 if a name was given and no line matches it. */
 static int locks_run(call *c) {
   look l;
   bool found = false;
@@ -508,13 +506,13 @@ static void locks_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * sessions, expire
  *
- * What is told of a session's life is of two kinds: what the file has of it,
- * and what /proc shows of processes that keep its descriptor (process.c). For
- * another user's processes the second may be missing.
+ * A session's row has two sources: the file, and /proc, which shows the
+ * processes that keep its descriptor (process.c).  For another user's processes
+ * the second may be missing.
  * --------------------------------------------------------------------- */
 
-/* What the file has about a session. It is the same row for `expire`, which is
- * why it does not say who keeps the session. */
+/* The file's data about a session.  `expire` prints the same row, so it does
+ * not name the processes that keep the session. */
 static json_t *session_row(const call *c, const zke_session_info *s) {
   return json_pack("{s:o*,s:o*,s:I,s:I,s:b,s:I,s:i,s:i,s:i,s:b}", "session",
                    value_session(s->id), "identity", value_text(s->identity),
@@ -525,8 +523,8 @@ static json_t *session_row(const call *c, const zke_session_info *s) {
                    s->id == zke_session_id(c->z));
 }
 
-/* A session's row, with the processes that keep it alive instead of its own,
- * and how it lives. */
+/* A session's row, with the other processes that keep it alive, and its kind of
+ * life. */
 static int sessions_one(call *c, holders *h, const zke_session_info *s) {
   json_t *row = session_row(c, s);
   if (!row) return emit_row(c, row);
@@ -583,8 +581,8 @@ static void sessions_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* Ends a session; tells which it was, as it was before. It is read first, since
- * nothing is left to be told afterwards. */
+/* Ends a session; prints its row as it was before.  This reads it first, since
+ * afterwards nothing is left of it. */
 static int expire_one(call *c, const word *given) {
   int64_t session;
   zke_session_list *list = NULL;
@@ -618,20 +616,20 @@ static void expire_human(call *c, json_t *row, FILE *out) {
 }
 
 /* ------------------------------------------------------------------------
- * What break, steal and revoke are about
+ * The target of break, steal and revoke
  *
  * A name without a slash may mean a lock, an election or another recipe's line.
- * It is taken for the one that is in use; where two are, the command refuses to
+ * It means the one that is in use; if there are two, the command refuses to
  * guess.
  * --------------------------------------------------------------------- */
 
-/* Refuse a name that two lines have. */
+/* Refuses a name that matches two lines. */
 static int target_two(call *c, const look_line *a, const char *b) {
   return fail_usage(c, "\"%s\" may mean %s or %s", c->args[0].text, a->path, b);
 }
 
-/* The line that argument 0 names: a path, or a name below the one base where
- * somebody is in line. */
+/* The line that argument 0 names: a path, or a name below the one base with a
+ * line in use. */
 static int target_of(call *c, look_line *found) {
   *found = (look_line){0};
   int ways = c->args[0].text[0] == '/' ? 1 : BASES - 1, status = 0;
@@ -654,7 +652,7 @@ static int target_of(call *c, look_line *found) {
                    c->args[0].text);
 }
 
-/* Refuse a line of another kind, and tell which command fits. */
+/* Refuses a line of another kind, and names the command that fits. */
 static int fail_kind(call *c, const look_line *line, const char *instead) {
   return fail_with(c, STATUS_DATA, "OTHERKIND", "%s is of the kind %s: %s",
                    line->path, line->kind, instead);
@@ -663,8 +661,8 @@ static int fail_kind(call *c, const look_line *line, const char *instead) {
 /* ------------------------------------------------------------------------
  * break
  *
- * The holder is not asked. It learns that it has lost what it held when its
- * node is gone, and its token is worth nothing from then on.
+ * The holder is not asked.  It learns of its loss when its node is gone, and
+ * its token is worthless from then on.
  * --------------------------------------------------------------------- */
 
 /* Were two znodes made together, as a semaphore's permits are?  Then their
@@ -673,8 +671,8 @@ static bool is_together(const char *name, const char *with) {
   return strncmp(name, with, ZKE_NAME_HEAD) == 0;
 }
 
-/* Deletes the entry, or the entries, by which one holds: it hears that it has
- * lost them.  Names never come again, so nobody else is hit. */
+/* Deletes the holder's entry, or entries, and so tells it of the loss.  Names
+ * are never reused, so this cannot hit another holder. */
 static int break_entries(call *c, const char *path, const char *name) {
   zke_strings *all, some = {0};
   int rc = zke_children(c->z, path, NULL, NULL, &all, NULL);
@@ -696,8 +694,8 @@ static int break_entries(call *c, const char *path, const char *name) {
   return rc;
 }
 
-/* Takes what party i has; a lock that somebody else holds by now is left
- * alone. */
+/* Takes what party i has; leaves a lock alone that has another holder by
+ * now. */
 static int break_one(call *c, const look_line *line, int i) {
   const zke_party *p = &line->parties->data[i];
   int rc;
@@ -716,8 +714,8 @@ static bool is_target(const zke_party *p, int64_t token) {
   return p->held && (token == 0 || p->mzxid == token);
 }
 
-/* Takes it from those that hold it: from the one with the token, from the only
- * one, or with --all from every one. */
+/* Takes it from holders: the one with the token, the only one, or with --all
+ * every one. */
 static int break_line(call *c, const look_line *line, int64_t token) {
   int count = 0, status = 0;
   for (int i = 0; i < line->parties->count; i++)
@@ -738,7 +736,7 @@ static int break_line(call *c, const look_line *line, int64_t token) {
   return status;
 }
 
-/* break: the line that is named, whatever its kind. */
+/* break: any kind of line. */
 static int break_run(call *c) {
   int64_t token;
   look_line line;
@@ -760,7 +758,7 @@ static void party_human(const char *done, json_t *row, FILE *out) {
           json_integer_value(json_object_get(row, "pid")));
 }
 
-/* "broke …, token 5": the token that is worth nothing now. */
+/* "broke …, token 5": the token that is now worthless. */
 static void break_human(call *c, json_t *row, FILE *out) {
   (void)c;
   party_human("broke", row, out);
@@ -771,12 +769,12 @@ static void break_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * steal
  *
- * A lock that is stolen never is without a holder: zke_lock_steal() puts this
- * session's entry before all others, in one transaction.
+ * A stolen lock always has a holder: zke_lock_steal() puts this session's entry
+ * before all others, in one transaction.
  * --------------------------------------------------------------------- */
 
-/* For stolen_class, by which a session in a script or coprocess keeps the lock
- * until it releases it. */
+/* For stolen_class: in a script or coprocess the session keeps the lock until
+ * it releases it. */
 static int stolen_release(void *lock) { return zke_lock_release(lock); }
 static void stolen_destroy(void *lock) { zke_lock_free(lock); }
 static int64_t stolen_token(void *lock) { return zke_lock_token(lock); }
@@ -785,14 +783,14 @@ static int stolen_check(void *lock) { return zke_lock_check(lock); }
 static const held_class stolen_class = {"lock", stolen_release, stolen_destroy,
                                         stolen_token};
 
-/* A listener that does nothing. To have one makes the lock watch its own znode,
- * so that its state tells at once that another one has stolen it. */
+/* A listener that does nothing.  With a listener the lock watches its own
+ * znode, so that its state shows immediately if another process steals it. */
 static void stolen_heard(zke_lock *lock, int state, int64_t token,
                          void *context) {
   (void)lock, (void)state, (void)token, (void)context;
 }
 
-/* Tell whoever had it until now; nobody, or itself, is null. */
+/* Prints the former holder; null if there was none, or it was this session. */
 static int steal_tell(call *c, const char *path, zke_lock *lock,
                       const look_line *before) {
   const zke_party *p = before->parties ? &before->parties->data[0] : NULL;
@@ -811,7 +809,7 @@ static int steal_tell(call *c, const char *path, zke_lock *lock,
   return c->sh->persists ? emit_row(c, row) : emit_event(c, row);
 }
 
-/* Print whoever holds the lock now, and from whom it was stolen. */
+/* Prints the new holder, and from whom it stole the lock. */
 static void steal_human(call *c, json_t *row, FILE *out) {
   const json_t *from = json_object_get(row, "stolen_from_identity");
   (void)c;
@@ -828,7 +826,7 @@ static void steal_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* The failure of a lock that was taken away again. */
+/* The failure of a lock that was stolen from us again. */
 static int fail_stolen(call *c, const char *path) {
   loss l;
   char text[512];
@@ -837,13 +835,13 @@ static int fail_stolen(call *c, const char *path) {
   return fail_with(c, STATUS_LOST, "LOST", "%s", text);
 }
 
-/* Until a signal, which is the way to end it, or somebody takes it away. */
+/* Was the lock taken away?  For held_until_signal(). */
 static bool steal_lost(void *lock) {
   return zke_lock_state(lock) != ZKE_LOCK_HELD;
 }
 
-/* Hold what was stolen until a signal comes or another steals it.  The check
- * leaves the sentence that fail_stolen() passes on. */
+/* Holds the stolen lock until a signal comes or another process steals it.  The
+ * check leaves the sentence that fail_stolen() passes on. */
 static int steal_hold(call *c, const char *path, zke_lock *lock) {
   int status = held_until_signal(c, steal_lost, lock);
   if (status) return status;
@@ -851,9 +849,9 @@ static int steal_hold(call *c, const char *path, zke_lock *lock) {
   return fail_stolen(c, path);
 }
 
-/* Run the child while the lock is held, then release it. What was lost in the
- * last moment was lost, and the exit status says so: the child may have written
- * without the lock. */
+/* Runs the child while the lock is held, then releases it.  If the lock was
+ * lost at any time until the release, the exit status says so: the child may
+ * have written without the lock. */
 static int steal_for_child(call *c, const char *path, zke_lock *lock) {
   guard g = {.kind = "lock",
              .path = path,
@@ -867,7 +865,8 @@ static int steal_for_child(call *c, const char *path, zke_lock *lock) {
   return rc != ZKE_OK && status == STATUS_OK ? fail_rc(c, rc) : status;
 }
 
-/* The lock is held; in a session that goes on it becomes the session's. */
+/* The lock is held; if the session outlives the command, the session gets
+ * it. */
 static int steal_go_on(call *c, const char *path, zke_lock *lock,
                        const look_line *before) {
   int status = c->child ? steal_for_child(c, path, lock)
@@ -882,8 +881,7 @@ static int steal_go_on(call *c, const char *path, zke_lock *lock,
   return status;
 }
 
-/* Takes the lock for this session and does what follows: runs the command or
- * holds on. */
+/* Takes the lock for this session; then runs the command or holds the lock. */
 static int steal_lock(call *c, const char *path, const look_line *before) {
   zke_lock *lock = NULL;
   char *label = child_label(c);
@@ -901,8 +899,8 @@ static int steal_lock(call *c, const char *path, const look_line *before) {
   return status;
 }
 
-/* steal: what is there is looked at first, to say from whom it was stolen, and
- * since other kinds cannot be stolen. */
+/* steal: reads the line first, to report from whom it steals, and because other
+ * kinds cannot be stolen. */
 static int steal_run(call *c) {
   char *path;
   look_line before;
@@ -921,14 +919,14 @@ static int steal_run(call *c) {
 /* ------------------------------------------------------------------------
  * revoke
  *
- * A holder that listens gives the lock up by itself, between two steps of its
- * work. Only --insist takes it away when the time is over.
+ * A holder that listens gives up the lock itself, between two steps of its
+ * work.  Only --insist takes the lock away when the time is over.
  * --------------------------------------------------------------------- */
 
 CANCELLER(revoke_cancel, zke_rwlock, zke_rwlock_cancel)
 
-/* Ask, and wait until it is free; 0 or the exit code. A signal ends the wait by
- * zke_rwlock_cancel(). */
+/* Asks, and waits until the lock is free; 0 or the exit code.  A signal ends
+ * the wait by zke_rwlock_cancel(). */
 static int revoke_wait(call *c, const char *path, int64_t deadline) {
   zke_rwlock *rw;
   int rc = zke_rwlock_new(c->z, path, NULL, &rw);
@@ -943,7 +941,7 @@ static int revoke_wait(call *c, const char *path, int64_t deadline) {
   return status;
 }
 
-/* Tell whoever held it before, one after the other. */
+/* Prints each former holder. */
 static int revoke_tell(call *c, const look_line *line) {
   int status = 0;
   int count = line->parties ? line->parties->count : 0;
@@ -984,7 +982,7 @@ static void revoke_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option locks_options[] = {{'a', "all", NULL}, {'\0', NULL, NULL}};
 static const option break_options[] = {
     {'t', "token", "TOKEN"}, {'a', "all", NULL}, {'\0', NULL, NULL}};
@@ -1001,13 +999,13 @@ const command look_commands[] = {
     {"expire", "SESSION…", "end sessions; what they hold is released at once",
      NULL, 1, -1, NEEDS_SESSION, STYLE_LINE, expire_run, expire_human},
     {"break", "[--token TOKEN | --all] NAME",
-     "take a lock or the like from its holder; the next in line has it",
+     "take a lock or the like from its holder; the next in line gets it",
      break_options, 1, 1, NEEDS_SESSION, STYLE_LINE, break_run, break_human},
     {"steal",
      "NAME [--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] "
      "[--outlive] "
      "[-- CMD ARGS…]",
-     "take a lock from its holder and hold it, before all that wait",
+     "take a lock from its holder and hold it, ahead of all that wait",
      steal_options, 1, 1, NEEDS_SESSION | TAKES_CHILD, STYLE_LINE, steal_run,
      steal_human},
     {"revoke", "[--wait DURATION [--insist]] NAME",

@@ -26,7 +26,8 @@ static const char usage[] =
     "       zke [OPTION…] FILE -f SCRIPT        commands from a file\n"
     "       zke [OPTION…] FILE --coprocess      JSON requests, a line each\n"
     "\n"
-    "FILE is a database, made by the first command that writes, or :memory:,\n"
+    "FILE is a database, created by the first command that writes, or "
+    ":memory:,\n"
     "or a ZooKeeper ensemble: zk://HOST:PORT,HOST:PORT/CHROOT.\n"
     "\n"
     "  --json, --plain, --human  how results are printed\n"
@@ -39,7 +40,7 @@ static const char usage[] =
     "  --identity NAME           shown to others; \"zke\"\n"
     "  --timeout DURATION        longest wait for other writers; 5s\n"
     "  -q, --quiet               no progress\n"
-    "  -v, --verbose             say what is waited for, and for how long\n"
+    "  -v, --verbose             say what it waits for, and for how long\n"
     "  --version, --help\n"
     "\n"
     "zke FILE help lists the commands; zke(1) explains them.\n";
@@ -156,7 +157,7 @@ static bool is_command(const shell *sh, const char *file) {
 static int fail_forgotten(const char *file) {
   char sentence[256];
   snprintf(sentence, sizeof sentence,
-           "no database was named: \"%s\" is a command, and FILE stands before "
+           "no database was named: \"%s\" is a command, and FILE comes before "
            "it: zke FILE %s …",
            file, file);
   output_usage(sentence);

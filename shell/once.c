@@ -219,7 +219,7 @@ static int job_usage(call *c) {
   if (c->count < 1) return fail_usage(c, "once wants a NAME");
   if (option_given(c, 'D')) return 0;
   if (!c->child && !c->sh->persists)
-    return fail_usage(c, "once wants a command to run behind \"--\"");
+    return fail_usage(c, "once wants a command to run after \"--\"");
   return once_options(c, &o);
 }
 

@@ -10,11 +10,11 @@
  *     people, anything else    output_human(): the command's function, or its
  *                              STYLE_…
  *
- * Two promises hold on all of them.  What other processes have written reaches
- * a terminal only through put_escaped(), so that it cannot command it.  And a
- * reader that is stuck or gone is noticed: each piece of printing stands
- * between two calls of signals_printing(), so that a signal can end a program
- * that is stuck there, and output_check() looks for errors behind it.
+ * Two promises hold for all of them.  Text from other processes reaches a
+ * terminal only through put_escaped(), so that it cannot control it.  And a
+ * stuck or closed reader is noticed: each piece of printing is between two
+ * calls of signals_printing(), so that a signal can end a program that is stuck
+ * there, and output_check() then looks for errors.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -30,12 +30,10 @@
 /* ------------------------------------------------------------------------
  * Values into JSON, and back
  *
- * A row is made of these. Bytes that are no UTF-8 become {"base64": …}, so
- * that JSON can have any data, and come back as they were.
- * --------------------------------------------------------------------- */
+ * Rows are made of these.  Bytes that are not UTF-8 become {"base64": …}, so
+ * that JSON can hold any data, and can be converted back. */
 
-/* Text stays text as long as a program can read it back from JSON without
- * loss. */
+/* Text stays text as long as a program can read it back from JSON unchanged. */
 json_t *value_data(const void *data, int len) {
   if (len < 0) return json_null();
   const char *bytes = data ? data : "";
@@ -56,7 +54,7 @@ json_t *value_session(int64_t session) {
   return json_sprintf("0x%" PRIx64, (uint64_t)session);
 }
 
-/* In ZooKeeper's order and by its names; the owner as a session. */
+/* In ZooKeeper's order, with its names; the owner as a session. */
 void value_stat(json_t *row, const zke_stat *stat) {
   const struct {
     const char *name;
@@ -78,7 +76,7 @@ void value_stat(json_t *row, const zke_stat *stat) {
                       value_session(stat->ephemeralOwner));
 }
 
-/* What value_data() has made, as bytes with a NUL behind them. */
+/* Converts a value of value_data() to bytes with a NUL after them. */
 bool value_to_data(const json_t *j, char **data_out, int *len_out) {
   char *data = NULL;
   size_t len = 0;
@@ -105,12 +103,11 @@ bool value_to_data(const json_t *j, char **data_out, int *len_out) {
 /* ------------------------------------------------------------------------
  * For people
  *
- * How one value looks on a terminal. put_escaped() is the only function by
- * which bytes that others have chosen reach a terminal; a new one has to call
- * it.
+ * How one value looks on a terminal.  put_escaped() is the only function that
+ * writes other processes' bytes to a terminal; a new function must call it.
  * --------------------------------------------------------------------- */
 
-/* Does a member of that name hold a time? */
+/* Does a member with that name hold a time? */
 static bool is_time(const char *name) {
   size_t len = strlen(name);
   return strcmp(name, "since") == 0 ||
@@ -118,7 +115,7 @@ static bool is_time(const char *name) {
          (len >= 3 && strcmp(name + len - 3, "_at") == 0);
 }
 
-/* Who reads what is written; that decides which bytes are written otherwise. */
+/* Who reads the output; this decides which bytes are escaped. */
 enum escape {
   ESCAPE_NOTHING, /* a program */
   ESCAPE_TEXT,    /* a terminal: ends of lines and tabs stay */
@@ -127,8 +124,8 @@ enum escape {
   ESCAPE_PLAIN    /* a program that reads back \t \n \r \\ and \xHH */
 };
 
-/* How many bytes a UTF-8 character has that begins with this one.  0 if none
- * does: a byte that continues one, or one of an encoding that is too long. */
+/* How many bytes a UTF-8 character has if this is its first.  0 if it cannot be
+ * the first: a continuation byte, or part of an overlong encoding. */
 static size_t character_announced(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xc2 || first >= 0xf5) return 0;
@@ -136,7 +133,7 @@ static size_t character_announced(unsigned char first) {
   return first < 0xf0 ? 3 : 4;
 }
 
-/* Bytes of the UTF-8 character that begins here; 0 where none does. */
+/* Bytes of the UTF-8 character that begins here; 0 if none does. */
 static size_t character_len(const unsigned char *at, size_t left) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   size_t len = character_announced(at[0]);
@@ -160,12 +157,12 @@ static const char *letter_for(unsigned char byte, enum escape how) {
   return byte == '\\' ? "\\\\" : NULL;
 }
 
-/* Writes one character, or one byte that belongs to none, into at most 8 bytes.
- * What a terminal obeys becomes \xHH: the controls below U+0020 and from U+007F
- * to U+009F.  So do bytes that are not UTF-8, since a terminal of eight bits
- * takes some of them for the latter.
+/* Writes one character, or one invalid byte, in at most 8 bytes.  Control
+ * characters become \xHH: those below U+0020 and from U+007F to U+009F.  So do
+ * bytes that are not UTF-8, since an eight-bit terminal takes some of them for
+ * control characters.
  *
- *   taken  out: how many bytes of the text it was */
+ *   taken  out: how many bytes of the text were used */
 static size_t escape_one(const unsigned char *at, size_t left, enum escape how,
                          char *to, size_t *taken) {
   size_t len = character_len(at, left);
@@ -192,16 +189,15 @@ static size_t escape_one(const unsigned char *at, size_t left, enum escape how,
   return 4 * *taken;
 }
 
-/* Writes bytes that others have chosen.  It is the only way by which they reach
- * people.  A signal ends it, since a value may be so long that printing it
- * takes minutes. */
+/* Writes bytes from other processes.  No other function may write them for
+ * people.  A signal ends it, since printing a long value may take minutes. */
 static void put_escaped(const char *bytes, size_t len, enum escape how,
                         FILE *out) {
   enum { MOST = 8 };
   char text[4096];
   size_t made = 0, taken;
   if (how == ESCAPE_NOTHING) {
-    (void)fwrite(bytes, 1, len, out); /* output_check() looks */
+    (void)fwrite(bytes, 1, len, out); /* output_check() finds errors */
     return;
   }
   for (size_t i = 0; i < len; i += taken) {
@@ -219,7 +215,7 @@ void output_sentence(const char *text, FILE *out) {
   put_escaped(text, strlen(text), ESCAPE_LINE, out);
 }
 
-/* 80 too for what is no terminal. */
+/* 80 also for output that is not a terminal. */
 int output_columns(int fd) {
   struct winsize size;
   bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -227,7 +223,7 @@ int output_columns(int fd) {
 }
 
 /* Columns of the next piece of a usage or a sentence: up to the next blank
- * outside of brackets, so that "[--wait DURATION]" stays together.
+ * outside brackets, so that "[--wait DURATION]" stays together.
  *
  *   len_out  its length in bytes: an ellipsis has three */
 static int piece_width(const char *text, size_t *len_out) {
@@ -241,7 +237,7 @@ static int piece_width(const char *text, size_t *len_out) {
   return width;
 }
 
-/* A piece that is too long for a line has one of its own. */
+/* A piece that is too long for a line gets a separate line. */
 void output_wrapped(FILE *out, const char *text, int columns, int column,
                     int indent) {
   const char *before = "";
@@ -261,7 +257,7 @@ void output_wrapped(FILE *out, const char *text, int columns, int column,
   fputc('\n', out);
 }
 
-/* The sentence may name anything: it is escaped before its columns are
+/* The sentence may contain any text, so it is escaped before its columns are
  * counted. */
 void output_usage(const char *sentence) {
   static const char mark[] = "; usage: ";
@@ -287,8 +283,8 @@ static void put_as_json(const json_t *value, enum escape how, FILE *out) {
   free(text);
 }
 
-/* A value as people see it: an array as its values one after the other, an
- * object as JSON. */
+/* A value for people: an array as its values one after the other, an object as
+ * JSON. */
 static void put_value(const char *name, const json_t *value, enum escape how,
                       FILE *out) {
   char when[ZKE_RECIPE_WHEN], *data;
@@ -319,8 +315,8 @@ static void put_value(const char *name, const json_t *value, enum escape how,
   }
 }
 
-/* Prints a value for people.  On a terminal what it would obey is escaped; in a
- * pipe the bytes stay as they are. */
+/* Prints a value for people.  On a terminal control characters are escaped; in
+ * a pipe the bytes stay unchanged. */
 void output_text(const char *name, const json_t *value, FILE *out) {
   int fd = fileno(out); /* -1: in memory */
   bool terminal = fd >= 0 && isatty(fd);
@@ -343,7 +339,7 @@ static char *visible_text(const char *name, const json_t *value) {
   return NULL;
 }
 
-/* A row as a line of JSON that no terminal obeys. */
+/* A row as a line of JSON without control characters. */
 static void output_json(const json_t *row, FILE *out) {
   char *text = json_dumps(row, JSON_COMPACT);
   if (text) put_escaped(text, strlen(text), ESCAPE_JSON, out);
@@ -351,8 +347,8 @@ static void output_json(const json_t *row, FILE *out) {
   free(text);
 }
 
-/* Make strings of the integers in a row that a reader of JSON would round: most
- * keep numbers as doubles (RFC 7493, 2.2).  A rounded token releases nothing.
+/* Makes strings of the integers in a row that a JSON reader would round: most
+ * store numbers as doubles (RFC 7493, 2.2).  A rounded token releases nothing.
  * False without memory; then some may be left. */
 static bool json_exact(json_t *row) {
   enum { DOUBLE_BITS = 53 };
@@ -363,7 +359,7 @@ static bool json_exact(json_t *row) {
   bool done = true;
   json_array_foreach(row, i, value) done = json_exact(value) && done;
   json_object_foreach(row, name, value) {
-    json_int_t n = json_integer_value(value); /* 0 for all else */
+    json_int_t n = json_integer_value(value); /* 0 for other values */
     if (n < -most || n > most) {
       json_t *text = json_sprintf("%" JSON_INTEGER_FORMAT, n);
       done = json_object_set_new(row, name, text) == 0 && done;
@@ -398,7 +394,7 @@ static void output_record(json_t *row, FILE *out) {
   }
 }
 
-/* STYLE_VALUE: the first value alone, as it is. */
+/* STYLE_VALUE: only the first value, unchanged. */
 static void output_value(json_t *row, FILE *out) {
   void *first = json_object_iter(row);
   if (!first) return;
@@ -406,7 +402,7 @@ static void output_value(json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* As the command's own function prints it, else by its style. */
+/* Prints it by the command's own function, else by its style. */
 static void output_human(call *c, json_t *row) {
   const command *m = c->command;
   if (m->human) {
@@ -424,13 +420,12 @@ static void output_human(call *c, json_t *row) {
 /* ------------------------------------------------------------------------
  * Tables
  *
- * Rows are kept for a while, so that their columns can be as wide as their
- * widest value. What was printed is not moved: later parts may be wider, never
- * narrower.
+ * Rows are kept for a while, so that columns can be as wide as their widest
+ * value.  Printed rows do not change: later parts may be wider, never narrower.
  * --------------------------------------------------------------------- */
 
-/* Columns of a text on a terminal: each character counts as one, so that wide
- * ones are counted wrongly. */
+/* Columns of a text on a terminal.  Each character counts as one, which is
+ * wrong for wide ones. */
 static int width_of(const char *text) {
   int width = 0;
   for (; *text; text++) width += (*text & 0xc0) != 0x80;
@@ -450,8 +445,8 @@ static char *cell_text(const json_t *table, size_t row, const char *name) {
   return value && !json_is_null(value) ? visible_text(name, value) : strdup("");
 }
 
-/* Is the column one of numbers, which stand at its right edge?  null says
- * nothing; a time is shown as text. */
+/* Is it a column of numbers, aligned to the right?  null does not decide; a
+ * time is shown as text. */
 static bool is_number_column(const json_t *table, const char *name) {
   size_t row;
   json_t *cells;
@@ -477,8 +472,8 @@ static int column_width(const json_t *table, const char *name) {
   return widest;
 }
 
-/* Prints a cell.  Blanks behind it are not printed but owed, and the next cell
- * with anything in it pays them: so no line ends in blanks. */
+/* Prints a cell.  The blanks after it are owed; the next non-empty cell prints
+ * them, so that no line ends in blanks. */
 static void output_cell(const json_t *table, size_t row, const char *name,
                         int width, bool right, int *owed) {
   char *text = cell_text(table, row, name);
@@ -495,7 +490,7 @@ static void output_cell(const json_t *table, size_t row, const char *name,
 
 enum { COLUMNS = 64 };
 
-/* The columns of a table whose rows are printed in several parts. */
+/* The columns of a table that is printed in several parts. */
 struct layout {
   json_t *first; /* the first row, which owns the names */
   int count;
@@ -506,7 +501,7 @@ struct layout {
   } column[COLUMNS];
 };
 
-/* The columns, as the rows of the first part have them. */
+/* The columns of the first part's rows. */
 static struct layout *layout_new(const json_t *table) {
   struct layout *l = calloc(1, sizeof *l);
   if (!l) return NULL;
@@ -529,11 +524,11 @@ void output_forget(call *c) {
   c->table = NULL;
 }
 
-/* Prints the rows that were kept; with the first part, the heading.  Columns
- * become wider where later rows need it, but never narrower. */
+/* Prints the kept rows; with the first part, the heading.  Columns become wider
+ * if later rows need it, but never narrower. */
 static int output_table(call *c) {
   const json_t *table = c->table;
-  size_t row = c->layout != NULL; /* the heading stands there */
+  size_t row = c->layout != NULL; /* the heading was printed */
   if (!c->layout) c->layout = layout_new(table);
   struct layout *l = c->layout;
   if (!l) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
@@ -556,12 +551,13 @@ static int output_table(call *c) {
 /* ------------------------------------------------------------------------
  * Separated by tabs
  *
- * One row a line, one value a field, for cut(1) and awk(1). Tabs, ends of
- * lines and backslashes within a value are escaped, so that the number of
- * fields is that of the members.
+ * One row a line, one value a field, for cut(1) and awk(1).  Tabs, newlines and
+ * backslashes within a value are escaped, so that there are as many fields as
+ * members.
  * --------------------------------------------------------------------- */
 
-/* Arrays, and objects that are not data, are JSON, escaped like all else. */
+/* Arrays, and objects that are not data, are JSON, escaped like other
+ * values. */
 static void plain_value(const json_t *value) {
   char *data;
   int len;
@@ -591,13 +587,13 @@ static void output_plain(json_t *row) {
 /* ------------------------------------------------------------------------
  * Rows
  *
- * emit_row() and its neighbours, the only functions that commands call. They
- * decide when a row goes out, and notice a reader that has gone.
+ * emit_row() and its neighbours, the only functions that commands call.  They
+ * decide when a row is printed, and notice a reader that has gone.
  * --------------------------------------------------------------------- */
 
 /* The output could not be written.  A reader that has gone has seen enough,
- * which is nobody's fault: the program says nothing and ends by SIGPIPE, also
- * if that signal was ignored when it was started. */
+ * which is not an error: the program says nothing and ends by SIGPIPE, even if
+ * that signal was ignored when it was started. */
 static int fail_output(call *c) {
   errno = c->output_errno;
   if (errno != EPIPE) return fail_errno(c, STATUS_IO, "standard output");
@@ -608,10 +604,10 @@ static int fail_output(call *c) {
                    "standard output was closed");
 }
 
-/* Was all written so far?  0 or the exit code; the first reason counts.  errno
- * is what the printing before has left: stdio writes while it prints. */
+/* Was everything written so far?  0 or the exit code; the first reason counts.
+ * errno comes from the printing before, since stdio writes while it prints. */
 static int output_check(call *c, bool flush) {
-  if (flush) (void)fflush(stdout); /* ferror() tells */
+  if (flush) (void)fflush(stdout); /* ferror() finds errors */
   if (!c->output_errno && ferror(stdout)) c->output_errno = errno ? errno : EIO;
   clearerr(stdout); /* the next call finds its own failure */
   return c->output_errno ? fail_output(c) : 0;
@@ -623,7 +619,7 @@ static int keep(json_t *array, call *c, json_t *row) {
   return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
 }
 
-/* About how many bytes a kept row takes: those of its data. */
+/* About how many bytes a kept row takes: the size of its data. */
 static size_t row_bytes(json_t *row) {
   const char *name;
   json_t *value;
@@ -635,9 +631,9 @@ static size_t row_bytes(json_t *row) {
   return bytes;
 }
 
-/* A table's row.  It is kept until the command ends, or until the rows are
- * many, or large, or the first has been kept for a second, so that people do
- * not wait longer for a table that grows slowly. */
+/* Keeps a table's row until the command ends, or until there are many rows, or
+ * large ones, or the first has been kept for a second: so people do not wait
+ * longer for a table that grows slowly. */
 static int emit_cells(call *c, json_t *row) {
   enum { ROWS = 500, BYTES = 1 << 20, MS = 1000 };
   if (!c->table) c->table = json_array();
@@ -656,15 +652,15 @@ static int emit_cells(call *c, json_t *row) {
   return status;
 }
 
-/* Do the call's rows go to a reader of JSON? */
+/* Does a JSON reader get the call's rows? */
 static bool emits_json(const call *c) {
   return c->id || c->format == FORMAT_JSON;
 }
 
-/* Prints a row in the form that the command has, and frees it; 0 or the exit
- * code.  A row of a coprocess is kept until its answer, and those of a table
- * until their columns' widths are known.  NULL stands for a row that could not
- * be made for lack of memory. */
+/* Prints a row in the command's form, and frees it; 0 or the exit code.  A
+ * coprocess's row is kept until its answer, and a table's rows until their
+ * columns' widths are known.  NULL means that memory ran out while the row was
+ * made. */
 int emit_row(call *c, json_t *row) {
   if (!row || (emits_json(c) && !json_exact(row))) {
     json_decref(row);
@@ -690,7 +686,7 @@ int emit_row(call *c, json_t *row) {
   return status;
 }
 
-/* Prints what stdio keeps; 0 or the exit code. */
+/* Prints stdio's buffer; 0 or the exit code. */
 static int output_flush(call *c) {
   signals_printing();
   int status = output_check(c, true);
@@ -698,16 +694,16 @@ static int output_flush(call *c) {
   return status;
 }
 
-/* A row that must be seen while the call goes on: an event of a coprocess, or a
- * line that is flushed. */
+/* A row that must be seen while the call runs: an event of a coprocess, or a
+ * flushed line. */
 int emit_event(call *c, json_t *row) {
   if (c->id && row && json_exact(row)) return c->sh->event(c, row);
   int status = emit_row(c, row);
   return status ? status : output_flush(c);
 }
 
-/* A coprocess's answer is written by the coprocess: here only what a table has
- * kept, and what stdio has. */
+/* The coprocess writes its own answers: this prints only a table's kept rows
+ * and stdio's buffer. */
 int output_end(call *c) {
   signals_printing();
   int status = json_array_size(c->table) > 0 ? output_table(c) : 0;
@@ -718,8 +714,8 @@ int output_end(call *c) {
   return status ? status : written;
 }
 
-/* The failure as a line: an object with --json, a sentence else.  For people a
- * mistake in the words has several lines, since the usage is long. */
+/* The failure as a line: an object with --json, else a sentence.  For people a
+ * usage mistake has several lines, since the usage is long. */
 static void error_text(const call *c) {
   if (c->format == FORMAT_HUMAN && strcmp(c->code, "USAGE") == 0) {
     output_usage(c->sentence);
@@ -727,7 +723,7 @@ static void error_text(const call *c) {
   }
   if (c->format != FORMAT_JSON) {
     fprintf(stderr, "zke: %s: ", c->code);
-    output_sentence(c->sentence, stderr); /* may name anything */
+    output_sentence(c->sentence, stderr); /* may contain any text */
     fputc('\n', stderr);
     return;
   }
@@ -738,11 +734,11 @@ static void error_text(const call *c) {
   json_decref(error);
 }
 
-/* Standard output is flushed first, so that the error stands behind the rows if
- * both go to one file. */
+/* Flushes standard output first, so that the error comes after the rows if both
+ * go to one file. */
 void output_error(const call *c) {
   signals_printing();
-  (void)fflush(stdout); /* for the order; output_check() looks */
+  (void)fflush(stdout); /* for the order; output_check() finds errors */
   if (c->code) error_text(c);
   signals_printing();
 }
@@ -750,25 +746,25 @@ void output_error(const call *c) {
 /* ------------------------------------------------------------------------
  * Progress
  *
- * A line on a terminal's standard error that draws over itself. Nothing is
- * ever printed of it elsewhere, nor with --quiet.
+ * A line on a terminal's standard error that overwrites itself.  It is never
+ * printed elsewhere, nor with --quiet.
  * --------------------------------------------------------------------- */
 
-/* Nothing is shown in the first 0.4 s, before which most commands end; then it
- * is shown ten times a second. */
+/* Shows nothing in the first 0.4 s, in which most commands end; then ten times
+ * a second. */
 void progress_show(call *c, const char *what, int64_t done, int64_t total) {
   if (c->id || c->sh->quiet || !isatty(STDERR_FILENO)) return;
   int64_t now = clock_ms();
-  if (c->progress_ms == 0) c->progress_ms = now + 400; /* short: nothing */
+  if (c->progress_ms == 0) c->progress_ms = now + 400; /* not at first */
   if (now < c->progress_ms) return;
   c->progress_ms = now + 100;
   fprintf(stderr, "\r%s: %" PRId64, what, done);
   if (total > 0) fprintf(stderr, " of %" PRId64, total);
   fprintf(stderr, "\033[K");
-  (void)fflush(stderr); /* nothing to be done about it */
+  (void)fflush(stderr); /* an error cannot be handled */
 }
 
-/* Wipe the progress from the terminal, if any was shown. */
+/* Wipes the progress from the terminal, if any was shown. */
 void progress_end(call *c) {
   if (c->progress_ms) fprintf(stderr, "\r\033[K");
   c->progress_ms = 0;

@@ -1,8 +1,8 @@
 /* queue.c - the commands "queue …": recipes/queue.h for scripts
  *
- * Nothing takes an item out of a queue at once: it is claimed, which others
- * see, and removed when the work is done.  If the process dies in between, the
- * claim goes with its session, and the item is the next again.
+ * Nothing leaves a queue in one step: an item is claimed, which others see, and
+ * removed when the work is done.  If the process dies in between, the claim
+ * goes with its session, and the item is next again.
  *
  *     pop               claim --> print it -----------------> ack
  *                                   \ it could not be printed -> give it back
@@ -13,17 +13,16 @@
  *     ack or release              until ack, release, or the session's end,
  *                                 which gives it back
  *
- * An item that was given back, or whose claim went, so often that its attempts
- * are used up is a dead letter; the recipe sees to that.
+ * An item becomes a dead letter when its attempts are used up: each return, and
+ * each claim that ended with its session, counts.  The recipe does this.
  *
- * WHOSE A CLAIM IS.  pop's claim is on its stack, and its object of the recipe
- * serves one item after the other.  A claim that the session holds has an
- * object of its own, and references (struct shared): the session's list has
- * one, and each call that uses the claim has one.  So a call that prolongs a
- * claim does not lose it under its feet when another call gives it back, or
- * when the session ends.
+ * WHO OWNS A CLAIM.  pop's claim is on its stack, and its recipe object serves
+ * one item after the other.  A claim that the session holds has its own object,
+ * with reference counts (struct shared): the session's list has one reference,
+ * and so has each call that uses the claim.  So a call that prolongs a claim
+ * keeps it even if another call gives it back, or the session ends.
  *
- * Where nothing else is said, a function returns 0 or the exit code after
+ * Unless a comment says otherwise, a function returns 0 or the exit code after
  * fail_with().  Start reading at pop_one(), then claim_run().
  */
 #include <errno.h>
@@ -51,18 +50,17 @@ static void queue_close(queue_of *q) {
   *q = (queue_of){NULL, NULL};
 }
 
-/* The attempts of a queue that a command makes without --attempts: an item
- * that always fails must not block for ever what stands behind it. */
+/* The attempts of a queue that a command makes without --attempts: an item that
+ * always fails must not block the items after it for ever. */
 enum { NEW_ATTEMPTS = 5 };
 
-/* Makes the recipe's object for argument 0, with the options that the command
- * has; 0 or the exit code.  An option that a command does not have reads as not
- * given.
+/* Makes the recipe's object for argument 0, with the command's options; 0 or
+ * the exit code.  Options that the command does not have read as not given.
  *
- * --attempts is a demand, which fails where the queue has another number;
- * NEW_ATTEMPTS is a wish, for a queue that this object makes.
+ * --attempts is a demand, which fails if the queue has another number;
+ * NEW_ATTEMPTS is a default, for a queue that this object makes.
  *
- *   listener  hears of lost claims, with context; NULL: nobody is to hear */
+ *   listener  hears of lost claims, with context; NULL: no listener */
 static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
                           void *context) {
   int64_t limit, attempts, visible_ms;
@@ -87,14 +85,13 @@ static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
   return status;
 }
 
-/* For putting and looking, where no claim can be lost. */
+/* For putting and looking, which cannot lose a claim. */
 static int queue_open(call *c, queue_of *q) {
   return queue_open_for(c, q, NULL, NULL);
 }
 
-/* For looking and removing, where a queue that is missing is to be told.  The
- * recipe's object alone does not tell: it does not touch the tree, and would
- * find an empty queue. */
+/* For looking and removing, which report a missing queue.  The recipe's object
+ * alone does not: it does not touch the tree, and would find an empty queue. */
 static int queue_open_existing(call *c, queue_of *q) {
   int status = queue_open(c, q);
   if (status) return status;
@@ -110,12 +107,12 @@ static int queue_open_existing(call *c, queue_of *q) {
 /* ------------------------------------------------------------------------
  * In
  *
- * push puts one item, or one for each line of a stream. Each step is one write
- * to the disk, so lines that have come together go in together; none waits for
- * another one to come.
+ * push puts one item, or one for each line of a stream.  Each step is one write
+ * to the disk, so lines that arrive together are put together; no line waits
+ * for a later one.
  * --------------------------------------------------------------------- */
 
-/* So many lines, and bytes of them, go in in one step. */
+/* At most so many lines, and bytes of them, in one step. */
 enum { LINES_MOST = 500, LINES_BYTES = 256 * 1024, READ_BYTES = 64 * 1024 };
 
 /* One push, of one item or of lines. */
@@ -125,16 +122,16 @@ typedef struct push {
   patience p;              /* how long to wait for room */
   zke_queue_put_options o; /* the same for each item */
   int64_t count;           /* items put */
-  int most;                /* so many go in in one step */
+  int most;                /* how many are put in one step */
   /* of --lines */
   int in;           /* where they are read from */
-  bool end;         /* nothing comes any more */
-  char *text;       /* what was read and not put yet: the last line's part */
+  bool end;         /* there is no more input */
+  char *text;       /* input that is not put yet: part of the last line */
   size_t len, room; /* bytes in it, and bytes that fit */
 } push;
 
-/* Reads the options of each item; returns a status, as most functions here do.
- * --delay becomes a time when the command begins, not for each line. */
+/* Reads the options of each item; returns a status, as most functions here.
+ * --delay becomes a time once, when the command begins, not for each line. */
 static int push_options(push *p) {
   int64_t priority, delay;
   const word *key = option_word(p->c, 'k');
@@ -153,11 +150,11 @@ static int push_options(push *p) {
   return 0;
 }
 
-/* Puts them, waiting for room as long as --wait says.  They go in in one step.
- * But where the queue could never have so many at once, or has no room for all
- * of them until the deadline, the steps become smaller: as many go in as there
- * is room for.  Behind each step that went in they become larger again, since
- * others may have made room. */
+/* Puts the values in one step, waiting for room as long as --wait says.  If the
+ * queue can never hold so many together, or has no room for all of them until
+ * the deadline, the steps become smaller: as many as there is room for.  After
+ * each step that succeeds they become larger again, since others may have made
+ * room. */
 static int push_values(push *p, const zke_queue_value *values, int count) {
   int at = 0;
   while (at < count) {
@@ -178,7 +175,7 @@ static int push_values(push *p, const zke_queue_value *values, int count) {
   return 0;
 }
 
-/* Puts the one item of the arguments. */
+/* Puts the one item that the arguments give. */
 static int push_data(push *p) {
   char *data = NULL;
   int len;
@@ -188,10 +185,10 @@ static int push_data(push *p) {
   return status;
 }
 
-/* Puts the lines that are whole; at the end the last one need not be.  They go
- * in in groups, each in one step, since each step is a write to the disk.  But
- * nothing waits for a group to be full: what a program writes line by line is
- * in the queue at once.  A line that is longer than a group goes by itself. */
+/* Puts the complete lines; at the end the last one may be incomplete.  They go
+ * in groups, each in one step, since each step is a write to the disk.  But no
+ * line waits until a group is full: if a program writes line by line, each line
+ * is in the queue immediately.  A line longer than a group goes alone. */
 static int push_whole(push *p) {
   zke_queue_value values[LINES_MOST];
   size_t at = 0, sum = 0;
@@ -216,8 +213,8 @@ static int push_whole(push *p) {
   return status;
 }
 
-/* Reads what there is, as soon as there is any; the text keeps room for the
- * longest line so far. */
+/* Reads whatever is available, as soon as anything is; the text keeps room for
+ * the longest line so far. */
 static int push_read(push *p) {
   if (p->room - p->len < READ_BYTES) {
     char *larger = realloc(p->text, p->room = p->room * 2 + READ_BYTES);
@@ -233,7 +230,7 @@ static int push_read(push *p) {
   return 0;
 }
 
-/* Puts line by line what comes, and prints how many went in. */
+/* Puts lines as they come, and prints how many were put. */
 static int push_stream(push *p) {
   int status = 0;
   while (!status && !p->end) {
@@ -243,12 +240,13 @@ static int push_stream(push *p) {
   }
   free(p->text);
   progress_end(p->c);
-  /* What has gone in is in, whatever became of the rest. */
+  /* These items are in the queue, even if the rest failed. */
   int told = emit_row(p->c, json_pack("{s:I}", "items", p->count));
   return status ? status : told;
 }
 
-/* Puts the lines of --input, or of standard input where that has no commands.
+/* Puts the lines of --input, or of standard input if it is not read for
+ * commands.
  */
 static int push_lines(push *p) {
   const word *file = option_word(p->c, 'i');
@@ -269,8 +267,8 @@ static int push_lines(push *p) {
   return status;
 }
 
-/* queue push.  One command's session would end at once, and an ephemeral item
- * with it: so that command stays until a signal. */
+/* queue push.  A single command's session would end immediately, and an
+ * ephemeral item with it: so that command waits for a signal. */
 static int push_run(call *c) {
   queue_of q;
   push p = {.c = c, .most = LINES_MOST};
@@ -287,7 +285,7 @@ static int push_run(call *c) {
   return status;
 }
 
-/* What --lines prints for people. */
+/* Prints the result of --lines for people. */
 static void push_human(call *c, json_t *row, FILE *out) {
   int64_t count = json_integer_value(json_object_get(row, "items"));
   (void)c;
@@ -297,11 +295,11 @@ static void push_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * Out
  *
- * One item that is claimed, from the claim to its acknowledgement or to its
- * return. pop uses it directly; what the session holds is built on it.
+ * One claimed item, from the claim to its acknowledgement or return.  pop uses
+ * this directly; claims that the session holds are built on it.
  * --------------------------------------------------------------------- */
 
-/* An item as it is printed; it has a token only if it is claimed. */
+/* An item as printed; it has a token only if it is claimed. */
 static json_t *item_row(const zke_queue_item *item) {
   json_t *row = json_pack("{s:o,s:o,s:i,s:i,s:I}", "data",
                           value_data(item->data, item->len), "item",
@@ -314,20 +312,20 @@ static json_t *item_row(const zke_queue_item *item) {
 
 /* An item that this process has claimed.  pop has it on its stack; a claim that
  * the session holds is shared between the session and the calls that use it.
- * How the latter is to end is noted in it, since held_release() has no words
+ * Such a claim records how it should end, since held_release() has no argument
  * for that. */
 typedef struct claim {
-  shared s;              /* only of the latter */
+  shared s;              /* only for a held one */
   zke_queue *queue;      /* the object that has claimed it */
   zke_queue_item *item;  /* its data, its name and its token */
-  atomic_bool ack;       /* how it is to end: done, else given back */
-  atomic_llong delay_ms; /* given back, but nobody gets it before */
-  atomic_bool lost;      /* the listener has heard of that */
+  atomic_bool ack;       /* how it should end: done, else given back */
+  atomic_llong delay_ms; /* if given back, it is kept back for so long */
+  atomic_bool lost;      /* the listener has heard of its loss */
 } claim;
 
-/* Claims the next item; a zkembed code.  With --verbose it tries once without
- * waiting, only to say why it has to wait.  That costs nothing if there is an
- * item, which is claimed then. */
+/* Claims the next item; a zkembed code.  With --verbose it first tries once
+ * without waiting, to report why it has to wait.  This costs nothing if there
+ * is an item, since the try claims it. */
 static int claim_next(call *c, zke_queue *queue, const patience *p,
                       zke_queue_item **item_out) {
   int rc = ZKE_OPERATIONTIMEOUT;
@@ -342,15 +340,15 @@ static int claim_next(call *c, zke_queue *queue, const patience *p,
   return rc;
 }
 
-/* For guard_run(): does the file still say that the item is claimed? */
+/* For guard_run(): does the file still show the item as claimed? */
 static int claim_check(void *object) {
   claim *k = object;
   return zke_queue_check(k->queue, k->item);
 }
 
-/* Acknowledges the item if all went well, else gives it back, with the reason,
- * which a dead letter shows.  Whether giving it back fails does not matter: the
- * claim ends with its object in any case. */
+/* Acknowledges the item on success, else gives it back with the reason, which a
+ * dead letter shows.  A failure to give it back does not matter: the claim ends
+ * with its object in any case. */
 static int claim_end(call *c, const claim *k, int status) {
   char why[60];
   if (status) {
@@ -366,8 +364,8 @@ static int claim_end(call *c, const claim *k, int status) {
 /* ------------------------------------------------------------------------
  * A command of the user's for each item
  *
- * pop -- CMD: guard.c runs it while the item is claimed. Its exit code decides
- * what becomes of the item, and --follow goes on with the next.
+ * pop -- CMD: guard.c runs it while the item is claimed.  Its exit code decides
+ * what happens to the item, and --follow continues with the next.
  * --------------------------------------------------------------------- */
 
 enum { ITEM_TEXTS = 5, ITEM_TEXT_MOST = 100 * 1024 /* Linux has 128 KiB */ };
@@ -399,11 +397,11 @@ static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
          item_text(texts, count, "ZKE_ITEM_DATA=%s", text ? item->data : "");
 }
 
-/* Has the item become a dead letter?  The recipe does not tell, so the letter's
- * znode is looked for (LAYOUT in queue.h).  One that is older than the claim is
- * of an earlier item of that name, since numbers begin anew in a queue that was
- * empty.  It leaves the name to that one, so this item's letter has another:
- * then it counts that the item is not in the queue any more. */
+/* Has the item become a dead letter?  The recipe does not tell, so this looks
+ * for the letter's znode (LAYOUT in queue.h).  A letter older than the claim
+ * belongs to an earlier item of that name, since numbers start again in a queue
+ * that was empty.  That letter keeps the name, so this item's letter has
+ * another; then the test is whether the item has left the queue. */
 static bool is_dead(const call *c, const queue_of *q,
                     const zke_queue_item *item) {
   char *letter = NULL, *entry = NULL;
@@ -419,7 +417,7 @@ static bool is_dead(const call *c, const queue_of *q,
   return dead;
 }
 
-/* Writes that the command has failed with an item, in words or as JSON. */
+/* Writes that the command failed with an item, in words or as JSON. */
 static void failure_tell(const call *c, const char *item, bool dead, int status,
                          FILE *out) {
   if (c->format == FORMAT_JSON) {
@@ -436,12 +434,12 @@ static void failure_tell(const call *c, const char *item, bool dead, int status,
   fputc('\n', out);
 }
 
-/* The command has failed with an item, which was given back.  Whoever asked for
- * it (--verbose) is told.  With --go-on everybody is, but for --quiet: the
- * worker goes on, so nobody sees the exit code.  It ends by a failure of this
- * process, and by a signal; then its exit code tells.
+/* The command has failed with an item, which was given back.  This reports it
+ * with --verbose.  With --go-on it reports unless --quiet is given, since the
+ * worker continues and shows no exit code.  A failure of this process or a
+ * signal ends the worker; then its exit code tells.
  *
- * Written in one piece, since several workers may write to one file. */
+ * Writes in one piece, since several workers may write to one file. */
 static void tell_failure(const call *c, const queue_of *q,
                          const zke_queue_item *item, int status) {
   char *text = NULL;
@@ -454,9 +452,9 @@ static void tell_failure(const call *c, const queue_of *q,
   free(text);
 }
 
-/* Has the command work on the item; its exit code.
+/* Lets the command work on the item; its exit code.
  *
- *   asked  out: true where a signal came meanwhile that is to end us */
+ *   asked  out: true if a signal came meanwhile that should end us */
 static int work_on(call *c, const queue_of *q, claim *k, bool *asked) {
   char *texts[ITEM_TEXTS];
   int count = 0, status;
@@ -480,8 +478,8 @@ static int work_on(call *c, const queue_of *q, claim *k, bool *asked) {
 }
 
 /* The command has failed with an item: pauses this worker.  The pause doubles
- * with each attempt that the item has had, up to 64 times; other workers may
- * take the item meanwhile. */
+ * with each attempt at the item, up to 64 times; other workers may take the
+ * item meanwhile. */
 static int back_off(call *c, const zke_queue_item *item) {
   int64_t ms;
   int status = option_duration(c, 'b', 1000, &ms);
@@ -494,12 +492,13 @@ static int back_off(call *c, const zke_queue_item *item) {
   return rc == ZKE_OPERATIONTIMEOUT ? 0 : fail_rc(c, rc);
 }
 
-/* Takes one item, and prints it or has the command work on it; the exit code.
+/* Takes one item, and prints it or lets the command work on it; the exit code.
  *
- *   more  out: go on with the next one (--follow)
+ *   more  out: continue with the next one (--follow)
  *
- * With --go-on a command's failure is followed by a pause and forgotten.  A
- * failure with a code of its own (c->code) is one of this process: the item
+ * With --go-on, a failure of the command causes a pause and is then forgotten.
+ * A failure with a code (c->code) is one of this process: for example, the item
+ * could not be printed.  That ends the worker.
  * could not be printed, say.  That ends the worker. */
 static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
   claim k = {.queue = q->queue};
@@ -524,8 +523,8 @@ static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
   return status;
 }
 
-/* One item, or with --follow one after the other, until none came in the time
- * of --wait, which begins anew with each. */
+/* Takes one item, or with --follow one after the other, until none comes within
+ * --wait, which starts again for each item. */
 static int pop_all(call *c, const queue_of *q) {
   patience p;
   bool more = true;
@@ -538,7 +537,7 @@ static int pop_all(call *c, const queue_of *q) {
   return 0;
 }
 
-/* A listener that does nothing, but has to be there: only then is the claim
+/* A listener that does nothing, but has to exist: only then is the claim
  * watched, so that its loss wakes guard_run(), which asks claim_check(). */
 static void pop_heard(zke_queue *queue, int event, int64_t token,
                       const char *name, void *context) {
@@ -567,13 +566,13 @@ static int pop_run(call *c) {
 /* ------------------------------------------------------------------------
  * Claims that the session holds
  *
- * For scripts and coprocesses, which claim by one command and end by another.
- * The struct is shared as the file's head says; how a claim ends is noted in
- * it before the list gives it up.
+ * For scripts and coprocesses, which claim with one command and finish with
+ * another.  The struct is shared, as the file's head says; the claim records
+ * how it should end before the list gives it up.
  * --------------------------------------------------------------------- */
 
-/* The held_class of claims: ends one.  k->ack says how; where nobody has set
- * it, at the session's end, the item is given back. */
+/* The held_class of claims: ends one.  k->ack says how; if it is not set, at
+ * the session's end, the item is given back. */
 static int claim_on_release(void *object) {
   claim *k = object;
   if (atomic_load(&k->ack))
@@ -581,15 +580,15 @@ static int claim_on_release(void *object) {
   return zke_queue_release(k->queue, k->item, atomic_load(&k->delay_ms), NULL);
 }
 
-/* The held_class of claims: the token under which the claim is listed; 0 where
- * it was lost, so that this is told. */
+/* The held_class of claims: the token under which the claim is listed; 0 if it
+ * was lost, so that the loss is reported. */
 static int64_t claim_on_token(void *object) {
   claim *k = object;
   return atomic_load(&k->lost) ? 0 : k->item->token;
 }
 
-/* Called when the session and the last call have given back their references.
- * A claim that never got an item is freed by it, too. */
+/* Called when the session and the last call have dropped their references.
+ * Also frees a claim that never got an item. */
 static void claim_free(void *object) {
   claim *k = object;
   zke_queue_free(k->queue);
@@ -600,16 +599,16 @@ static void claim_free(void *object) {
 static const held_class claim_class = {"claim", claim_on_release, shared_drop,
                                        claim_on_token};
 
-/* "/queues/jobs/entry-100-0000000000", for free().  No such znode exists: it is
- * the name under which the session lists a claim, so that a queue's claims are
- * told apart, and those of queues below it too. */
+/* "/queues/jobs/entry-100-0000000000", for free().  No such znode exists: the
+ * session lists a claim under this name, which distinguishes the claims of a
+ * queue, and those of queues below it. */
 static char *claim_path(const char *queue, const char *item) {
   char *path;
   return asprintf(&path, "%s/%s", queue, item) < 0 ? NULL : path;
 }
 
-/* A listener, which the recipe calls: notes a loss, for "held" and for the
- * event that tells it. */
+/* A listener, which the recipe calls: records a loss, for "held" and for the
+ * event that reports it. */
 static void claim_heard(zke_queue *queue, int event, int64_t token,
                         const char *name, void *context) {
   claim *k = context;
@@ -617,9 +616,9 @@ static void claim_heard(zke_queue *queue, int event, int64_t token,
   if (event == ZKE_QUEUE_LOST) atomic_store(&k->lost, true);
 }
 
-/* Puts the claim into the session's list, and answers with the item.  The list
- * has a reference of its own from here on; where it could not be put there the
- * caller's is the last one, and dropping it gives the item back. */
+/* Puts the claim into the session's list, and answers with the item.  From here
+ * on the list has a reference.  If the list could not take it, the caller's
+ * reference is the last, and dropping it gives the item back. */
 static int claim_hold(call *c, const char *queue, claim *k) {
   char *path = claim_path(queue, k->item->name);
   json_t *row = item_row(k->item);
@@ -635,9 +634,9 @@ static int claim_hold(call *c, const char *queue, claim *k) {
   return status;
 }
 
-/* Claims an item by an object of its own, which lives as long as the claim: its
- * listener has the claim as its context, and so knows whose loss it hears.  The
- * claim owns the object from the moment it is made. */
+/* Claims an item by a separate object, which lives as long as the claim: its
+ * listener has the claim as its context, and so knows which claim was lost.
+ * The claim owns the object as soon as it is made. */
 static int claim_with(call *c, const patience *p, claim *k) {
   queue_of q;
   int status = queue_open_for(c, &q, claim_heard, k);
@@ -649,7 +648,7 @@ static int claim_with(call *c, const patience *p, claim *k) {
   return status;
 }
 
-/* queue claim: only where the session outlives the command. */
+/* queue claim: only if the session outlives the command. */
 static int claim_run(call *c) {
   patience p;
   if (!c->sh->persists)
@@ -671,13 +670,13 @@ static int claim_run(call *c) {
 typedef struct search {
   const char *queue; /* its path */
   const char *item;  /* its name; NULL: the latest claim */
-  int64_t token;     /* that it was claimed with; 0: any */
-  claim *found;      /* with a reference; NULL: none so far */
+  int64_t token;     /* its token; 0: any */
+  claim *found;      /* with a reference; NULL: none yet */
 } search;
 
-/* For held_each(), which begins with the latest: keeps the first that fits.  A
- * claim of a queue that lies below this one has a slash more.  One that was
- * lost has its token still, so that no later claim is taken for it. */
+/* For held_each(), which begins with the latest: keeps the first match.  A
+ * claim of a queue below this one has one more slash.  A lost claim keeps its
+ * token, so that no later claim matches it. */
 static void search_one(void *arg, const held_class *class_, const char *path,
                        void *object) {
   search *s = arg;
@@ -715,9 +714,9 @@ static int claim_of(call *c, claim **k_out) {
   return status;
 }
 
-/* The claim that the arguments name is acknowledged, or given back: how is
- * noted in the claim, and held_release() ends it (claim_on_release()).  Where
- * another call has ended it meanwhile, that call says so. */
+/* Acknowledges the claim that the arguments name, or gives it back: the claim
+ * records which, and held_release() ends it (claim_on_release()).  If another
+ * call has ended it meanwhile, held_release() reports that. */
 static int claim_finish(call *c, bool ack) {
   claim *k;
   int64_t delay_ms;
@@ -734,8 +733,8 @@ static int claim_finish(call *c, bool ack) {
 static int ack_run(call *c) { return claim_finish(c, true); }
 static int release_run(call *c) { return claim_finish(c, false); }
 
-/* queue prolong: the claim that the arguments name ends when --visibility from
- * now is over.  It stays in the session's list. */
+/* queue prolong: the claim that the arguments name ends --visibility from now.
+ * It stays in the session's list. */
 static int prolong_run(call *c) {
   claim *k;
   int64_t ms;
@@ -753,11 +752,11 @@ static int prolong_run(call *c) {
 /* ------------------------------------------------------------------------
  * Dead letters
  *
- * list --dead shows them. Here one of them, or all, are put back or removed;
- * and at the end the queue as a whole.
+ * list --dead shows them.  This section puts back or removes one of them, or
+ * all; and at the end it removes whole queues.
  * --------------------------------------------------------------------- */
 
-/* A letter_fn: puts a letter back, waiting for room. */
+/* A letter_fn: puts a letter back, and waits for room. */
 static int requeue_one(call *c, const queue_of *q, const patience *p,
                        const char *name) {
   cancel_by(c, cancel_queue, q->queue);
@@ -779,7 +778,7 @@ static int drop_one(call *c, const queue_of *q, const patience *p,
 typedef int letter_fn(call *c, const queue_of *q, const patience *p,
                       const char *name);
 
-/* Each is a step of its own: an interruption leaves some done, some not. */
+/* Each letter is a separate step: an interruption leaves some of them done. */
 static int each_letter(call *c, const queue_of *q, const patience *p,
                        letter_fn *fn) {
   zke_queue_entries *all;
@@ -794,7 +793,7 @@ static int each_letter(call *c, const queue_of *q, const patience *p,
   return status;
 }
 
-/* Does it with the letter that argument 1 names, or with all of them. */
+/* Calls fn for the letter that argument 1 names, or for all letters. */
 static int letters(call *c, letter_fn *fn) {
   queue_of q;
   patience p;
@@ -812,8 +811,8 @@ static int letters(call *c, letter_fn *fn) {
 static int requeue_run(call *c) { return letters(c, requeue_one); }
 static int drop_run(call *c) { return letters(c, drop_one); }
 
-/* queue rm: without --force only a queue that has neither items nor dead
- * letters.  The recipe decides that in the step that removes it. */
+/* queue rm: without --force only a queue without items and dead letters.  The
+ * recipe checks this in the step that removes it. */
 static int rm_run(call *c) {
   queue_of q;
   int status = queue_open_existing(c, &q);
@@ -827,7 +826,7 @@ static int rm_run(call *c) {
 /* ------------------------------------------------------------------------
  * Looking
  *
- * peek, size, list: they claim nothing. What they print is old when it is
+ * peek, size, list: they claim nothing.  Their output may be old when it is
  * read, since others take items meanwhile.
  * --------------------------------------------------------------------- */
 
@@ -866,14 +865,14 @@ static const char *state_of(const zke_queue_entry *e) {
   return e->due_ms > clock_wall_ms() ? "delayed" : "ready";
 }
 
-/* Whoever works on it, for people. */
+/* The process that works on it, for people. */
 static json_t *holder_of(const zke_queue_entry *e) {
   return *e->identity
              ? json_sprintf("%s (pid %" PRId64 ")", e->identity, e->pid)
              : json_null();
 }
 
-/* A dead letter in the list; people get what fits into a line. */
+/* A dead letter in the list; people get only what fits on a line. */
 static json_t *letter_row(const call *c, const zke_queue_entry *e) {
   json_t *row = json_pack("{s:o,s:i,s:i,s:i,s:I}", "item", value_text(e->name),
                           "priority", e->priority, "bytes", e->len, "attempts",
@@ -891,8 +890,8 @@ static json_t *letter_row(const call *c, const zke_queue_entry *e) {
   return row;
 }
 
-/* An item in the list; people do not get what would not fit.  value_time()
- * makes null of every 0, also of the token of an item that nobody has claimed.
+/* An item in the list; people do not get members that would not fit.
+ * value_time() makes null of every 0, also of the token of an unclaimed item.
  */
 static json_t *entry_row(const call *c, const zke_queue_entry *e) {
   json_t *row = json_pack("{s:o,s:s,s:i,s:i,s:I}", "item", value_text(e->name),
@@ -917,9 +916,9 @@ static json_t *entry_row(const call *c, const zke_queue_entry *e) {
   return row;
 }
 
-/* Adds an item's data to its row.  The recipe's list comes without, so it is
- * read from the znode (LAYOUT in queue.h).  An item that has gone meanwhile has
- * null. */
+/* Adds an item's data to its row.  The recipe's list does not include it, so
+ * this reads the znode (LAYOUT in queue.h).  An item that has gone meanwhile
+ * has null. */
 static int entry_data(call *c, const char *queue, const zke_queue_entry *e,
                       json_t *row) {
   char *path, *data = NULL;
@@ -935,7 +934,7 @@ static int entry_data(call *c, const char *queue, const zke_queue_entry *e,
   return 0;
 }
 
-/* Prints the rows, until somebody interrupts: with --data each costs a read. */
+/* Prints the rows, until interrupted: with --data each row costs a read. */
 static int list_entries(call *c, const queue_of *q,
                         const zke_queue_entries *all) {
   int status = 0;
@@ -953,8 +952,7 @@ static int list_entries(call *c, const queue_of *q,
   return status;
 }
 
-/* queue list: the items in the order in which they come, or with --dead the
- * dead letters. */
+/* queue list: the items in their order, or with --dead the dead letters. */
 static int list_run(call *c) {
   queue_of q;
   zke_queue_entries *all;
@@ -972,7 +970,7 @@ static int list_run(call *c) {
   return status;
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option push_table[] = {
     {'p', "priority", "N"},   {'d', "delay", "DURATION"},
     {'k', "key", "KEY"},      {'l', "lines", NULL},
@@ -1036,24 +1034,24 @@ const command queue_commands[] = {
      "a claimed item is done: remove it", ack_table, 1, 2,
      NEEDS_SESSION | HIDDEN, STYLE_LINE, ack_run, NULL},
     {"queue prolong", "NAME [ITEM] --visibility DURATION [--token TOKEN]",
-     "a claimed item is worked on for so much longer", prolong_table, 1, 2,
+     "extend the time for a claimed item", prolong_table, 1, 2,
      NEEDS_SESSION | HIDDEN, STYLE_LINE, prolong_run, NULL},
     {"queue release", "NAME [ITEM] [--delay DURATION] [--token TOKEN]",
      "give a claimed item back", release_table, 1, 2, NEEDS_SESSION | HIDDEN,
      STYLE_LINE, release_run, NULL},
-    {"queue peek", "NAME", "print the item that comes next, leave it there",
-     NULL, 1, 1, NEEDS_FILE | HIDDEN, STYLE_VALUE, peek_run, NULL},
+    {"queue peek", "NAME", "print the next item, and leave it there", NULL, 1,
+     1, NEEDS_FILE | HIDDEN, STYLE_VALUE, peek_run, NULL},
     {"queue list", "NAME [--dead] [--data]",
      "print the items in their order, and who works on them", list_table, 1, 1,
      NEEDS_FILE | HIDDEN, STYLE_TABLE, list_run, NULL},
-    {"queue size", "NAME", "print how many items are in which state", NULL, 1,
-     1, NEEDS_FILE | HIDDEN, STYLE_RECORD, size_run, NULL},
+    {"queue size", "NAME", "count the items in each state", NULL, 1, 1,
+     NEEDS_FILE | HIDDEN, STYLE_RECORD, size_run, NULL},
     {"queue requeue",
      "NAME ITEM | NAME --all [--wait DURATION | --nonblock] [-E CODE]",
      "put dead letters back into their queue", requeue_table, 1, 2,
      NEEDS_SESSION | HIDDEN, STYLE_LINE, requeue_run, NULL},
     {"queue drop", "NAME ITEM | NAME --all", "remove dead letters", drop_table,
      1, 2, NEEDS_SESSION | HIDDEN, STYLE_LINE, drop_run, NULL},
-    {"queue rm", "NAME [--force]", "remove a queue with all that is in it",
+    {"queue rm", "NAME [--force]", "remove a queue and all that is in it",
      rm_table, 1, 1, NEEDS_SESSION | HIDDEN, STYLE_LINE, rm_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -424,8 +424,8 @@ static int session_lease(call *c) {
   if (!option_given(c, o->letter)) return 0;
   if (sh->persists)
     return fail_usage(c,
-                      "--ttl is for a session of its own, which one command "
-                      "on the command line has");
+                      "--ttl needs a session of its own: give it to one "
+                      "command on the command line");
   int status = option_duration(c, o->letter, 0, &sh->options.lease_ms);
   if (!status && sh->options.lease_ms == 0)
     status = fail_usage(c, "--ttl wants a duration above 0");

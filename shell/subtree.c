@@ -296,9 +296,9 @@ static int copying_read(copying *k, const char *path, copied *n) {
   for (int i = 0; rc == ZKE_OK && i < n->acls->count; i++)
     rc = acl_accept(z, &n->acls->data[i]);
   if (rc == ZKE_OK && acls_are_masked(n->acls))
-    rc = zke_fail(ZKE_NOAUTH,
-                  "the ACL of %s is shown in full only to who may change it",
-                  path);
+    rc = zke_fail(
+        ZKE_NOAUTH,
+        "the ACL of %s is shown in full only to users who may change it", path);
   return rc;
 }
 

@@ -1,7 +1,7 @@
 /* transfer.c - export, import and dump: trees as lines of JSON
  *
- * An export is a line that says what it is, a line a node, parents first, and
- * a line that counts them, without which it is not whole:
+ * An export is a line that identifies it, a line for each node, parents first,
+ * and a line with the number of nodes, without which the export is incomplete:
  *
  *     {"format":"zkembed-tree","version":1,"path":"/app","exported_at":…,…}
  *     {"path":"","data":"x"}
@@ -9,33 +9,33 @@
  *     {"path":"queue/key","data":{"base64":"AAE="},"kind":"ttl","ttl_ms":500}
  *     {"nodes":3}
  *
- * What is usual is left out: kind "persistent", an ACL that allows everybody
- * everything, sequence 0.  Versions, times and zxids are the history of a tree
- * and not part of it: they begin anew.
+ * Defaults are left out: kind "persistent", an ACL that allows everybody
+ * everything, sequence 0.  Versions, times and zxids are a tree's history, and
+ * are not exported: they start again.
  *
- * EXPORT and DUMP read one snapshot of the file (database.c), so that what they
- * write is the tree at one moment, while others go on changing it.
+ * EXPORT and DUMP read one snapshot of the file (database.c), so their output
+ * is the tree at one moment, while others continue to change it.
  *
- * EXPORT of an ensemble walks over the tree instead: each node is as it is when
- * it is read, and no request tells a container or a TTL node from a persistent
- * one, so that both are written as persistent.
+ * EXPORT of an ensemble walks the tree instead: each node is as it is when it
+ * is read.  No request tells a container or a TTL node from a persistent one,
+ * so both are written as persistent.
  *
- * IMPORT reads its file three times; a pipe is copied to a temporary file
- * first.  Start with import_all():
+ * IMPORT reads its file three times, and first copies a pipe to a temporary
+ * file.  Start with import_all():
  *
- *     import_check      looks at every line.  Nothing has been changed when it
- *                       refuses the file: a line that is malformed, a parent
- *                       that has not come, a node that the engine would refuse
- *                       (it is tried in a database in memory), one that exists
- *     import_remove     --replace: deletes what is there
+ *     import_check      examines every line.  When it refuses the file, nothing
+ *                       has been changed.  It refuses a malformed line, a node
+ *                       before its parent, a node that the engine would refuse
+ *                       (tried in a database in memory), and one that exists
+ *     import_remove     --replace: deletes the existing nodes
  *     import_nodes      creates and sets the nodes, in batches (batch.c)
  *     import_finishing  raises sequence numbers and sets ACLs.  They come last,
  *                       since children raise their parent's number, and an ACL
- *                       might forbid to create what belongs below it
+ *                       might forbid the creation of nodes below
  *
- * Others can change the tree meanwhile, and a disk can be full: then an import
- * ends in its midst.  Its sentence says how much is there; the same import with
- * --merge completes it.
+ * If others change the tree meanwhile, or the disk is full, an import ends
+ * partway.  Its message says how much was written; the same import with --merge
+ * completes it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -60,11 +60,11 @@ enum { FORMAT_VERSION = 1 };
  * ACLs
  *
  * The file's text and the library's structure both become the same JSON, so
- * that an export does not depend on where it was read.
+ * that an export does not depend on its source.
  * --------------------------------------------------------------------- */
 
-/* The id of a line "perms:scheme:id" of the file.  There an end of line is
- * written \n, and a backslash \\. */
+/* The id of a line "perms:scheme:id" of the file.  There a newline is written
+ * \n, and a backslash \\. */
 static json_t *acl_id(const char *text, size_t len) {
   char *id = malloc(len + 1), *to = id;
   if (!id) return NULL;
@@ -79,16 +79,16 @@ static json_t *acl_id(const char *text, size_t len) {
   return j;
 }
 
-/* Mark an entry of a scheme that some other program vouches for, so that import
- * takes it for what it is and not for a mistake. */
+/* Marks an entry as another program's scheme, so that import does not take it
+ * for a mistake. */
 static void acl_mark_foreign(json_t *entry) {
   zke_acl acl = {.scheme = json_string_value(json_object_get(entry, "scheme"))};
   if (acl.scheme && acl_is_foreign(&acl))
     json_object_set_new(entry, "foreign", json_true());
 }
 
-/* The file's ACL (doc/format.md), a line an entry, as an array of objects.  It
- * ends at the first line that is malformed, as in a damaged file. */
+/* The file's ACL (doc/format.md), a line for each entry, as an array of
+ * objects.  It ends at the first malformed line, as in a damaged file. */
 static json_t *acl_to_json(const char *text) {
   json_t *list = json_array();
   while (list && *text) {
@@ -116,19 +116,19 @@ static json_t *acl_to_json(const char *text) {
 /* ------------------------------------------------------------------------
  * export
  *
- * An export has no failure in its midst: a file appears when it is whole, and a
- * stream without its last line is not taken by import.
+ * No failure leaves a partial export: a file appears only when it is complete,
+ * and import refuses a stream without its last line.
  * --------------------------------------------------------------------- */
 
 /* One call of export. */
 typedef struct export {
   call *c;
-  const char *top;  /* the exported node's path from the file's root on, that
-                       is, with --chroot; "" for the root */
+  const char *top;  /* the exported node's path from the file's root (with
+                       --chroot); "" for the root */
   const char *name; /* of the file to write; NULL: rows to the output */
   FILE *out;        /* that file; NULL: rows */
   int64_t nodes, ephemerals; /* written so far */
-  int64_t total;             /* for the progress, as counted before */
+  int64_t total;             /* for the progress, counted in advance */
 }
 export;
 
@@ -146,13 +146,13 @@ static int export_line(export *x, json_t *row) {
   return 0;
 }
 
-/* A path as the export has it: from the top on, "" for the top itself. */
+/* A path relative to the top; "" for the top itself. */
 static const char *export_relative(const export *x, const char *path) {
   const char *rest = path + strlen(x->top);
   return rest + (*rest == '/');
 }
 
-/* A node's line; takes the ACL, NULL for the usual one.  NULL without
+/* A node's line; takes the ACL, NULL for the default one.  NULL without
  * memory. */
 static json_t *export_node(const export *x, const snapshot_node *n,
                            json_t *acl) {
@@ -188,14 +188,14 @@ static int export_one(void *arg, const snapshot_node *n) {
   return export_count(arg, n, n->acl ? acl_to_json(n->acl) : NULL);
 }
 
-/* The number that the next sequential child gets, which is how many children
- * have been created.  cversion counts creations and deletions, numChildren
+/* The number of the next sequential child, which is the number of children
+ * created so far.  cversion counts creations and deletions, numChildren
  * creations less deletions: half of the sum is the creations, in 32 bits. */
 static int64_t next_sequence(const zke_stat *stat) {
   return ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
 }
 
-/* An ACL as the export has it; NULL for the usual one, which is left out. */
+/* An ACL as JSON; NULL for the default one, which is left out. */
 static json_t *acls_to_json(const zke_acls *acls) {
   const zke_acl *a = acls->data;
   if (acls->count == 1 && a->perms == ZKE_PERM_ALL &&
@@ -211,8 +211,8 @@ static json_t *acls_to_json(const zke_acls *acls) {
   return list;
 }
 
-/* One node of an ensemble; one that has gone meanwhile is left out.  What this
- * session may not read ends the export: it would not be whole. */
+/* One node of an ensemble; leaves out a node that has gone meanwhile.  A node
+ * that this session may not read ends the export, which would be incomplete. */
 static int export_read(export *x, const char *path) {
   call *c = x->c;
   char *data = NULL;
@@ -221,9 +221,9 @@ static int export_read(export *x, const char *path) {
   int rc = zke_get(c->z, path, NULL, NULL, &data, &n.len, &n.stat);
   if (rc == ZKE_OK) rc = zke_get_acl(c->z, path, &acls, NULL);
   if (rc == ZKE_OK && acls_are_masked(acls))
-    rc = zke_fail(ZKE_NOAUTH,
-                  "the ACL of %s is shown in full only to who may change it",
-                  path);
+    rc = zke_fail(
+        ZKE_NOAUTH,
+        "the ACL of %s is shown in full only to users who may change it", path);
   int status = 0;
   if (rc == ZKE_OK) {
     n.data = data;
@@ -248,7 +248,7 @@ static int export_walk(export *x, const char *path) {
   return walk_end(&w, status);
 }
 
-/* All nodes: of the snapshot, or of the ensemble. */
+/* All nodes of the snapshot or the ensemble. */
 static int export_nodes(export *x, snapshot *s, const char *path) {
   return s ? snapshot_read(s, path, export_one, x) : export_walk(x, path);
 }
@@ -270,8 +270,8 @@ static int export_tree(export *x, const char *path) {
   return status;
 }
 
-/* Writes the export to a file, which appears under its name when it is whole
- * (target_done()); then emits a row that says what was written. */
+/* Writes the export to a file, which appears under its name when it is complete
+ * (target_done()); then emits a row that reports it. */
 static int export_to_file(export *x, const char *path) {
   call *c = x->c;
   target t = {.fd = -1};
@@ -303,8 +303,7 @@ static void export_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* Prints the export.  It is JSON in every format, since that is what import
- * reads. */
+/* Prints the export.  It is JSON in every format, since import reads JSON. */
 static int export_to_output(export *x, const char *path) {
   int format = x->c->format;
   x->c->format = FORMAT_JSON;
@@ -313,8 +312,8 @@ static int export_to_output(export *x, const char *path) {
   return status;
 }
 
-/* The first argument as a path; without one, the root.  Other commands take the
- * working node then: but whether `export` means the whole tree must not depend
+/* The first argument as a path; without one, the root.  Other commands then use
+ * the working node.  But whether `export` means the whole tree must not depend
  * on an earlier cd. */
 static int arg_top(call *c, char **path_out) {
   static const word root = {"/", 1, false};
@@ -329,8 +328,8 @@ static int fail_reserved(call *c, const char *path) {
       path);
 }
 
-/* The path from the file's root on, for struct export: --chroot and the path;
- * on an ensemble the handle's path.  For free(); NULL without memory. */
+/* The path from the file's root, for struct export: --chroot and the path; on
+ * an ensemble the handle's path.  For free(); NULL without memory. */
 static char *top_of(call *c, const char *path) {
   const char *chroot = c->sh->options.chroot ? c->sh->options.chroot : "";
   if (strcmp(chroot, "/") == 0 || store_of(c->sh) == STORE_ENSEMBLE)
@@ -341,8 +340,8 @@ static char *top_of(call *c, const char *path) {
   return top;
 }
 
-/* export [PATH [FILE]].  The count is for the progress alone: a session that
- * may not read the top has none, but may export it all the same. */
+/* export [PATH [FILE]].  The count is only for the progress: a session that may
+ * not read the top gets none, but may still export it. */
 static int export_run(call *c) {
   char *path, *top;
   export x = {.c = c};
@@ -367,46 +366,46 @@ static int export_run(call *c) {
 /* ------------------------------------------------------------------------
  * import: the lines
  *
- * A reading goes from the header to the line that counts the nodes. All three
- * readings use the same functions, so they see the same nodes.
+ * A reading goes from the header to the line with the number of nodes.  All
+ * three readings use the same functions, so they see the same nodes.
  * --------------------------------------------------------------------- */
 
 enum { KIND_PERSISTENT, KIND_CONTAINER, KIND_TTL, KIND_EPHEMERAL };
 enum { EXISTING_REFUSE, EXISTING_MERGE, EXISTING_REPLACE };
-enum { IMPORT_MOST = 256 }; /* nodes at once */
+enum { IMPORT_MOST = 256 }; /* nodes in a batch */
 
 /* One call of import. */
 typedef struct import {
   call *c;
-  char *top;    /* where to, "" for the root */
-  int existing; /* EXISTING_…: what happens to nodes that are there */
+  char *top;    /* the destination, "" for the root */
+  int existing; /* EXISTING_…: how to treat existing nodes */
 
-  /* the file; line, text and room are of the line that was read last */
+  /* the file; line, text and room belong to the line that was read last */
   FILE *in;
   const char *name; /* for sentences */
   long line;        /* its number, from 1 on */
   char *text;
   size_t room;
 
-  /* what import_check() has found */
+  /* results of import_check() */
   json_t *seen;  /* an object: relative path to the number of its children in
                     the file, or to null for an ephemeral node */
   int64_t total; /* nodes in the file */
   int largest;   /* bytes of the longest value */
   zke *scratch;  /* in memory: refuses what the engine would refuse */
 
-  /* values that are larger than a session may write by default */
+  /* values larger than a session may write by default */
   int data_limit; /* of a value, and of a batch's values together */
-  zke *own;       /* a session of ours that may write the largest; or NULL */
-  zke *shared;    /* the call's own, which c->z is again at the end */
+  zke *own;       /* a session that may write the largest; or NULL */
+  zke *shared;    /* the call's session, which returns to c->z at the end */
 
-  int64_t nodes;   /* read in this reading */
-  int64_t same;    /* --merge: were there already, with this data */
+  int64_t nodes;   /* in this reading */
+  int64_t same;    /* --merge: existed already, with this data */
   int64_t skipped; /* ephemeral */
   batch batch;     /* owns records */
 } import;
 
-/* A node's line, read. */
+/* A node, parsed from its line. */
 typedef struct record {
   char *path;     /* whole */
   char *relative; /* points to the end of path */
@@ -415,14 +414,15 @@ typedef struct record {
   int kind; /* KIND_… */
   int64_t ttl_ms, sequence;
   zke_acl *entries; /* NULL: everybody may do everything */
-  zke_acls acls;    /* these, or that */
+  zke_acls acls;    /* their list, or that for everybody */
   json_t *row;      /* the line: the ACL's texts are in it */
 } record;
 
 static int bad_line(import *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Fails and says where in the file, so that people can mend it; STATUS_DATA. */
+/* Fails with the place in the file, so that users can correct it;
+ * STATUS_DATA. */
 static int bad_line(import *im, const char *format, ...) {
   char what[700];
   va_list arguments;
@@ -468,7 +468,7 @@ static long import_line(import *im) {
 }
 
 /* The next line as an object; NULL at the end, with *status_out 0, and for a
- * line that is no object, with the exit code there. */
+ * line that is not an object, with the exit code there. */
 static json_t *import_object(import *im, int *status_out) {
   json_error_t error;
   long len = import_line(im);
@@ -483,8 +483,7 @@ static json_t *import_object(import *im, int *status_out) {
   return NULL;
 }
 
-/* The first line must say that this is an export, of a version that is
- * known. */
+/* The first line must identify an export of a known version. */
 static int import_header(import *im) {
   int status;
   json_t *head = import_object(im, &status);
@@ -509,12 +508,11 @@ static int import_header(import *im) {
 /* ------------------------------------------------------------------------
  * import: a node's line
  *
- * Only the form is looked at here, without the database. A record owns all that
- * was read from its line.
+ * These functions check only the form, without the database.  A record owns
+ * everything that was read from its line.
  * --------------------------------------------------------------------- */
 
-/* A member that is not known may have a meaning that would be lost: it is
- * refused. */
+/* Refuses an unknown member: its meaning would be lost. */
 static int record_members(import *im, const json_t *row) {
   static const char known[] = " path data kind ttl_ms owner sequence acl ";
   const char *name;
@@ -528,8 +526,8 @@ static int record_members(import *im, const json_t *row) {
   return 0;
 }
 
-/* The path from the top on, and the whole path of it.  A slash at the beginning
- * and a NUL are refused; all else check_engine() asks the engine. */
+/* The path relative to the top, and the whole path.  Refuses a slash at the
+ * start and a NUL; check_engine() asks the engine about the rest. */
 static int record_path(import *im, record *r) {
   char *text = NULL;
   int len = -1;
@@ -558,8 +556,8 @@ static int record_data(import *im, record *r) {
   return 0;
 }
 
-/* The kind by its name; a TTL belongs to kind ttl and to no other. What is left
- * out is "persistent". */
+/* The kind by its name; only kind ttl has a TTL.  The default is
+ * "persistent". */
 static int record_kind(import *im, record *r) {
   static const char *const names[] = {"persistent", "container", "ttl",
                                       "ephemeral"};
@@ -580,7 +578,7 @@ static int record_kind(import *im, record *r) {
   return 0;
 }
 
-/* The number that the next sequential child is to get. */
+/* The number for the next sequential child. */
 static int record_sequence(import *im, record *r) {
   const json_t *sequence = json_object_get(r->row, "sequence");
   r->sequence = json_integer_value(sequence);
@@ -590,8 +588,8 @@ static int record_sequence(import *im, record *r) {
   return 0;
 }
 
-/* Make the scheme of an entry valid that is marked as another program's: in the
- * session that is written by, and in the database that tries each node. */
+/* If an entry is marked as another program's, makes its scheme valid: in the
+ * session that writes, and in the database that tries each node. */
 static int record_accept(import *im, const zke_acl *entry) {
   int rc = acl_accept(im->c->z, entry);
   if (rc == ZKE_OK && im->scratch) rc = acl_accept(im->scratch, entry);
@@ -614,7 +612,7 @@ static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
 }
 
 /* The list of entries; without one, everybody may do everything.  There is room
- * for one entry more, which record_open() may add. */
+ * for one more entry, which record_open() may add. */
 static int record_acl(import *im, record *r) {
   const json_t *list = json_object_get(r->row, "acl");
   size_t n = json_array_size(list);
@@ -630,7 +628,7 @@ static int record_acl(import *im, record *r) {
   return status;
 }
 
-/* Makes a record of a line; takes the row.  Only the form is looked at. */
+/* Makes a record from a line; takes the row.  Checks only the form. */
 static int record_read(import *im, json_t *row, record **out) {
   record *r = calloc(1, sizeof *r);
   if (!r) {
@@ -649,19 +647,19 @@ static int record_read(import *im, json_t *row, record **out) {
   return status;
 }
 
-/* Has anything been written? Until then a failure needs no advice. */
+/* Has anything been written?  Before that a failure needs no advice. */
 static bool import_changed(const import *im) {
   return im->batch.created + im->batch.changed + im->batch.deleted > 0;
 }
 
-/* How many nodes of the file are done with: written, found to be there, or left
- * out because they are ephemeral. */
+/* How many nodes of the file are done: written, found unchanged, or left out
+ * because they are ephemeral. */
 static int64_t import_written(const import *im) {
   return im->batch.created + im->batch.changed + im->same + im->skipped;
 }
 
 /* A failure of the engine.  If something was changed already, the sentence says
- * how much, and how the rest can be had. */
+ * how much, and how to complete it. */
 static int import_fail(import *im, int rc) {
   const char *code = zke_error_name(rc) + strlen("ZKE_");
   if (!import_changed(im)) return fail_rc(im->c, rc);
@@ -677,9 +675,9 @@ static int import_refused(void *owner, const zke_op *op, int rc) {
   return import_fail(owner, rc);
 }
 
-/* Fails for a signal or a cancel, and says how far it came; the exit code.
- * fail_cancelled() is called in any case, since it notes the signal for main()
- * to end by; its sentence counts only where there was none before. */
+/* Fails for a signal or a cancel, and says how far the import came; the exit
+ * code.  Always calls fail_cancelled(), since it records the signal by which
+ * main() ends; its sentence counts only if there is none yet. */
 static int import_cancelled(import *im) {
   int number = atomic_load(&im->c->signal), status = STATUS_CONFLICT;
   const char *code = "CANCELLED";
@@ -695,8 +693,8 @@ static int import_cancelled(import *im) {
   return fail_cancelled(im->c);
 }
 
-/* The next node into *out; NULL behind the last one, where the line that counts
- * the nodes was right and nothing follows it.  Returns 0 or the exit code. */
+/* The next node into *out; NULL after the last one, if the line with the number
+ * of nodes is right and nothing follows it.  Returns 0 or the exit code. */
 static int import_next(import *im, record **out) {
   int status;
   *out = NULL;
@@ -718,11 +716,11 @@ static int import_next(import *im, record **out) {
 }
 
 /* ------------------------------------------------------------------------
- * import: everything is looked at before the first change
+ * import: every check before the first change
  *
- * What can be known beforehand is refused here, so that a mistake in line
- * 90,000 does not leave 89,999 nodes behind. Others may change the tree between
- * this look and the writing; for that there is --merge.
+ * Everything that can be known in advance is refused here, so that a mistake in
+ * line 90,000 does not leave 89,999 nodes.  Others may change the tree between
+ * this check and the writing; --merge handles that.
  * --------------------------------------------------------------------- */
 
 /* The operation that makes the node of a record, at that path. */
@@ -735,10 +733,10 @@ static void record_create(const record *r, zke_op *op, const char *path) {
                   r->kind == KIND_CONTAINER ? ZKE_CONTAINER : ZKE_PERSISTENT);
 }
 
-/* Would the engine make this node?  It is made in the database in memory, at
- * the root, and removed by the same multi: so a name, an ACL or a TTL that the
- * engine refuses is found before anything is changed.  The name zookeeper is
- * reserved there, but may be used further below. */
+/* Would the engine create this node?  This creates it in the database in
+ * memory, at the root, and removes it in the same multi: so a name, an ACL or a
+ * TTL that the engine refuses is found before anything is changed.  At the root
+ * the name zookeeper is reserved, but it may be used further below. */
 static int check_engine(import *im, const record *r) {
   const char *slash = strrchr(r->relative, '/');
   const char *name = slash ? slash + 1 : r->relative;
@@ -757,9 +755,9 @@ static int check_engine(import *im, const record *r) {
                   zke_errmsg());
 }
 
-/* Has its parent come, and may that one have children? Does it come for the
- * first time? Notes it, and counts it as a child unless it is left out. A
- * parent is always before its children, so one look is enough. */
+/* Has the parent come, and may it have children?  Is the node new?  Records it,
+ * and counts it as a child unless it is left out.  A parent is always before
+ * its children, so one pass is enough. */
 static int check_place(import *im, const record *r) {
   char *slash = strrchr(r->relative, '/');
   if (json_object_get(im->seen, r->relative))
@@ -781,7 +779,7 @@ static int check_place(import *im, const record *r) {
              : no_memory(im->c);
 }
 
-/* A masked digest cannot be written back: whoever has exported it was not shown
+/* A masked digest cannot be written back: the user who exported it did not see
  * the password's hash. */
 static int check_acl(import *im, const record *r) {
   for (int i = 0; i < r->acls.count; i++)
@@ -791,9 +789,9 @@ static int check_acl(import *im, const record *r) {
   return 0;
 }
 
-/* Is a node in the way?  Without --merge only the top and its children are
- * asked about: below a node that is missing all others are missing, too, and
- * the root is never missing. */
+/* Does the node exist already?  Without --merge this asks only about the top
+ * and its children: below a missing node all others are missing, too, and the
+ * root is never missing. */
 static int check_existing(import *im, const record *r) {
   zke_stat stat;
   bool may_exist = im->existing == EXISTING_MERGE || !strchr(r->relative, '/');
@@ -813,7 +811,7 @@ static int check_existing(import *im, const record *r) {
       r->path);
 }
 
-/* May the value be so large?  Notes how large the largest is. */
+/* Is the value small enough?  Records the largest size. */
 static int check_size(import *im, const record *r) {
   bool memory = store_of(im->c->sh) == STORE_MEMORY;
   if (r->len > im->largest) im->largest = r->len;
@@ -825,7 +823,7 @@ static int check_size(import *im, const record *r) {
 }
 
 /* All that can be known of a node before the first change.  The top itself is
- * not tried: its name is the one that the call gives. */
+ * not tried: the call gives its name. */
 static int check_record(import *im, const record *r) {
   int status = check_place(im, r);
   if (!status && path_is_reserved(im->c, r->path))
@@ -841,7 +839,7 @@ static int check_record(import *im, const record *r) {
   return status;
 }
 
-/* The top's parent must be there, and may have children. */
+/* The top's parent must exist, and may have children. */
 static int check_parent(import *im) {
   char *slash = strrchr(im->top, '/');
   zke_stat stat;
@@ -856,8 +854,8 @@ static int check_parent(import *im) {
   return status;
 }
 
-/* Opens the database in memory in which nodes are tried.  It takes values of
- * any size: what is too large for a session, import_large() sees to. */
+/* Opens the database in memory that tries the nodes.  It accepts values of any
+ * size: import_large() handles those too large for a session. */
 static int check_scratch(import *im) {
   zke_options o = {.size = sizeof o,
                    .data_limit = INT32_MAX,
@@ -867,8 +865,8 @@ static int check_scratch(import *im) {
   return rc == ZKE_OK ? 0 : fail_rc(im->c, rc);
 }
 
-/* Reads the whole file and refuses it before anything has changed; notes how
- * many nodes there are and how large a value is. */
+/* Reads the whole file, and refuses it before anything has changed; records the
+ * number of nodes and the largest value. */
 static int import_check(import *im) {
   record *r = NULL;
   int status = check_parent(im);
@@ -886,10 +884,10 @@ static int import_check(import *im) {
 }
 
 /* ------------------------------------------------------------------------
- * import --replace: what was there goes first
+ * import --replace: removing the existing nodes
  *
- * All of the tree is looked at once before anything of it goes, since a tree
- * that is half deleted helps nobody.
+ * The whole tree is checked before any of it is deleted, since nobody wants
+ * half a tree.
  * --------------------------------------------------------------------- */
 
 /* Puts the deletion of a node into the batch. */
@@ -928,10 +926,10 @@ static int each_child(import *im, const char *path, bool really,
   return status;
 }
 
-/* May this session delete this node?  A multi of two is asked, whose second
- * operation is always refused, so that nothing is changed.  NOTEMPTY says no
- * more than that the children are there still; NONODE is of the second, or
- * says that the node has gone by itself. */
+/* May this session delete this node?  Asks by a multi of two, with a second
+ * operation that is always refused, so that nothing is changed.  NOTEMPTY only
+ * means that the children still exist; NONODE comes from the second operation,
+ * or means that the node has already gone. */
 static int remove_may(import *im, const char *path) {
   zke_op ops[2];
   if (!path[1]) return 0;
@@ -943,8 +941,8 @@ static int remove_may(import *im, const char *path) {
 
 /* One node and all below it, deepest first.
  *
- *   really  delete them; else look whether all of it can be deleted: not what
- *           this session may not delete, nor what a session owns */
+ *   really  delete them; else check whether all can be deleted: refuse nodes
+ *           that this session may not delete, and nodes that a session owns */
 static int remove_tree(import *im, const char *path, bool really) {
   zke_stat stat;
   if (cancel_came(im->c)) return import_cancelled(im);
@@ -963,8 +961,8 @@ static int remove_tree(import *im, const char *path, bool really) {
   return status;
 }
 
-/* Removes the tree.  All of it is looked at before anything goes: a node that
- * may not go keeps all others. */
+/* Removes the tree.  Checks all of it first: one node that may not be deleted
+ * keeps all others. */
 static int import_remove(import *im) {
   const char *top = *im->top ? im->top : "/";
   int status = remove_tree(im, top, false);
@@ -974,12 +972,12 @@ static int import_remove(import *im) {
 /* ------------------------------------------------------------------------
  * import: the nodes
  *
- * Parents come before children in the file, and so in the batches. A node of
- * which something is still to be done gets an ACL that lets this session do it
- * (record_open()).
+ * Parents come before children in the file, and so in the batches.  If
+ * something still has to be done for a node, it gets an ACL that allows this
+ * session to do it (record_open()).
  * --------------------------------------------------------------------- */
 
-/* Has everybody these permissions? */
+/* Does everybody have these permissions? */
 static bool allows_all(const zke_acls *acls, int what) {
   for (int i = 0; i < acls->count; i++)
     if (strcmp(acls->data[i].scheme, "world") == 0 &&
@@ -988,9 +986,8 @@ static bool allows_all(const zke_acls *acls, int what) {
   return false;
 }
 
-/* Is this node's ACL to be set later?  That is so where something is still to
- * be done below it, for which the ACL might not give permission: its children,
- * or the raising of its sequence number. */
+/* Should this node's ACL be set later?  Yes, if the ACL might forbid remaining
+ * work: creating its children, or raising its sequence number. */
 static bool acl_waits(const import *im, const record *r) {
   const json_t *children = json_object_get(im->seen, r->relative);
   return (json_integer_value(children) || r->sequence) &&
@@ -999,13 +996,13 @@ static bool acl_waits(const import *im, const record *r) {
 
 /* For a node whose ACL waits: adds an entry that lets everybody create and
  * delete children, and set the ACL, until finish_acl() sets the right one.
- * Reading and changing the data stay as the ACL has them from the start. */
+ * Reading and changing the data follow the final ACL from the start. */
 static void record_open(record *r) {
   r->entries[r->acls.count++] = (zke_acl){
       ZKE_PERM_CREATE | ZKE_PERM_DELETE | ZKE_PERM_ADMIN, "world", "anyone"};
 }
 
-/* Puts the creation of a node into the batch; takes the record. */
+/* Adds the creation of a node to the batch; takes the record. */
 static int write_new(import *im, record *r) {
   zke_op op;
   if (acl_waits(im, r)) record_open(r);
@@ -1013,9 +1010,9 @@ static int write_new(import *im, record *r) {
   return batch_add(&im->batch, &op, r);
 }
 
-/* Writes a node that may be there: creates it, sets its data, or leaves it
- * alone.  Takes the record.  A node that is still in the batch is not there,
- * and neither is anything below it, so both are created. */
+/* Writes a node that may exist: creates it, sets its data, or leaves it alone.
+ * Takes the record.  If a node is still in the batch, neither it nor anything
+ * below it exists, so both are created. */
 static int write_over(import *im, record *r) {
   char *data = NULL;
   int len = -1;
@@ -1036,8 +1033,7 @@ static int write_over(import *im, record *r) {
   return 0;
 }
 
-/* Can the node be there already? Only with --merge; and the root is always
- * there. */
+/* Can the node already exist?  Only with --merge; and the root always does. */
 static bool may_exist(const import *im, const record *r) {
   return im->existing == EXISTING_MERGE || !r->path[1];
 }
@@ -1053,15 +1049,15 @@ static int import_write(import *im, record *r) {
 }
 
 /* ------------------------------------------------------------------------
- * import: sequence numbers and ACLs, when all nodes are there
+ * import: sequence numbers and ACLs, after all nodes
  *
- * Both are set only where they differ, so this can be repeated: after an import
- * that was ended in its midst, --merge comes here again for all nodes.
+ * Both are set only if they differ, so this can be repeated: after an import
+ * that ended partway, --merge does this again for all nodes.
  * --------------------------------------------------------------------- */
 
-/* Raises the number on an ensemble, where no request does: each child that is
- * created raises it by one, and is deleted at once.  Some hundred go into one
- * request. */
+/* Raises the number on an ensemble, which has no request for it: each child
+ * that is created raises it by one, and is deleted immediately.  One request
+ * has some hundred of them. */
 static int raise_by_children(import *im, const record *r, int64_t count) {
   enum { AT_ONCE = 250 };
   zke_op ops[2 * AT_ONCE];
@@ -1083,8 +1079,8 @@ static int raise_by_children(import *im, const record *r, int64_t count) {
 }
 
 /* Raises the sequence number to that of the file; a higher one stays.  A node
- * whose time has come meanwhile, by a TTL or as an empty container, is gone,
- * and that is no failure. */
+ * that has expired meanwhile, by a TTL or as an empty container, is gone, which
+ * is not a failure. */
 static int finish_sequence(import *im, const record *r) {
   zke_stat stat;
   int rc = zke_exists(im->c->z, r->path, NULL, NULL, &stat);
@@ -1099,15 +1095,14 @@ static int finish_sequence(import *im, const record *r) {
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
 
-/* Compares two ids.  Of a digest that is shown masked only the user is
- * known. */
+/* Compares two ids.  Of a masked digest only the user is known. */
 static bool ids_equal(const zke_acl *a, const zke_acl *b) {
   size_t user = strcspn(a->id, ":");
   if (strcmp(a->id, b->id) == 0) return true;
   return acl_is_masked(a) && strncmp(a->id, b->id, user + 1) == 0;
 }
 
-/* Is a node's list the one of the file, as far as it is shown? */
+/* Is a node's ACL that of the file, as far as it is visible? */
 static bool acls_equal(const zke_acls *a, const zke_acls *b) {
   if (a->count != b->count) return false;
   for (int i = 0; i < a->count; i++)
@@ -1118,9 +1113,8 @@ static bool acls_equal(const zke_acls *a, const zke_acls *b) {
   return true;
 }
 
-/* Sets the ACL where it is another one.  A session that is shown masked digests
- * may not set the ACL either, so that nothing is lost by taking these for
- * equal. */
+/* Sets the ACL if it differs.  A session that sees masked digests may not set
+ * the ACL either, so nothing is lost by treating these as equal. */
 static int finish_acl(import *im, const record *r) {
   zke_acls *now = NULL;
   int rc = zke_get_acl(im->c->z, r->path, &now, NULL);
@@ -1132,13 +1126,13 @@ static int finish_acl(import *im, const record *r) {
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
 
-/* Is something left to be done for a node when all below it is made? */
+/* Must something be done for a node after all below it is created? */
 static bool finish_due(const import *im, const record *r) {
   return r->kind != KIND_EPHEMERAL &&
          (r->sequence || may_exist(im, r) || acl_waits(im, r));
 }
 
-/* Gives a node what it can have only when all below it is made. */
+/* Sets what a node can have only after all below it is created. */
 static int finish_one(import *im, const record *r) {
   int status = 0;
   if (r->sequence) status = finish_sequence(im, r);
@@ -1147,7 +1141,7 @@ static int finish_one(import *im, const record *r) {
   return status;
 }
 
-/* Nodes that are finished together, by one zke_batch(). */
+/* Nodes that one zke_batch() finishes together. */
 typedef struct finishing {
   import *im;
   int count, status;
@@ -1155,8 +1149,8 @@ typedef struct finishing {
   record *at[BATCH_MOST];
 } finishing;
 
-/* The function of zke_batch(): each node is finished by calls of its own, which
- * become one transaction where the store has batches (store_batch()). A failure
+/* The function of zke_batch(): finishes each node by separate calls, which
+ * become one transaction if the store has batches (store_batch()).  A failure
  * ends it. */
 static int finish_all(zke *z, void *context) {
   finishing *f = context;
@@ -1166,8 +1160,8 @@ static int finish_all(zke *z, void *context) {
   return f->status ? ZKE_CANCELLED : ZKE_OK;
 }
 
-/* Finishes those that were collected, and frees them; where it has failed
- * already only that. */
+/* Finishes the collected nodes, and frees them; after a failure it only frees
+ * them. */
 static int finish_run(finishing *f, int status) {
   int rc = ZKE_OK;
   f->status = status;
@@ -1194,13 +1188,13 @@ static int finish_add(finishing *f, record *r) {
 /* ------------------------------------------------------------------------
  * import
  *
- * The three readings, in the order of the file's head. A failure at any place
- * is told once, by whoever finds it; import_free() then takes back what is not
- * the tree's.
+ * The three readings, in the order of the file's head.  The function that finds
+ * a failure reports it, once; import_free() then releases everything but the
+ * tree.
  * --------------------------------------------------------------------- */
 
-/* Begins another reading of the file. The header was read without fault before,
- * so only the file itself can fail now. */
+/* Starts another reading of the file.  The header was valid before, so only the
+ * file itself can fail now. */
 static int import_rewind(import *im) {
   rewind(im->in);
   im->line = 0;
@@ -1262,8 +1256,8 @@ static FILE *import_spool(import *im, FILE *from) {
   return NULL;
 }
 
-/* A regular file is read where it is; what cannot be read twice is copied to a
- * temporary file first. */
+/* Reads a regular file in place; a file that cannot be read twice is first
+ * copied to a temporary file. */
 static int import_open(import *im) {
   call *c = im->c;
   bool input = c->count < 2 || word_is(&c->args[1], "-");
@@ -1282,7 +1276,7 @@ static int import_open(import *im) {
   return c->status;
 }
 
-/* Says what was done. */
+/* Reports the result. */
 static int import_emit(import *im) {
   return emit_row(
       im->c,
@@ -1294,10 +1288,9 @@ static int import_emit(import *im) {
                 "ephemerals_skipped", (json_int_t)im->skipped));
 }
 
-/* With --large the export may have values that a program with a greater data
- * limit has written.  They are written by a session of ours that has such a
- * limit, and the call's own session, which others of a script use too, stays as
- * it is. */
+/* With --large the export may have values that a program with a larger data
+ * limit has written.  A separate session with such a limit writes them, and the
+ * call's session, which other commands of a script use, stays unchanged. */
 static int import_large(import *im) {
   shell *sh = im->c->sh;
   zke_options o = sh->options;
@@ -1315,7 +1308,7 @@ static int import_large(import *im) {
   return status;
 }
 
-/* A whole import, as at the file's head. */
+/* A whole import, as the file's head describes it. */
 static int import_all(import *im) {
   int status = import_open(im);
   if (!status) status = import_check(im);
@@ -1326,7 +1319,7 @@ static int import_all(import *im) {
   return status ? status : import_emit(im);
 }
 
-/* Frees an import, however far it came; the call gets its own session back. */
+/* Frees an import in any state; the call gets its own session back. */
 static void import_free(import *im) {
   batch_clear(&im->batch);
   if (im->in) (void)fclose(im->in);
@@ -1339,8 +1332,8 @@ static void import_free(import *im) {
   free(im);
 }
 
-/* import: refuses what exists, completes it (--merge), or removes it first
- * (--replace). */
+/* import: refuses existing nodes, completes them (--merge), or removes them
+ * first (--replace). */
 static int import_run(call *c) {
   if (option_given(c, 'r') && option_given(c, 'm'))
     return fail_usage(c, "--merge and --replace exclude each other");
@@ -1369,7 +1362,7 @@ static int import_run(call *c) {
   return status;
 }
 
-/* "/app: 3 created, 2 as they were": only what there is. */
+/* "/app: 3 created, 2 as they were": leaves out zeros. */
 static void import_human(call *c, json_t *row, FILE *out) {
   static const struct {
     const char *name, *text;
@@ -1393,8 +1386,8 @@ static void import_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * dump
  *
- * One snapshot, so that what a report shows fits together: a watch's session is
- * among the sessions.
+ * One snapshot, so that the parts of a report agree: a watch's session is among
+ * the sessions.
  * --------------------------------------------------------------------- */
 
 /* A node with its Stat, its kind and its ACL. */
@@ -1413,8 +1406,8 @@ static int dump_node(void *arg, const snapshot_node *n) {
   return emit_row(c, row);
 }
 
-/* A session's row.  Whether it lives is not in the snapshot, since that is a
- * lock on another file: the engine is asked.  A session that has ended since
+/* A session's row.  The snapshot does not show whether it lives, since that is
+ * a lock on another file: this asks the engine.  A session that has ended since
  * the snapshot is not alive. */
 static int dump_session(void *arg, const zke_session_info *s) {
   call *c = arg;
@@ -1432,7 +1425,7 @@ static int dump_session(void *arg, const zke_session_info *s) {
                    s->ephemerals, "watches", s->watches, "events", s->events));
 }
 
-/* A watch's row; type "waiter" for one on a node that another session owns. */
+/* A watch's row; type "waiter" if another session owns the node. */
 static int dump_watch(void *arg, const snapshot_watch *w) {
   json_t *row = json_pack(
       "{s:s,s:o*,s:o*,s:s,s:s}", "type", w->owner ? "waiter" : "watch",
@@ -1465,7 +1458,7 @@ static int dump_run(call *c) {
   return status;
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option import_options[] = {
     {'m', "merge", NULL}, {'r', "replace", NULL}, {'l', "large", NULL}, {0}};
 static const option dump_options[] = {{'d', "no-data", NULL}, {0}};
@@ -1474,7 +1467,7 @@ const command transfer_commands[] = {
     {"export", "[PATH] [FILE]", "write a node and all below it as JSON lines",
      NULL, 0, 2, NEEDS_FILE, STYLE_RECORD, export_run, export_human},
     {"import", "[--merge | --replace] [--large] [PATH] [FILE]",
-     "make the nodes that an export holds", import_options, 0, 2, CREATES_FILE,
+     "create the nodes of an export", import_options, 0, 2, CREATES_FILE,
      STYLE_RECORD, import_run, import_human},
     {"dump", "[--no-data]", "print everything there is, for a report",
      dump_options, 0, 0, NEEDS_FILE | FILE_ONLY, STYLE_LINE, dump_run, NULL},

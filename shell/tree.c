@@ -387,7 +387,7 @@ static int create_options_read(call *c, creation *n) {
   if (option_given(c, 'e') && !c->sh->persists && !option_given(c, 'H') &&
       !c->child)
     return fail_usage(c,
-                      "an ephemeral node would go at once with this command's "
+                      "an ephemeral nodewould end at once with this command's "
                       "session: --hold keeps it until a signal comes, "
                       "\"-- CMD\" while a command runs");
   return guard_options(c);
@@ -665,7 +665,7 @@ static int sync_run(call *c) { return for_each_path(c, sync_one); }
 /* What these commands take and are: rows for run.c, args.c and help. */
 const command tree_commands[] = {
     {"ls", "[-s] [-R] [PATH]",
-     "list a node's children; -s: with their Stat; -R: all that is below",
+     "list a node's children; -s: with their Stat; -R: all nodes below",
      ls_options, 0, 1, NEEDS_FILE, STYLE_LINE, ls_run, ls_human},
     {"tree", "[-L DEPTH] [-s] [PATH]",
      "draw what is below a node; -s: with sizes and owners", tree_options, 0, 1,
@@ -679,7 +679,7 @@ const command tree_commands[] = {
     {"create",
      "[-e] [-s] [-c] [-t MS] [-p] [--acl ACL] PATH [DATA] [--hold | -- CMD "
      "ARGS…]",
-     "make a node: -e ephemeral, -s numbered, -c container, -t expiring, -p "
+     "create a node: -e ephemeral, -s numbered, -c container, -t expiring, -p "
      "parents too",
      create_options, 1, 2, CREATES_FILE | TAKES_CHILD | CHILD_IF_EPHEMERAL,
      STYLE_VALUE, create_run, NULL},

@@ -517,8 +517,8 @@ static const option wait_table[] = {OPTIONS_WAIT, {'\0', NULL, NULL}};
 
 const command txn_commands[] = {
     {"txn", "begin | vote | wait | abort | ack | status | pending …",
-     "transactions: all sites do what was decided, or none", NULL, 0, -1, VERBS,
-     STYLE_LINE, NULL, NULL},
+     "two-phase commit: all sites apply a transaction, or none", NULL, 0, -1,
+     VERBS, STYLE_LINE, NULL, NULL},
     {"txn begin",
      "NAME SITE… [--data TEXT | --base64 TEXT | --input FILE] [--deadline "
      "DURATION] [--coordinator] [--ephemeral] [--wait DURATION] [-E CODE]",
@@ -530,10 +530,10 @@ const command txn_commands[] = {
     {"txn wait", "NAME [SITE] [--wait DURATION] [-E CODE]",
      "wait for the decision: 0 for commit, 1 for abort", wait_table, 1, 2,
      NEEDS_SESSION | HIDDEN, STYLE_LINE, wait_run, decision_human},
-    {"txn abort", "NAME [WHY]", "abort what is not decided yet", NULL, 1, 2,
-     NEEDS_SESSION | HIDDEN, STYLE_LINE, abort_run, NULL},
+    {"txn abort", "NAME [WHY]", "abort a transaction that is not decided yet",
+     NULL, 1, 2, NEEDS_SESSION | HIDDEN, STYLE_LINE, abort_run, NULL},
     {"txn ack", "NAME [SITE]",
-     "say that a site has done what was decided; the last one removes it", NULL,
+     "report that a site has done what was decided; the last removes it", NULL,
      1, 2, NEEDS_SESSION | HIDDEN, STYLE_LINE, ack_run, NULL},
     {"txn status", "NAME", "print who has voted what, and the decision", NULL,
      1, 1, NEEDS_FILE | HIDDEN, STYLE_RECORD, status_run, NULL},

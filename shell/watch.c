@@ -345,9 +345,8 @@ static int watch_options(watching *w) {
         "only one of --children, --data, -R, --exists and --gone can be given");
   if (until &&
       (option_given(c, 'f') || option_given(c, 'n') || option_given(c, 'i')))
-    return fail_usage(c,
-                      "there is nothing to follow behind --exists or "
-                      "--gone, and no first look before them");
+    return fail_usage(
+        c, "--exists and --gone go with neither --follow nor --initial");
   w->mode = option_given(c, 'R') ? ZKE_WATCH_PERSISTENT_RECURSIVE
                                  : ZKE_WATCH_PERSISTENT;
   w->types = own | child;

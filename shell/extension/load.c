@@ -17,8 +17,8 @@ static int refuse(const ext_call *c) {
                     f->name);
   if (f->kind == EXT_WAITS && state != SQLITE_TXN_NONE)
     return zke_fail(ZKE_MISUSE,
-                    "%s() in a transaction, which would go on to see the rows "
-                    "as they were before: call it before BEGIN or after COMMIT "
+                    "%s() in a transaction, which would still see the old "
+                    "rows: call it before BEGIN or after COMMIT "
                     "(Python: isolation_level=None)",
                     f->name);
   return ZKE_OK;

@@ -1,19 +1,19 @@
 /* conn.c - connections of the protocol server: frames in, frames out
  *
- * It knows sockets and bytes, and nothing of what they mean.  A connection
- * without a whole frame and with nothing to send has no buffer at all, so that
- * thousands of idle ones cost little.
+ * This file knows sockets and bytes, but not their meaning.  A connection
+ * without a whole frame and without output has no buffer, so thousands of idle
+ * ones cost little.
  *
- * What is read is bounded by the frame limit, what is to be sent by not reading
- * requests while there is much of it (conn_full()).  Begin with conn_read() and
+ * The frame limit bounds the input.  The output is bounded because no request
+ * is read while much output waits (conn_full()).  Begin with conn_read() and
  * conn_flush().
  *
- * When a peer hangs up, what it had sent of its session is read and done to the
- * end, as ZooKeeper does: a client need not wait for the answer to its close.
- * A write finds that out first, mostly (`gone`), and the end of what can be
- * read last (`all_read`).  From then on the client is not heard, so a
- * connection that cannot be dealt with, since another process writes, ends with
- * its session at the latest.
+ * When a peer hangs up, the server reads and does all that it had sent in its
+ * session, as ZooKeeper does: a client need not wait for the answer to its
+ * close.  Usually a write notices the hang-up first (`gone`), and the end of
+ * the input comes last (`all_read`).  From then on the client cannot be heard.
+ * So if another process's writing delays the connection's requests, it ends
+ * with its session at the latest.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,9 +35,9 @@ enum { READ_ONCE = 64 * 1024 };
 /* ------------------------------------------------------------------------
  * Spare blocks
  *
- * A request needs room for what was read, for its answer and for what is sent.
- * All of that is given back within the round, mostly, so a few blocks serve all
- * connections, and those that are idle have none.
+ * A request needs room for its input, its answer and the output.  Usually all
+ * of it is given back within the round, so a few blocks serve all connections,
+ * and idle ones have none.
  * --------------------------------------------------------------------- */
 
 void spare_take(server *s, zke_jute_writer *w) {
@@ -45,8 +45,8 @@ void spare_take(server *s, zke_jute_writer *w) {
     *w = s->spares[--s->spare_count];
 }
 
-/* A large block is freed, and so is any when enough lie ready: so idle memory
- * has a bound. */
+/* Frees a large block, and any block if enough are spare, so idle memory is
+ * bounded. */
 void spare_give(server *s, zke_jute_writer *w) {
   bool keep = w->data && w->size <= SPARE_BYTES && s->spare_count < SPARES_MOST;
   if (keep) {
@@ -64,12 +64,12 @@ void spares_free(server *s) {
 /* ------------------------------------------------------------------------
  * Life
  *
- * From accept() to the socket's end. A connection is ended in two steps:
- * conn_end() and conn_drop() only mark it, and the loop frees it when nobody
- * is inside of it (serve.c).
+ * From accept() to the socket's end.  A connection is ended in two steps:
+ * conn_end() and conn_drop() only mark it, and the loop frees it when no
+ * function uses it (serve.c).
  * --------------------------------------------------------------------- */
 
-/* The peer's address as a text, and its port. */
+/* The peer's address as text, and its port. */
 static void name_peer(conn *c, const struct sockaddr_storage *peer) {
   const void *address = NULL;
   if (peer->ss_family == AF_INET) {
@@ -86,9 +86,9 @@ static void name_peer(conn *c, const struct sockaddr_storage *peer) {
     memcpy(c->address, "local", sizeof "local");
 }
 
-/* Are there as many connections from that address as there may be? Those that
- * are dropped do not count: a client that reconnects would be turned away by
- * its own old connection. */
+/* Does that address have as many connections as allowed?  Dropped ones do not
+ * count: otherwise a client that reconnects would be refused because of its own
+ * old connection. */
 static bool is_over_limit(const server *s, const conn *c) {
   int count = 0;
   if (!s->address_most || c->is_unix) return false;
@@ -114,8 +114,8 @@ static bool conn_enter(server *s, conn *c) {
   return true;
 }
 
-/* Is there a descriptor for a connection more?  The limit may be changed from
- * outside, so it is asked for. */
+/* Is there a descriptor for one more connection?  The limit may be changed from
+ * outside, so this asks for it. */
 static bool has_descriptor(server *s) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
@@ -128,9 +128,9 @@ static bool has_descriptor(server *s) {
   return false;
 }
 
-/* The next client's descriptor, or -1: nobody is there, or there is no
- * descriptor for one.  Such a client waits in the socket's queue until another
- * one goes. */
+/* The next client's descriptor, or -1 if there is no client, or no descriptor
+ * for it.  Then the client waits in the socket's queue until another one
+ * goes. */
 static int accept_client(server *s, int listener,
                          struct sockaddr_storage *peer) {
   socklen_t len = sizeof *peer;
@@ -148,7 +148,7 @@ static int accept_client(server *s, int listener,
   return fd;
 }
 
-/* A connection that cannot be kept is closed at once, as ZooKeeper does it: its
+/* A connection that cannot be kept is closed immediately, as in ZooKeeper: its
  * client tries again. */
 conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events)) {
@@ -178,8 +178,8 @@ conn *conn_accept(server *s, int listener, bool is_unix,
   return c;
 }
 
-/* Has the connection looked at in this round or the next.  It is in the list
- * once, however often it is touched. */
+/* Puts the connection into the list for this round or the next, only once
+ * however often it is touched. */
 void conn_touch(conn *c) {
   if (c->is_busy) return;
   c->is_busy = true;
@@ -193,15 +193,15 @@ void conn_end(conn *c) {
   conn_touch(c);
 }
 
-/* Ends the connection at once: what is still to be sent is lost.  Nothing is
- * freed here, since the caller may be inside a loop over connections. */
+/* Ends the connection immediately: unsent output is lost.  This frees nothing,
+ * since the caller may be inside a loop over connections. */
 void conn_drop(conn *c) {
   c->dropped = true;
   conn_touch(c);
 }
 
-/* Closes the socket and frees the connection, which has no session any more
- * and is in no list but the server's. */
+/* Closes the socket and frees the connection, which no longer has a session and
+ * is in no list but the server's. */
 void conn_free(conn *c) {
   *c->link = c->next;
   if (c->next) c->next->link = c->link;
@@ -222,11 +222,12 @@ void conn_free(conn *c) {
 /* ------------------------------------------------------------------------
  * In
  *
- * Bytes are kept until they are a whole frame; nothing here looks into one.
+ * Bytes are kept until they are a whole frame; this section does not look into
+ * it.
  * --------------------------------------------------------------------- */
 
-/* Appends what was read.  The buffer is at most a frame or READ_ONCE, and what
- * one read brings: conn_read(). */
+/* Appends input.  The buffer holds at most a frame or READ_ONCE, plus one read:
+ * conn_read(). */
 static bool keep(conn *c, const char *data, size_t len) {
   zke_jute_writer spare = {0};
   if (!c->in) {
@@ -249,8 +250,8 @@ static bool keep(conn *c, const char *data, size_t len) {
   return true;
 }
 
-/* Ends a connection whose next bytes begin no frame.  Those of a client that
- * was not greeted are a word that is unknown, or another protocol. */
+/* Ends a connection whose next bytes do not begin a frame.  If the client was
+ * not greeted, they are an unknown word, or another protocol. */
 static void refuse_frame(conn *c, const char *bytes, int32_t len) {
   if (!c->greeted)
     conn_tell(
@@ -265,8 +266,8 @@ static void refuse_frame(conn *c, const char *bytes, int32_t len) {
   conn_drop(c);
 }
 
-/* A frame longer than the limit is not read: nothing behind it could be
- * understood, so the connection ends, as with ZooKeeper. */
+/* A frame above the limit is not read: nothing after it could be understood, so
+ * the connection ends, as in ZooKeeper. */
 char *conn_frame(conn *c, size_t skip, size_t *len_out) {
   size_t at = c->in_at + skip;
   if (c->in_len < at + 4 || c->dropped || c->ended) return NULL;
@@ -280,8 +281,8 @@ char *conn_frame(conn *c, size_t skip, size_t *len_out) {
   return c->in_len - at - 4 < (size_t)len ? NULL : c->in + at + 4;
 }
 
-/* The frame in front was taken.  An empty buffer is given back: most
- * connections are idle, and ten thousand buffers would be much memory. */
+/* The first frame was taken.  This gives an empty buffer back: most connections
+ * are idle, and ten thousand buffers would need much memory. */
 void conn_taken(conn *c, size_t len) {
   c->in_at += 4 + len;
   if (c->in_at < c->in_len) return;
@@ -290,31 +291,31 @@ void conn_taken(conn *c, size_t len) {
   c->in_at = c->in_len = c->in_size = 0;
 }
 
-/* Is there nothing left to do for a peer that has hung up?  Whatever has not
- * begun a session is not begun for it: that might take the session of a later
- * connection of the same client.  A fault that holds what it has sent holds it
- * for ever. */
+/* Is nothing left to do for a peer that has hung up?  A session that has not
+ * begun is not begun for it: that might take the session of a later connection
+ * of the same client.  A fault that holds its input holds it for ever. */
 static bool is_done(conn *c) {
   size_t len;
   if (!c->session || c->faults.deaf) return true;
   return c->all_read && !conn_frame(c, 0, &len);
 }
 
-/* The system knows that before all that was sent has been read. */
+/* The system knows this before all input has been read. */
 bool conn_hung_up(const conn *c) {
   struct pollfd p = {c->source.fd, POLLRDHUP, 0};
   return c->gone || poll(&p, 1, 0) > 0;
 }
 
-/* Where nothing is left to do it is dropped at once: a client that comes back
- * in the same round must not be refused for it (is_over_limit()). */
+/* Drops it immediately if nothing is left to do: if the client comes back in
+ * the same round, it must not be refused because of this connection
+ * (is_over_limit()). */
 void conn_gone(conn *c) {
   c->gone = true;
   if (is_done(c)) conn_drop(c);
 }
 
-/* Nothing more will come.  Epoll would tell of that in each round from now on,
- * whatever it is asked for, so it forgets the connection. */
+/* The input has ended.  Epoll would report this in each round, whatever it is
+ * asked for, so it forgets the connection. */
 static void end_reading(conn *c) {
   c->all_read = true;
   c->waited = 0;
@@ -322,10 +323,10 @@ static void end_reading(conn *c) {
   conn_gone(c);
 }
 
-/* Reads once, unless there is a whole frame and much behind it: requests come
- * faster than they are taken.  What is left in the socket makes epoll tell
- * again.  A connection has one request by HTTP: what comes behind it while its
- * answer is waited for is thrown away. */
+/* Reads once, unless there is a whole frame with much input after it: then
+ * requests come faster than they are taken.  Epoll reports the rest in the
+ * socket again.  A connection has one HTTP request: input after it is discarded
+ * while its answer is pending. */
 void conn_read(conn *c) {
   char buffer[READ_ONCE];
   size_t len;
@@ -339,20 +340,20 @@ void conn_read(conn *c) {
 /* ------------------------------------------------------------------------
  * Out
  *
- * What is written goes into a buffer first, and to the socket by conn_flush(),
- * which the loop calls before and after it takes requests. A slow reader is
- * held back in two ways: no further request of its is read, and where events
- * alone fill the buffer the connection ends (session.c).
+ * Output goes into a buffer first; conn_flush(), which the loop calls before
+ * and after it takes requests, writes it to the socket.  A slow reader is held
+ * back in two ways: none of its further requests is read, and if events alone
+ * fill the buffer the connection ends (session.c).
  * --------------------------------------------------------------------- */
 
 size_t conn_unread(const conn *c) { return c->out.len - c->sent; }
 
-/* A client that does not read its answers is not given more of them. */
+/* A client that does not read its answers gets no more of them. */
 bool conn_full(const conn *c) { return conn_unread(c) >= CONN_OUT_ENOUGH; }
 
-/* A list of clients or of watches may be long, and whoever asks for it need not
- * read it, nor prove who it is.  So none is begun while connections that are
- * about to end have left much unread, all of them together. */
+/* A list of clients or of watches may be long, and the client that asks for it
+ * need not read it, nor authenticate.  So no list is begun while connections
+ * that are about to end have left much unread, all of them together. */
 bool conn_takes_text(conn *c) {
   size_t unread = 0;
   for (const conn *other = c->server->conns; other; other = other->next)
@@ -366,12 +367,13 @@ bool conn_takes_text(conn *c) {
   return false;
 }
 
-/* Where the output ends that may be sent now. */
+/* The end of the output that may be sent now. */
 static size_t sendable(const conn *c) {
   return c->faults.mute_by ? c->faults.mute_at : c->out.len;
 }
 
-/* Takes what was sent out of the buffer: all of it, or what is worth a move. */
+/* Removes sent bytes from the buffer: all of it, or enough to be worth a
+ * move. */
 static void forget_sent(conn *c) {
   if (c->sent == c->out.len) {
     spare_give(c->server, &c->out);
@@ -385,15 +387,16 @@ static void forget_sent(conn *c) {
   c->sent = 0;
 }
 
-/* What was sent may have been events: no more of them waits than there is. */
+/* Sent bytes may have been events: the count is at most the output that is
+ * left. */
 static void count_events(conn *c) {
   if (c->events <= conn_unread(c)) return;
   c->server->events -= c->events - conn_unread(c);
   c->events = conn_unread(c);
 }
 
-/* Requests are waited for unless much is to be sent: a client that does not
- * read gets no further. */
+/* Waits for requests unless much output waits: a client that does not read is
+ * stopped. */
 static void wait_for_more(conn *c) {
   struct epoll_event e = {.data.ptr = &c->source};
   if (c->sent < sendable(c)) e.events |= EPOLLOUT;
@@ -403,8 +406,8 @@ static void wait_for_more(conn *c) {
   epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->source.fd, &e);
 }
 
-/* Nobody is there for what waits to be sent.  What a fault has held of it is
- * lost with it. */
+/* There is no reader for the output.  Output that a fault holds is lost,
+ * too. */
 static void throw_away(conn *c) {
   c->sent = c->out.len;
   c->faults.mute_by = 0;
@@ -417,9 +420,9 @@ void conn_event(conn *c, size_t len) {
   c->server->events += len;
 }
 
-/* Many clients that read nothing could together take all memory, each of them
- * below its own limit.  What waits for the connection is freed here and not
- * when it is closed, since further events may come before. */
+/* Many clients that do not read could together take all memory, each below its
+ * own limit.  This frees the connection's output now and not when it is closed,
+ * since further events may come before. */
 void conns_relieve(server *s) {
   conn *most = s->conns;
   if (!most || s->events <= EVENTS_UNREAD_MOST) return;
@@ -434,8 +437,8 @@ void conns_relieve(server *s) {
   conn_drop(most);
 }
 
-/* A write has failed.  Mostly the peer has hung up; else it may live, and would
- * wait for its answers for ever. */
+/* A write has failed.  Usually the peer has hung up; otherwise it may live, and
+ * would wait for its answers for ever. */
 static void send_failed(conn *c) {
   if (errno == EPIPE || errno == ECONNRESET || errno == ETIMEDOUT)
     c->gone = true;
@@ -443,7 +446,7 @@ static void send_failed(conn *c) {
     conn_drop(c);
 }
 
-/* Send what waits, as far as the socket takes it. */
+/* Sends the output, as far as the socket accepts it. */
 static void send_out(conn *c) {
   while (!c->dropped && !c->gone && c->sent < sendable(c)) {
     ssize_t n = send(c->source.fd, c->out.data + c->sent, sendable(c) - c->sent,
@@ -457,10 +460,10 @@ static void send_out(conn *c) {
   }
 }
 
-/* A peer that has hung up is noticed by a write, mostly.  What it had sent may
- * still be in the socket then, so reading goes on to the end. */
+/* Usually a write notices that a peer has hung up.  Its last input may still be
+ * in the socket then, so reading continues to the end. */
 void conn_flush(conn *c) {
-  if (c->out.failed) conn_drop(c); /* its last frame may not be whole */
+  if (c->out.failed) conn_drop(c); /* its last frame may be incomplete */
   send_out(c);
   forget_sent(c);
   count_events(c);

@@ -181,7 +181,7 @@ static void take_whole(server *s, conn *c, size_t head_len,
     text[head_len + (size_t)len] = '\0';
     c->greeted = true;
     if (!read_first_line(&r, text))
-      http_refuse(c, 400, "the first line is no request of HTTP");
+      http_refuse(c, 400, "the first line is not an HTTP request");
     else
       run_page(s, c, &r, pages);
   }

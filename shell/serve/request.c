@@ -1,20 +1,20 @@
-/* request.c - what a client asks for, and its answer
+/* request.c - clients' requests and their answers
  *
- * A request is a header, xid and type, and a record; its answer is a header,
- * xid, zxid and error, and where there is no error a record.  Each type is a
- * row of a table: its name and a function that reads the record, makes one call
- * of the library, and writes the answer's record.  Begin with request_take().
+ * A request is a header (xid and type) and a record; its answer is a header
+ * (xid, zxid and error) and, without an error, a record.  Each type is a row of
+ * a table: its name and a function that reads the record, makes one call of the
+ * library, and writes the answer's record.  Begin with request_take().
  *
- * An answer is kept until what it shows is committed (requests_answer()).  The
- * events of the changes up to what it shows are sent before it, and those of
+ * An answer is kept until the state that it shows is committed
+ * (requests_answer()).  The events up to that state are sent before it, and
  * later ones after it.
  *
- * The library checks what ZooKeeper's client and server check together; what
- * the server alone does with a malformed path is restored here as far as
- * another answer would mislead (path_rc()). A function of the table may run
- * twice for one request: a request that has to wait for another process is
- * held, and run again in the next round. So it must change nothing where it
- * returns ZKE_OPERATIONTIMEOUT; what cannot promise that asks first
+ * The library checks what ZooKeeper's client and server check together.  If the
+ * server alone treats a malformed path in another way, this file restores its
+ * answer as far as another one would mislead (path_rc()).  A function of the
+ * table may run twice for one request: a request that waits for another process
+ * is held, and run again in the next round.  So a function must change nothing
+ * if it returns ZKE_OPERATIONTIMEOUT; one that cannot promise that asks first
  * (run_close()) or is a batch (run_set_watches()). */
 #include <inttypes.h>
 #include <limits.h>
@@ -23,9 +23,9 @@
 
 #include "serve.h"
 
-/* One request while it is dealt with. It lives for one call of request_take():
- * what is read of the frame points into a copy that goes with it. z is the
- * session's handle; before the first frame was taken there is none. */
+/* One request during one call of request_take().  Everything read from the
+ * frame points into a copy that is freed with it.  z is the session's handle;
+ * NULL before the first frame. */
 typedef struct request {
   server *s;
   conn *c;
@@ -33,46 +33,47 @@ typedef struct request {
   int32_t xid, type;
   bool is_change;
   zke_jute_reader body;
-  zke_jute_writer answer; /* the records behind the answer's header */
+  zke_jute_writer answer; /* the records after the answer's header */
   quota_counts *counted;
 } request;
 
-/* What an operation is to a batch: a change of the tree gains by it; what ends
- * or begins something cannot be part of one.  And why a read may take long: it
- * may set a watch, which is a change, or its answer may be large. */
+/* What an operation is to a batch: a change of the tree gains by a batch; an
+ * operation that ends or begins something cannot be part of one.  And why a
+ * read may take long: it may set a watch, which is a change, or have a large
+ * answer. */
 enum { CHANGES = 1, ALONE = 2, WATCHES = 4, LARGE = 8 };
 
 /* An operation: its function returns a code of the library or of the wire. */
 typedef struct operation {
   int type;
-  const char *name; /* for people, as ZooKeeper's cons has them */
+  const char *name; /* for people, as in ZooKeeper's cons */
   unsigned flags;
   int (*run)(request *q);
 } operation;
 
-/* The answer to a request that was dealt with: what is sent when it is certain
- * that what it shows is so. */
+/* The answer to a request; it is sent when the state that it shows is
+ * certain. */
 struct answer {
   conn *c;
   int32_t xid;
   int rc;
   fate fate;
   int64_t zxid;            /* of the state that it shows */
-  int64_t told_zxid;       /* what its header says of that */
+  int64_t told_zxid;       /* the zxid in its header */
   int64_t began_ms;        /* monotonic */
-  bool is_change;          /* what asked for it was one */
-  zke_jute_writer records; /* behind its header */
+  bool is_change;          /* the request was a change */
+  zke_jute_writer records; /* after its header */
 };
 
 /* ------------------------------------------------------------------------
  * Reading and answering
  *
- * A function that reads returns ZKE_OK, or the code that ZooKeeper answers to a
- * record that is malformed. The connection goes on: a frame's length says where
- * the next one begins.
+ * A reading function returns ZKE_OK, or the code with which ZooKeeper answers a
+ * malformed record.  The connection continues: a frame's length says where the
+ * next one begins.
  * --------------------------------------------------------------------- */
 
-/* Reads the request's record; ZooKeeper's code for one that is malformed. */
+/* Reads the request's record; returns ZooKeeper's code for a malformed one. */
 static int read_record(request *q, const zke_jute_record *record, void *out) {
   return zke_jute_read(&q->body, record, out) ? ZKE_OK : ZKE_MARSHALLINGERROR;
 }
@@ -81,13 +82,13 @@ static int read_record(request *q, const zke_jute_record *record, void *out) {
 #define ANSWER(q, name, in) \
   zke_jute_write(&(q)->answer, &zke_jute_of_##name, in)
 
-/* A path that the library can be given: there is one, without a NUL inside. */
+/* Does the request have a path without a NUL, which the library accepts? */
 static int check_path(const request *q, const char *path) {
   if (!path) return ZKE_MARSHALLINGERROR;
   return q->body.has_nul ? ZKE_BADARGUMENTS : ZKE_OK;
 }
 
-/* Reads a record whose first member is the path, and looks at it. */
+/* Reads a record whose first member is the path, and checks it. */
 static int read_with_path(request *q, const zke_jute_record *record,
                           void *out) {
   int rc = read_record(q, record, out);
@@ -96,32 +97,33 @@ static int read_with_path(request *q, const zke_jute_record *record,
 
 #define READ_PATH(q, name, out) read_with_path(q, &zke_jute_of_##name, out)
 
-/* ZooKeeper's server does not look at the path of a read: what is no path has
- * no node. */
+/* ZooKeeper's server does not check the path of a read: an invalid path has no
+ * node. */
 static int path_rc(int rc) { return rc == ZKE_BADARGUMENTS ? ZKE_NONODE : rc; }
 
-/* The same for "", which is another name of "/" there. */
+/* The same for "", which there means "/". */
 static const char *read_path(const char *path) { return *path ? path : "/"; }
 
-/* What watches of this request are registered with. From now on events are
- * looked for before each answer to this connection: those that have never set a
- * watch are spared that. */
+/* The function for this request's watches.  From now on the server looks for
+ * events before each answer to this connection; connections that have never set
+ * a watch are spared that. */
 static zke_watch_fn watcher(request *q) {
   q->c->has_watched = true;
   return client_watcher;
 }
 
-/* The watch that a read sets.  One of "" is of no node there, and never fires.
+/* The watch that a read sets.  In ZooKeeper a watch of "" belongs to no node,
+ * and never fires.
  */
 static zke_watch_fn watch_of(request *q, const zke_jute_read_request *r) {
   return r->watch && *r->path ? watcher(q) : NULL;
 }
 
-/* The code that is sent. The library's own codes, from -200 down, mean nothing
- * to a client of ZooKeeper. */
+/* The code to send.  The library's own codes, from -200 down, mean nothing to
+ * ZooKeeper's clients. */
 static int wire_code(int rc) { return rc <= -200 ? ZKE_SYSTEMERROR : rc; }
 
-/* Does this code end the connection without an answer?  Its client has to ask
+/* Does this code end the connection without an answer?  Its client must ask
  * again whether a change was made, and whether the session lives. */
 static bool ends_connection(int rc) {
   return rc == ZKE_CONNECTIONLOSS || rc == ZKE_SESSIONEXPIRED ||
@@ -129,8 +131,8 @@ static bool ends_connection(int rc) {
          rc == ZKE_CLOSING || rc == ZKE_REPLACED;
 }
 
-/* The library's multis say of a session that has ended what ZooKeeper's client
- * says of it.  On the wire it is what other requests say. */
+/* For a session that has ended, the library's multis return the code of
+ * ZooKeeper's client.  On the wire it is the code of other requests. */
 static int several_rc(const request *q, int rc) {
   bool ended =
       rc == ZKE_MARSHALLINGERROR && zke_state(q->z) == ZKE_STATE_EXPIRED;
@@ -141,13 +143,12 @@ static int several_rc(const request *q, int rc) {
  * Nodes
  *
  * Each function is one request of ZooKeeper's: it reads the record, makes one
- * call, writes the record of the answer. What a function returns becomes the
- * answer's code.
+ * call, writes the answer's record.  Its result becomes the answer's code.
  * --------------------------------------------------------------------- */
 
-/* The mode that a create of this type and these flags means (semantics.md
- * 2.1): one that makes a container makes nothing else, and one without a TTL
- * makes no container. */
+/* The mode that a create of this type and these flags means (semantics.md 2.1):
+ * the container request makes only containers, and the request without a TTL
+ * makes none. */
 static int create_mode(int type, int flags) {
   bool is_container = flags == ZKE_CONTAINER || flags == ZKE_PERSISTENT ||
                       flags == ZKE_EPHEMERAL;
@@ -157,8 +158,8 @@ static int create_mode(int type, int flags) {
   return flags == ZKE_CONTAINER ? ZKE_PERSISTENT : flags;
 }
 
-/* Fills an operation for any of the four creates. The operation points into r,
- * which has to live as long. */
+/* Fills an operation for any of the four creates.  The operation points into r,
+ * which must live as long. */
 static void fill_create(zke_op *op, int type,
                         const zke_jute_create_ttl_request *r) {
   int mode = create_mode(type, r->flags);
@@ -169,8 +170,8 @@ static void fill_create(zke_op *op, int type,
     zke_op_create(op, r->path, r->data.data, r->data.len, &r->acl, mode);
 }
 
-/* Is there such a mode, with such a TTL (-1: none)? What create_mode() makes of
- * a mode that its request cannot have is none. */
+/* Is the mode valid, with this TTL (-1: none)?  For a mode that the request
+ * cannot have, create_mode() returns an invalid one. */
 static bool can_create(const zke_op *op, int64_t ttl) {
   if (op->mode == ZKE_PERSISTENT_WITH_TTL ||
       op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
@@ -178,8 +179,8 @@ static bool can_create(const zke_op *op, int64_t ttl) {
   return ttl < 0 && op->mode >= ZKE_PERSISTENT && op->mode <= ZKE_CONTAINER;
 }
 
-/* Reads one into r, which the operation points into; those without a TTL end
- * before it.  ZooKeeper looks at the mode before the path. */
+/* Reads one into r, into which the operation points; the record without a TTL
+ * ends before it.  ZooKeeper checks the mode before the path. */
 static int read_create(request *q, int type, zke_jute_create_ttl_request *r,
                        zke_op *op) {
   zke_jute_create_request plain;
@@ -194,17 +195,17 @@ static int read_create(request *q, int type, zke_jute_create_ttl_request *r,
 }
 
 /* The answer to a change that a quota refuses: that of a multi of the change
- * and a refusal.  It makes nothing, and where the change has another fault it
- * tells that, as ZooKeeper does. */
+ * and a refusal.  It changes nothing, and if the change has another fault, it
+ * reports that one, as ZooKeeper does. */
 static int refuse_by_quota(request *q, const zke_op *op) {
   zke_op both[2] = {*op};
   zke_op_fail(&both[1], ZKE_JUTE_QUOTAEXCEEDED);
   return several_rc(q, zke_multi(q->z, both, 2, NULL));
 }
 
-/* The four creates, which differ in the modes that they accept and in whether
- * a Stat is answered.  The quota is looked at after the mode and the path,
- * since ZooKeeper tells those faults first. */
+/* The four creates, which differ in their modes and in whether the answer has a
+ * Stat.  The quota is checked after the mode and the path, since ZooKeeper
+ * reports those faults first. */
 static int run_create(request *q) {
   zke_jute_create_ttl_request r;
   zke_jute_create2_response made = {0};
@@ -238,8 +239,8 @@ static int run_delete(request *q) {
   return rc == ZKE_OK ? zke_delete(q->z, r.path, r.version) : rc;
 }
 
-/* check by itself, as a multi of one operation, since the library has no other.
- * ZooKeeper's own answer to it never arrives. */
+/* check as a request, run as a multi of one operation, since the library has no
+ * other.  ZooKeeper's own answer to it never arrives. */
 static int run_check(request *q) {
   zke_jute_delete_request r;
   zke_op op;
@@ -249,8 +250,8 @@ static int run_check(request *q) {
   return several_rc(q, zke_multi(q->z, &op, 1, NULL));
 }
 
-/* exists.  A watch is set for a missing node, too; the answer then is the code
- * alone. */
+/* exists.  This also sets a watch for a missing node; then the answer is only
+ * the code. */
 static int run_exists(request *q) {
   zke_jute_read_request r;
   zke_jute_stat_response stat;
@@ -261,7 +262,8 @@ static int run_exists(request *q) {
   return path_rc(rc);
 }
 
-/* Answers what was read of a node.  Statistics of a quota are those of now. */
+/* Writes a node's data into the answer.  Statistics of a quota are current
+ * ones. */
 static void put_data(request *q, const char *path,
                      zke_jute_get_data_response *got) {
   char *stats = quota_stats(q->s, &q->counted, path);
@@ -273,7 +275,7 @@ static void put_data(request *q, const char *path,
   free(stats);
 }
 
-/* getData.  The bytes are the library's until they have been copied into the
+/* getData.  The library owns the bytes until they are copied into the
  * answer. */
 static int run_get_data(request *q) {
   zke_jute_read_request r;
@@ -290,8 +292,8 @@ static int run_get_data(request *q) {
   return ZKE_OK;
 }
 
-/* setData.  ZooKeeper calls a missing path a bad argument here, and a
- * malformed record elsewhere. */
+/* setData.  ZooKeeper calls a missing path a bad argument here, and a malformed
+ * record elsewhere. */
 static int run_set_data(request *q) {
   zke_jute_set_data_request r;
   zke_jute_stat_response stat;
@@ -299,7 +301,7 @@ static int run_set_data(request *q) {
   if (rc != ZKE_OK) return rc;
   if (!r.path || q->body.has_nul) return ZKE_BADARGUMENTS;
   if (quota_refuses(q->s, &q->counted, r.path, false, r.data.len)) {
-    zke_op op; /* of any version: that is looked at last */
+    zke_op op; /* any version: that is checked last */
     zke_op_set(&op, r.path, r.data.data, r.data.len, -1);
     return refuse_by_quota(q, &op);
   }
@@ -310,7 +312,7 @@ static int run_set_data(request *q) {
   return ZKE_OK;
 }
 
-/* getChildren and getChildren2: the second answers the Stat as well. */
+/* getChildren and getChildren2: the second also answers with the Stat. */
 static int run_get_children(request *q) {
   zke_jute_read_request r;
   zke_jute_children2_response got;
@@ -329,7 +331,7 @@ static int run_get_children(request *q) {
   return ZKE_OK;
 }
 
-/* sync: answers the path as it was sent.  In a batch there is nothing to do. */
+/* sync: returns the path unchanged.  In a batch there is nothing to do. */
 static int run_sync(request *q) {
   zke_jute_path_request r;
   int rc = READ(q, path_request, &r);
@@ -338,8 +340,8 @@ static int run_sync(request *q) {
   return rc;
 }
 
-/* getAllChildrenNumber.  The wire has 32 bits for it, so the number ends there
- * and does not turn negative. */
+/* getAllChildrenNumber.  The wire has 32 bits for it, so the number stops at
+ * their maximum and does not become negative. */
 static int run_count(request *q) {
   zke_jute_path_request r;
   zke_jute_count_response got;
@@ -368,14 +370,13 @@ static int run_ephemerals(request *q) {
 /* ------------------------------------------------------------------------
  * Access control lists and identities
  *
- * Identities are the connection's. What a client proves counts from the next
- * request on; a failed proof ends the connection, so that it cannot be tried
- * without end on one.
+ * Identities belong to the connection.  A proof counts from the next request
+ * on; a failed proof ends the connection, so that it cannot be tried endlessly
+ * on one connection.
  * --------------------------------------------------------------------- */
 
-/* getACL. What the client may not see of it is masked by the library. So the
- * hash of a digest identity is not shown to those who may not administer the
- * node. */
+/* getACL.  The library masks what the client may not see: the hash of a digest
+ * identity is hidden from clients that may not administer the node. */
 static int run_get_acl(request *q) {
   zke_jute_path_request r;
   zke_jute_acl_response got;
@@ -402,15 +403,15 @@ static int run_set_acl(request *q) {
   return rc;
 }
 
-/* Sends the events of what was done before.  It is for requests that are ALONE,
- * so the answers to those before are sent. */
+/* Sends the events of earlier changes.  For requests that are ALONE, so all
+ * earlier answers have been sent. */
 static void tell_first(request *q) {
   if (!client_events(q->c->session, server_zxid(q->s))) conn_drop(q->c);
 }
 
-/* Could a proof not be looked at, since the session is this server's no more or
+/* Could a proof not be checked, since this server no longer has the session or
  * memory is short?  Then the connection ends without an answer, and the client
- * tries again.  ZKE_AUTHFAILED would be final for it. */
+ * tries again.  It would take ZKE_AUTHFAILED as final. */
 static bool is_undecided(request *q, int rc) {
   if (ends_connection(rc)) return true; /* send_answer() ends it */
   if (rc != ZKE_NOMEM && rc != ZKE_SYSTEMERROR) return false;
@@ -418,9 +419,9 @@ static bool is_undecided(request *q, int rc) {
   return true;
 }
 
-/* The scheme digest is the library's; "ip" is accepted and does nothing, as in
- * ZooKeeper; any other ends the connection, after the answer.  An identity does
- * not count for events of before: those are told without it. */
+/* The library has the scheme digest; "ip" is accepted and does nothing, as in
+ * ZooKeeper; any other scheme ends the connection, after the answer.  An
+ * identity does not count for earlier events: those are sent without it. */
 static int run_auth(request *q) {
   zke_jute_auth_packet r;
   int rc = READ(q, auth_packet, &r);
@@ -439,7 +440,7 @@ static int run_auth(request *q) {
   return ZKE_AUTHFAILED;
 }
 
-/* Ends the connection of a client that has not proven who it is. */
+/* Ends the connection of a client without a proof of its identity. */
 static void refuse_sasl(request *q) {
   conn_tell(q->c, TELL_SASL, "ended, since %s",
             q->s->users ? "its token proves no user of the file of --users"
@@ -447,9 +448,9 @@ static void refuse_sasl(request *q) {
   conn_end(q->c);
 }
 
-/* A client that wants SASL is not let in without: what is not proven ends the
- * connection, after the answer.  That has a token, of length -1, all the same:
- * clients read one. */
+/* A client that wants SASL is not admitted without it: a failed proof ends the
+ * connection, after the answer.  Even that answer has a token, of length -1,
+ * since clients read one. */
 static int run_sasl(request *q) {
   zke_jute_sasl_token r, next = {{-1, NULL}};
   char *token = NULL;
@@ -469,16 +470,16 @@ static int run_sasl(request *q) {
                             : ZKE_AUTHFAILED;
 }
 
-/* Does a client ask that must first prove by SASL who it is? It may only do
- * that, and add identities. It is asked before an unknown request is refused as
- * such. */
+/* Is the client one that must first authenticate by SASL?  Until then it may
+ * only do that, and add identities.  This is checked before an unknown request
+ * is refused as unknown. */
 static bool is_stranger(const request *q) {
   return q->s->require_sasl && !q->c->is_user && q->type != ZKE_JUTE_SASL &&
          q->type != ZKE_JUTE_AUTH;
 }
 
-/* whoAmI: the client's address, then what it has proven. The texts are those of
- * the connection, and live longer than the answer is built. */
+/* whoAmI: the client's address, then its identities.  The connection owns the
+ * texts, which live longer than the building of the answer. */
 static int run_who_am_i(request *q) {
   int count = 1, i = 1;
   for (const identity *at = q->c->identities; at; at = at->next) count++;
@@ -493,7 +494,7 @@ static int run_who_am_i(request *q) {
   return ZKE_OK;
 }
 
-/* reconfig: refused as by a server that stands alone, which cannot be
+/* reconfig: refused, as by a standalone server, which cannot be
  * reconfigured. */
 static int run_reconfig(request *q) {
   (void)q;
@@ -504,21 +505,21 @@ static int run_reconfig(request *q) {
  * Watches
  *
  * A watch is registered in the session's handle with the connection as its
- * context. So it goes with the connection (client_detach()), and an event finds
- * its way without a table of its own.
+ * context.  So it ends with the connection (client_detach()), and an event
+ * finds its connection without another table.
  *
- * The events of earlier changes are sent before a watch that stays is set, and
+ * The events of earlier changes are sent before a lasting watch is set, and
  * before one is removed or looked for (tell_first()): they belong to the
- * watches as they were.
+ * earlier watches.
  * --------------------------------------------------------------------- */
 
-/* Is it one of ZooKeeper's two modes? Others are answered as a malformed
- * record, as there. */
+/* Is it one of ZooKeeper's two modes?  Other modes are answered as a malformed
+ * record, as in ZooKeeper. */
 static bool is_watch_mode(int mode) {
   return mode == ZKE_WATCH_PERSISTENT || mode == ZKE_WATCH_PERSISTENT_RECURSIVE;
 }
 
-/* What is no path has no node, so its watch would never fire. */
+/* An invalid path has no node, so its watch would never fire. */
 static int run_add_watch(request *q) {
   zke_jute_add_watch_request r;
   int rc = READ_PATH(q, add_watch_request, &r);
@@ -531,8 +532,8 @@ static int run_add_watch(request *q) {
   return rc;
 }
 
-/* Sets watches once more, of a client that has come back: those of one kind.
- * What is no path has no node, and so no watch. */
+/* Sets one kind of watches again, for a client that has reconnected.  An
+ * invalid path has no node, and so no watch. */
 static int set_again(request *q, const zke_strings *paths, int type,
                      int64_t zxid) {
   int rc = ZKE_OK;
@@ -544,7 +545,7 @@ static int set_again(request *q, const zke_strings *paths, int type,
   return rc;
 }
 
-/* The same for watches that stay. */
+/* The same for lasting watches. */
 static int add_again(request *q, const zke_strings *paths, int mode) {
   int rc = ZKE_OK;
   for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
@@ -555,7 +556,7 @@ static int add_again(request *q, const zke_strings *paths, int mode) {
   return rc;
 }
 
-/* A setWatches that is being done. */
+/* A setWatches in progress. */
 typedef struct rewatch {
   request *q;
   const zke_jute_set_watches2 *lists;
@@ -578,7 +579,7 @@ static int set_all_again(zke *z, void *context) {
 }
 
 /* setWatches has the first three lists of setWatches2.  All is done or nothing:
- * a request that is held is done again, and must not tell an event twice. */
+ * a request that is held runs again, and must not send an event twice. */
 static int run_set_watches(request *q) {
   zke_jute_set_watches2 r = {.persistent = {0, NULL}, .recursive = {0, NULL}};
   zke_jute_set_watches three;
@@ -596,8 +597,8 @@ static int run_set_watches(request *q) {
   return zke_batch(q->z, set_all_again, &(rewatch){q, &r});
 }
 
-/* Removes or looks for a watch.  ZooKeeper's server does not look at its path:
- * what is no path has none. */
+/* Removes or looks for a watch.  ZooKeeper's server does not check its path: an
+ * invalid path has no watch. */
 static int run_watch(request *q, int (*run)(zke *z, const char *path, int type,
                                             zke_watch_fn fn, void *context)) {
   zke_jute_watches_request r;
@@ -611,27 +612,27 @@ static int run_watch(request *q, int (*run)(zke *z, const char *path, int type,
   return rc == ZKE_BADARGUMENTS ? ZKE_NOWATCHER : rc;
 }
 
-/* checkWatches: ZKE_NOWATCHER tells that there is none. */
+/* checkWatches: ZKE_NOWATCHER if there is none. */
 static int run_check_watches(request *q) {
   return run_watch(q, zke_check_watch);
 }
 
-/* removeWatches, of the connection's only: others' are not its own to remove.
+/* removeWatches, only of this connection: it may not remove those of others.
  */
 static int run_remove_watches(request *q) {
   return run_watch(q, zke_remove_watch);
 }
 
 /* ------------------------------------------------------------------------
- * Several at once
+ * Several operations in one request
  *
- * A multi is read as a whole before any of it is done, since the library makes
- * it in one call. What the library refuses as a whole and ZooKeeper's server
- * only in one place is found by a second look (refuse_malformed()): that costs
- * something for malformed paths only.
+ * A multi is read completely before any of it is done, since the library runs
+ * it in one call.  The library refuses some multis as a whole if ZooKeeper's
+ * server refuses only one operation; a second look finds that operation
+ * (refuse_malformed()).  This costs time only for malformed paths.
  * --------------------------------------------------------------------- */
 
-/* What the answer to an operation needs of it, and the ACL that it has. */
+/* What the answer to an operation needs from it, and the operation's ACL. */
 typedef struct part {
   int type;
   zke_acls acls;
@@ -645,8 +646,8 @@ typedef struct several {
   zke_op_result *results;
 } several;
 
-/* Frees the operations and their results.  It may be called however far
- * several_read() came. */
+/* Frees the operations and their results, also after a partial
+ * several_read(). */
 static void several_free(several *m) {
   zke_results_clear(m->results, m->results ? m->count : 0);
   free(m->ops);
@@ -654,7 +655,7 @@ static void several_free(several *m) {
   free(m->results);
 }
 
-/* Room for one operation more; false without memory. */
+/* Makes room for one more operation; false without memory. */
 static bool several_grow(several *m) {
   size_t size = m->size ? 2 * (size_t)m->size : 8;
   if (m->count < m->size) return true;
@@ -667,8 +668,8 @@ static bool several_grow(several *m) {
   return true;
 }
 
-/* Reads one operation of a multi, or ZooKeeper's code for one that cannot be
- * part of it.  A create in a mode that is none is refused in its turn. */
+/* Reads one operation of a multi, or returns ZooKeeper's code for one that
+ * cannot be part of it.  A create in an invalid mode is refused in its turn. */
 static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
   zke_jute_create_ttl_request create;
   zke_jute_delete_request del;
@@ -696,8 +697,8 @@ static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
   return rc;
 }
 
-/* Read one operation of a multiRead: a get, or a list of names without a Stat.
- * There is no other on the wire. */
+/* Reads one operation of a multiRead: a get, or a list of names without a Stat.
+ * The protocol has no others. */
 static int read_look(request *q, int type, zke_op *op) {
   zke_jute_read_request r;
   if (type != ZKE_JUTE_GET_DATA && type != ZKE_JUTE_GET_CHILDREN)
@@ -711,7 +712,7 @@ static int read_look(request *q, int type, zke_op *op) {
   return ZKE_OK;
 }
 
-/* Reads all operations; the frame bounds how many they are. */
+/* Reads all operations; the frame's size limits their number. */
 static int several_read(request *q, several *m) {
   for (;;) {
     zke_jute_multi_header head;
@@ -727,9 +728,9 @@ static int several_read(request *q, several *m) {
   }
 }
 
-/* Finish the operations after the arrays have their final places:
- * several_grow() may have moved the ACLs that they point to. The results begin
- * as zeros, so that they can be released however far the call came. */
+/* Completes the operations after the arrays have their final places:
+ * several_grow() may have moved the ACLs that they point to.  The results start
+ * as zeros, so that they can be released even after a partial call. */
 static int several_prepare(several *m) {
   for (int i = 0; i < m->count; i++)
     if (m->ops[i].type == ZKE_OP_CREATE) m->ops[i].acls = &m->parts[i].acls;
@@ -737,8 +738,8 @@ static int several_prepare(several *m) {
   return m->results ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* The type that a result has in the answer: create2 answers as a plain create,
- * and those that also tell the Stat as create2 (semantics.md 4). */
+/* The type of a result in the answer: create2 answers as a plain create, and
+ * creates that also return the Stat answer as create2 (semantics.md 4). */
 static int result_type(int type, int rc) {
   if (rc != ZKE_OK) return ZKE_JUTE_ERROR;
   if (type == ZKE_JUTE_CREATE_CONTAINER || type == ZKE_JUTE_CREATE_TTL)
@@ -746,7 +747,7 @@ static int result_type(int type, int rc) {
   return type == ZKE_JUTE_CREATE2 ? ZKE_JUTE_CREATE : type;
 }
 
-/* What stands behind a result's header. */
+/* The record after a result's header. */
 static void put_result(request *q, int type, const char *path,
                        const zke_op_result *r) {
   if (type == ZKE_JUTE_CREATE)
@@ -763,7 +764,7 @@ static void put_result(request *q, int type, const char *path,
     ANSWER(q, children_response, &(zke_jute_children_response){*r->children});
 }
 
-/* The answer to both kinds: a header and a result for each operation.  When a
+/* The answer to both kinds: a header and a result for each operation.  If a
  * multi is refused, all of its results are errors, 0 for those before. */
 static void put_results(request *q, const several *m, bool refused) {
   for (int i = 0; i < m->count; i++) {
@@ -779,7 +780,7 @@ static void put_results(request *q, const several *m, bool refused) {
   ANSWER(q, multi_header, &((zke_jute_multi_header){-1, 1, -1}));
 }
 
-/* Was the multi refused for one of its operations?  Then the results say for
+/* Was the multi refused for one of its operations?  Then the results say
  * which. */
 static bool is_refused(const several *m, int rc) {
   for (int i = 0; i < m->count; i++)
@@ -787,7 +788,7 @@ static bool is_refused(const several *m, int rc) {
   return false;
 }
 
-/* Does a number follow the path that a create has? */
+/* Does a create append a number to its path? */
 static bool is_sequential(const zke_op *op) {
   return op->type == ZKE_OP_CREATE &&
          (op->mode == ZKE_PERSISTENT_SEQUENTIAL ||
@@ -795,9 +796,9 @@ static bool is_sequential(const zke_op *op) {
           op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL);
 }
 
-/* Can the library not be given this path? It is asked by a read that finds
- * nothing else wrong with a missing node. A path that gets a number may end in
- * '/', so a digit stands for the number. */
+/* Would the library refuse this path?  Asks by a read, which finds nothing else
+ * wrong with a missing node.  A path that gets a number may end in '/', so a
+ * digit stands for the number. */
 static bool is_malformed(request *q, const zke_op *op) {
   char *path = NULL;
   if (op->type == ZKE_OP_FAIL) return false; /* it is refused already */
@@ -809,14 +810,14 @@ static bool is_malformed(request *q, const zke_op *op) {
 }
 
 /* The library refuses a whole call for a malformed path, as ZooKeeper's client
- * does; its server refuses the one operation, with this code. */
+ * does; its server refuses only that operation, with this code. */
 static void refuse_malformed(request *q, several *m, int code) {
   for (int i = 0; i < m->count; i++)
     if (is_malformed(q, &m->ops[i])) zke_op_fail(&m->ops[i], code);
 }
 
-/* Each change by itself and by the state before the multi, as ZooKeeper looks
- * at them. */
+/* Checks each change separately, against the state before the multi, as
+ * ZooKeeper does. */
 static void refuse_passed(request *q, several *m) {
   for (int i = 0; i < m->count; i++) {
     const zke_op *op = &m->ops[i];
@@ -827,9 +828,9 @@ static void refuse_passed(request *q, several *m) {
   }
 }
 
-/* multi.  A refusal of one operation is an answer and no error of the request:
- * the results name the operation.  Only where the whole could not be tried
- * does the request itself fail. */
+/* multi.  The refusal of one operation is an answer and not an error of the
+ * request: the results name the operation.  The request itself fails only if
+ * the whole could not be tried. */
 static int run_multi(request *q) {
   several m = {0};
   int rc = several_read(q, &m);
@@ -849,9 +850,9 @@ static int run_multi(request *q) {
   return several_rc(q, rc);
 }
 
-/* multiRead: each operation has its own result, so one that fails changes
- * nothing for the others.  What all of them may read together is an option of
- * the session's handle (options_for()). */
+/* multiRead: each operation has its own result, so a failure changes nothing
+ * for the others.  An option of the session's handle limits how much all may
+ * read together (options_for()). */
 static int run_multi_read(request *q) {
   several m = {0};
   int rc = several_read(q, &m);
@@ -871,25 +872,24 @@ static int run_multi_read(request *q) {
 /* ------------------------------------------------------------------------
  * The session
  *
- * Ping and close are requests as others are, and come in their order.
+ * Ping and close are ordinary requests, and are handled in order.
  * --------------------------------------------------------------------- */
 
-/* ping: the header alone is the answer.  That it came is what keeps the
- * session alive. */
+/* ping: the answer is only the header.  Its arrival keeps the session alive. */
 static int run_ping(request *q) {
   (void)q;
   return ZKE_OK;
 }
 
-/* Is the request to be answered although it could not be done, since it has
+/* Must the request be answered although it could not be done, because it has
  * waited for another process as long as any call does? */
 static bool is_late(const server *s, const conn *c) {
   return c->held_ms && clock_ms() - c->held_ms >= zke_busy_timeout(s->z);
 }
 
-/* What follows a close is not read: neither answered nor done.  It cannot be
- * tried twice: where another process began to write just now, the library owes
- * the end, and the client has its answer. */
+/* Nothing after a close is read, answered or done.  A close cannot be tried
+ * twice: if another process has just begun to write, the library does the end
+ * later, and the client has its answer. */
 static int run_close(request *q) {
   if (!server_can_write(q->s) && !is_late(q->s, q->c))
     return ZKE_OPERATIONTIMEOUT;
@@ -931,7 +931,7 @@ static const operation operations[] = {
     {ZKE_JUTE_CLOSE, "CLOS", ALONE, run_close}};
 
 /* The row of a type; NULL: ZooKeeper has no such request, or this server does
- * not know it. The table is short, so it is searched from its beginning. */
+ * not know it.  The table is short, so the search is linear. */
 static const operation *find_operation(int type) {
   for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
     if (operations[i].type == type) return &operations[i];
@@ -941,13 +941,13 @@ static const operation *find_operation(int type) {
 /* ------------------------------------------------------------------------
  * Waiting for another process
  *
- * The library tells by ZKE_OPERATIONTIMEOUT that another process writes, and
- * that nothing was changed. The frame then stays in front of its connection's
- * input, so what is behind it keeps its order.
+ * ZKE_OPERATIONTIMEOUT from the library means that another process writes, and
+ * that nothing was changed.  The frame then stays first in its connection's
+ * input, so the order of requests is kept.
  * --------------------------------------------------------------------- */
 
-/* Is a request with that outcome held, to be tried again?  Nothing was changed
- * by it.  Once it is late its client is told. */
+/* Is a request with that result held, to be tried again?  It has changed
+ * nothing.  Once it is late, its client is told. */
 static bool hold(request *q, int rc) {
   conn *c = q->c;
   if (rc != ZKE_OPERATIONTIMEOUT || c->faults.fate.what == FATE_REFUSED)
@@ -965,13 +965,13 @@ static bool hold(request *q, int rc) {
 /* ------------------------------------------------------------------------
  * The first frame of a connection
  *
- * It has no header. The answer tells by its session's id whether the client has
- * the session that it asked for.
+ * It has no header.  The session id in the answer tells the client whether it
+ * has the session that it asked for.
  * --------------------------------------------------------------------- */
 
-/* Finds or makes the session that the frame asks for.  What the session is not
- * to blame for ends the connection, so that the client tries again.  No session
- * of a file has an id below 0, but some of a ZooKeeper do. */
+/* Finds or makes the session that the frame asks for.  A failure that is not
+ * the session's fault ends the connection, so that the client tries again.  No
+ * session of a file has an id below 0, but some of ZooKeeper's have. */
 static int admit(server *s, conn *c, const zke_jute_connect_request *r) {
   if (r->session_id == 0) return client_open(s, c, r->time_out);
   if (r->session_id < 0) return ZKE_SESSIONEXPIRED;
@@ -979,7 +979,7 @@ static int admit(server *s, conn *c, const zke_jute_connect_request *r) {
   return client_attach(s, c, r->session_id, r->passwd.data, r->time_out);
 }
 
-/* Answers it; a session of id 0 tells the client that its own is over. */
+/* Answers it; session id 0 tells the client that its session is over. */
 static void put_connected(conn *c, const client *session, bool has_read_only) {
   static const char nothing[PASSWORD_BYTES];
   zke_jute_connect_response a = {0, 0, 0, {PASSWORD_BYTES, nothing}};
@@ -997,9 +997,9 @@ static void put_connected(conn *c, const client *session, bool has_read_only) {
   c->issued++;
 }
 
-/* Reads a client's first frame; false where it is dropped for that.  One that
- * has seen a later state than this file has is talking to the wrong server: it
- * gets no answer, as with ZooKeeper. */
+/* Reads a client's first frame; false if that drops the client.  A client that
+ * has seen a later state than this file's is talking to the wrong server: it
+ * gets no answer, as in ZooKeeper. */
 static bool read_connect(request *q, zke_jute_connect_request *r) {
   if (READ(q, connect_request, r) != ZKE_OK)
     conn_tell(q->c, TELL_FRAME, "ended, since its first is no connect request");
@@ -1014,8 +1014,8 @@ static bool read_connect(request *q, zke_jute_connect_request *r) {
   return false;
 }
 
-/* Is the client answered after its session was looked for?  It is told of its
- * session's end, and of a wrong password as if it were that. */
+/* Is the client answered after its session was looked for?  It learns of its
+ * session's end; a wrong password gets the same answer. */
 static bool is_admitted(request *q, const zke_jute_connect_request *r, int rc) {
   if (rc == ZKE_OK || rc == ZKE_SESSIONEXPIRED) return true;
   server_tell_failed(q->s, q->c, rc);
@@ -1027,8 +1027,8 @@ static bool is_admitted(request *q, const zke_jute_connect_request *r, int rc) {
 }
 
 /* Has the client given up this connection before its frame was read?  Then it
- * may have its session by another connection by now, perhaps at another server,
- * and would lose that one to this. */
+ * may have its session on another connection, perhaps at another server, and
+ * would lose that one to this. */
 static bool has_given_up(const conn *c, const zke_jute_connect_request *r) {
   return r->session_id != 0 && conn_hung_up(c);
 }
@@ -1063,13 +1063,12 @@ static bool take_connect(request *q) {
 /* ------------------------------------------------------------------------
  * Answers
  *
- * An answer is kept from the request to the commit of the batch that it is part
- * of. Only then is it certain that what it shows is so, and only then are the
- * events before it known.
+ * An answer is kept from the request to the commit of its batch.  Only then is
+ * the state that it shows certain, and only then are the earlier events known.
  * --------------------------------------------------------------------- */
 
-/* Make room for one answer more; false without memory. Then the connection is
- * dropped: a change whose answer cannot be kept must look like a lost reply. */
+/* Makes room for one more answer; false without memory.  Then the connection is
+ * dropped: a change without a stored answer must look like a lost reply. */
 static bool answers_grow(server *s) {
   size_t size = s->answer_size ? 2 * (size_t)s->answer_size : 64;
   if (s->answer_count < s->answer_size) return true;
@@ -1080,16 +1079,16 @@ static bool answers_grow(server *s) {
   return true;
 }
 
-/* The zxid in an answer's header, as ZooKeeper has it: its answers to auth, to
- * clients without SASL and to what it does not know come from where no state is
- * at hand. */
+/* The zxid in an answer's header, as in ZooKeeper: its answers to auth, to
+ * clients without SASL and to unknown requests come from a place that does not
+ * know the state. */
 static int64_t told_zxid(const server *s, const request *q) {
   if (is_stranger(q)) return 0;
   if (q->type == ZKE_JUTE_AUTH || q->type == ZKE_JUTE_SASL) return 0;
   return find_operation(q->type) ? s->zxid : -1;
 }
 
-/* Keeps the answer to q until it is sent; it takes its records. */
+/* Keeps the answer to q until it is sent; takes its records. */
 static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
   if (!answers_grow(s)) {
     conn_drop(q->c);
@@ -1105,7 +1104,7 @@ static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
   q->answer = (zke_jute_writer){0};
 }
 
-/* Notes how long a request took, up to its answer, and how long that is. */
+/* Records the time from a request to its answer, and the answer's size. */
 static void count_request(server *s, const struct answer *a, size_t bytes) {
   int64_t now = clock_ms(), took = now - a->began_ms;
   counts *n = &s->counts;
@@ -1121,16 +1120,16 @@ static void count_request(server *s, const struct answer *a, size_t bytes) {
   n->sent++;
 }
 
-/* Does an answer of this code show the state?  The errors of the protocol do,
- * such as that there is a node; those of the system do not. */
+/* Does an answer with this code show the state?  Errors of the protocol do,
+ * such as that a node exists; system errors do not. */
 static bool shows_state(int rc) {
   return rc == ZKE_OK || (rc <= -100 && rc > -200);
 }
 
-/* Sends one, behind the events of the changes that it shows.  Where the
- * connection has never set a watch there are none to look for.  Where they
- * cannot be read, an answer that shows no state tells no zxid either: the
- * client would take it for the last whose events it has seen. */
+/* Sends an answer, after the events of the changes that it shows.  If the
+ * connection has never set a watch, there are none to look for.  If they cannot
+ * be read, an answer that shows no state has no zxid either: the client would
+ * take it for the last zxid whose events it has seen. */
 static void send_answer(server *s, struct answer *a) {
   conn *c = a->c;
   if (ends_connection(a->rc)) {
@@ -1157,9 +1156,8 @@ static void send_answer(server *s, struct answer *a) {
   if (!c->out.failed) count_request(s, a, c->out.len - at - 4);
 }
 
-/* A batch has failed, so the changes, the reads and the zxids that its answers
- * show did not happen.  An error that would end the session ends only the
- * connection. */
+/* A batch has failed, so the changes, reads and zxids in its answers did not
+ * happen.  An error that would end the session ends only the connection. */
 static void undo_answer(const server *s, struct answer *a, int rc) {
   a->rc = ends_connection(rc) ? ZKE_CONNECTIONLOSS : rc;
   a->zxid = s->zxid;
@@ -1167,7 +1165,7 @@ static void undo_answer(const server *s, struct answer *a, int rc) {
   zke_jute_writer_free(&a->records);
 }
 
-/* rc: of the batch that they were part of, or ZKE_OK. */
+/* rc: the result of the answers' batch, or ZKE_OK. */
 void requests_answer(server *s, int rc) {
   server_print(s);
   for (int i = 0; i < s->answer_count; i++) {
@@ -1181,8 +1179,8 @@ void requests_answer(server *s, int rc) {
   s->answer_bytes = 0;
 }
 
-/* Is enough answered at once, so that a batch had better end here? It bounds
- * the memory that answers take before they are sent. */
+/* Are there so many answers that a batch had better end here?  This limits the
+ * memory that answers take before they are sent. */
 bool requests_many(const server *s) {
   return s->answer_bytes >= CONN_OUT_ENOUGH;
 }
@@ -1190,18 +1188,19 @@ bool requests_many(const server *s) {
 /* ------------------------------------------------------------------------
  * Every frame
  *
- * request_take() is the one way from bytes to an operation. What is asked
- * beforehand about frames (request_changes() and the like) looks at
- * their type and takes nothing.
+ * Only request_take() turns bytes into an operation.  The questions about
+ * frames before that (request_changes() and the like) look at their type and
+ * take nothing.
  * --------------------------------------------------------------------- */
 
-/* The operation that a frame asks for; NULL: none that is known. The type
- * stands behind the xid, in the second four bytes. */
+/* The operation that a frame asks for; NULL if it is unknown.  The type is in
+ * the second four bytes, after the xid. */
 static const operation *operation_of(const char *frame, size_t len) {
   return len < 8 ? NULL : find_operation(zke_jute_length(frame + 4));
 }
 
-/* What a connection without a session has sent may be a word, and no frame. */
+/* Input from a connection without a session may be a word instead of a
+ * frame. */
 bool request_is_alone(conn *c) {
   size_t len;
   const char *frame = c->session ? conn_frame(c, 0, &len) : NULL;
@@ -1209,16 +1208,16 @@ bool request_is_alone(conn *c) {
   return !op || op->flags & ALONE;
 }
 
-/* May the frame's operation wait for other processes, or for the disk, or read
- * much?  Whether a read sets a watch is told by the last byte of its frame.
- * (That data is a quota's statistic, which counts nodes, is not known here.) */
+/* May the frame's operation wait for other processes or the disk, or read much?
+ * The last byte of a read's frame says whether it sets a watch.  (This cannot
+ * know that the data is a quota's statistic, which counts nodes.) */
 static bool may_take_long(const char *frame, size_t len) {
   const operation *op = operation_of(frame, len);
   if (!op || op->flags & (CHANGES | ALONE | LARGE)) return true;
   return op->flags & WATCHES && frame[len - 1];
 }
 
-/* What it has sent is looked at as far as a turn may go.  A connection without
+/* Checks the connection's input as far as a turn may go.  A connection without
  * a session may begin one, or ask for anything by a word. */
 bool request_takes_long(conn *c) {
   size_t at = 0, len;
@@ -1231,9 +1230,9 @@ bool request_takes_long(conn *c) {
   return false;
 }
 
-/* How many changes stand in a row in what the connection has sent.  The server
- * asks for that to see whether a batch is worth its one sync; what must be
- * done alone ends the row. */
+/* How many changes in a row the connection has sent.  The server uses this to
+ * decide whether a batch is worth its one sync; a request that must be ALONE
+ * ends the row. */
 int request_changes(conn *c) {
   size_t at = 0, len;
   int changes = 0;
@@ -1247,9 +1246,9 @@ int request_changes(conn *c) {
   return changes;
 }
 
-/* Runs the operation, unless changes are refused now.  One that ZooKeeper does
- * not know, or that its client may not ask for, ends the connection, after the
- * answer.  The session may be gone when it returns. */
+/* Runs the operation, unless changes are refused now.  An operation that
+ * ZooKeeper does not know, or that its client may not ask for, ends the
+ * connection, after the answer.  The session may be gone on return. */
 static int run_operation(request *q, const operation *op) {
   if (is_stranger(q)) {
     conn_tell(q->c, TELL_STRANGER,
@@ -1273,10 +1272,10 @@ static int run_operation(request *q, const operation *op) {
   return rc;
 }
 
-/* Is it a setWatches that has failed?  Clients do not look at its answer, and
- * would go on without their watches; without the connection they ask again. One
- * that is malformed would be the same again, and one that a test has refused is
- * answered as it was asked for. */
+/* Is it a setWatches that has failed?  Clients ignore its answer, and would
+ * continue without their watches; if the connection ends they ask again.  A
+ * malformed one would fail again, and one that a test has refused gets the
+ * requested answer. */
 static bool loses_watches(const request *q, int rc) {
   bool sets =
       q->type == ZKE_JUTE_SET_WATCHES || q->type == ZKE_JUTE_SET_WATCHES2;
@@ -1285,10 +1284,10 @@ static bool loses_watches(const request *q, int rc) {
          q->c->faults.fate.what != FATE_REFUSED;
 }
 
-/* Deal with a request of a session; false: it is held. That it came counts as a
- * sign of life also where it is held, while its client is there. The time that
- * it took is counted from its first try. A change that was made has got the
- * file, so the time that the next may be held begins anew. */
+/* Handles a request of a session; false: it is held.  Its arrival counts as a
+ * sign of life even if it is held, while its client is connected.  Its time
+ * counts from its first try.  A change that was made had access to the file, so
+ * the time limit for holding the next one starts again. */
 static bool take_operation(server *s, request *q) {
   zke_jute_request_header head;
   if (READ(q, request_header, &head) != ZKE_OK) {
@@ -1301,7 +1300,7 @@ static bool take_operation(server *s, request *q) {
   q->type = head.type;
   q->is_change = op && op->flags & CHANGES;
   q->z = q->c->session->z;
-  if (head.xid >= 0) q->c->last_xid = head.xid; /* no ping's, no auth's */
+  if (head.xid >= 0) q->c->last_xid = head.xid; /* not a ping's or an auth's */
   q->c->last_name = op ? op->name : "NA";
   if (!q->c->gone) client_heard(q->s, q->c->session);
   int rc = run_operation(q, op);
@@ -1313,8 +1312,9 @@ static bool take_operation(server *s, request *q) {
   return true;
 }
 
-/* Deal with a frame by what its connection is. One that has been greeted and
- * has no session any more is about to end, so nothing of it is done. */
+/* Handles a frame according to its connection.  A connection that has been
+ * greeted and no longer has a session is about to end, so its frames are
+ * ignored. */
 static bool take_frame(server *s, request *q) {
   if (!q->c->greeted) return take_connect(q);
   if (q->c->session) return take_operation(s, q);
@@ -1322,9 +1322,9 @@ static bool take_frame(server *s, request *q) {
   return true;
 }
 
-/* A copy of a frame, with the length that stands before it, so that none is
- * empty.  In a build for finding faults its block is of just that size, so that
- * whatever reads beyond the frame is noticed. */
+/* A copy of a frame, with the length that precedes it, so that none is empty.
+ * In a build for finding faults its block has exactly that size, so that
+ * reading beyond the frame is detected. */
 static bool copy_frame(server *s, zke_jute_writer *copy, char *frame,
                        size_t len) {
   const zke_jute_writer from = {.data = frame - 4, .len = len + 4};
@@ -1342,8 +1342,8 @@ static bool copy_frame(server *s, zke_jute_writer *copy, char *frame,
 }
 
 /* Reading changes a frame (jute.h), so it is done in a copy: a frame that is
- * held has to be read again. All that the request has taken is released here,
- * whatever became of it. */
+ * held must be read again.  This releases everything that the request has
+ * taken, whatever its result. */
 bool request_take(server *s, conn *c) {
   size_t len;
   char *frame = conn_frame(c, 0, &len);

@@ -71,11 +71,10 @@ static int add_user(server *s, const char *path, int number, const char *line) {
                      "%s, line %d is not NAME:PASSWORD of at most %d bytes",
                      path, number, LINE_MOST);
   if (!is_ascii(line))
-    return fail_with(
-        s->c, STATUS_DATA, "DATA",
-        "%s, line %d has a character that is not of ASCII: clients "
-        "send such a one in different ways",
-        path, number);
+    return fail_with(s->c, STATUS_DATA, "DATA",
+                     "%s, line %d has a character outside ASCII: clients send "
+                     "it in different ways",
+                     path, number);
   size_t size = strlen(line) + 1;
   user *new = malloc(sizeof *new + size);
   if (!new) return no_memory(s->c);

@@ -1,7 +1,7 @@
 /* serve.c - the protocol server: ZooKeeper's clients on a zkembed file
  *
  * The command `serve` listens, and answers until a signal comes.  One thread
- * does all of it, by one epoll.  A round of the loop is:
+ * does all the work, with one epoll.  A round of the loop is:
  *
  *     wait         until something can be read or sent, or a tick is over
  *     sources      each that is ready: accept, read, dispatch events
@@ -31,24 +31,24 @@
 enum {
   BACKLOG = 512,
   EVENTS_AT_ONCE = 256,
-  /* So many bytes of answers are not kept back until the round's end. */
+  /* Up to so many bytes, answers are not delayed until the round's end. */
   SEND_AT_ONCE = 4096,
-  /* SQLite's page cache.  Many clients' nodes lie on more pages than one
-   * program's, and a page that is not there is read from the file again. */
+  /* SQLite's page cache.  The nodes of many clients use more pages than one
+   * program's, and a page that is not cached is read from the file again. */
   CACHE_KIB = 4096
 };
 
 /* ------------------------------------------------------------------------
- * What is ready
+ * Ready sources
  *
- * A source's function accepts, reads, or takes what the library has to tell.
- * Requests are taken later in the round, in the order of serve_round(), and not
- * in that in which epoll tells of their connections.
+ * A source's function accepts, reads, or takes the library's events.  Requests
+ * are taken later in the round, in the order of serve_round(), not in epoll's
+ * order of their connections.
  * --------------------------------------------------------------------- */
 
-/* A connection can be read or written, or its peer has hung up.  What has come
- * is read all the same: a client that sends a close and hangs up at once is
- * heard (conn_flush()). */
+/* A connection is ready to read or write, or its peer has hung up.  Input is
+ * read in any case: the server also hears a client that sends a close and hangs
+ * up immediately (conn_flush()). */
 static void conn_ready(server *s, source *from, unsigned events) {
   conn *c = (void *)from;
   (void)s;
@@ -70,10 +70,9 @@ static void unix_ready(server *s, source *from, unsigned events) {
   conn_accept(s, from->fd, true, conn_ready);
 }
 
-/* The store's own session has its duties: dead sessions, nodes whose time is
- * over, and events for the clients' sessions, which it carries. It waits for
- * other processes for a moment at most (server_limit()), since all clients wait
- * with it. */
+/* The store's own session has duties: dead sessions, expired nodes, and events
+ * for the clients' sessions, which it carries.  It waits for other processes
+ * only for a moment (server_limit()), since all clients wait with it. */
 static void store_ready(server *s, source *from, unsigned events) {
   (void)from, (void)events;
   server_limit(s, s->z);
@@ -81,14 +80,14 @@ static void store_ready(server *s, source *from, unsigned events) {
   server_unlimit(s);
 }
 
-/* A signal has come (cancel_by_fd()): this round is the last. The eventfd need
- * not be read, since nobody looks at it again. */
+/* A signal has come (cancel_by_fd()): this round is the last.  The eventfd need
+ * not be read, since it is not used again. */
 static void wake_ready(server *s, source *from, unsigned events) {
   (void)from, (void)events;
   s->ending = true;
 }
 
-/* Gives a descriptor to epoll; 0 or the exit code. */
+/* Adds a descriptor to epoll; 0 or the exit code. */
 static int source_add(server *s, source *from, int fd,
                       void (*ready)(server *, source *, unsigned)) {
   struct epoll_event e = {.events = EPOLLIN, .data.ptr = from};
@@ -101,29 +100,30 @@ static int source_add(server *s, source *from, int fd,
 /* ------------------------------------------------------------------------
  * A round
  *
- * Requests are taken in two passes. Where several changes have come in one
- * round, of whatever clients, they are one transaction with one sync to the
- * disk (take_together()); all others are taken one by one (take_requests()). No
- * answer is sent before what it shows is committed.
+ * Requests are taken in two passes.  If one round has several changes, from any
+ * clients, they become one transaction with one sync to the disk
+ * (take_together()); all other requests are taken one by one (take_requests()).
+ * An answer is sent only after the state that it shows is committed.
  * --------------------------------------------------------------------- */
 
-/* Has the server's own session not ended?  The sessions of its clients do not
- * end with it, so nothing is to be said to them. */
+/* Is the server's own session alive?  The sessions of its clients do not end
+ * with it, so they are told nothing. */
 static bool server_lives(const server *s) {
   return zke_state(s->z) == ZKE_STATE_CONNECTED;
 }
 
-/* May another request of the connection be taken? Both limits bound memory:
- * what waits to be sent to this client, and what all answers of a batch take.
+/* May another request of the connection be taken?  Both limits bound memory:
+ * the output waiting for this client, and all answers of a batch.
  */
 static bool has_room(const server *s, const conn *c) {
   return !conn_full(c) && !requests_many(s);
 }
 
-/* Take all that can be part of a batch: the batch's function. A connection's
- * requests stay in their order, so its turn ends at the first that has to be
- * alone or is held. One that changes nothing has no part in it, and so none in
- * its failure. It never fails: what fails in it is one client's answer. */
+/* The function of a batch: takes all requests that can be part of it.  A
+ * connection's requests stay in order, so its turn ends at the first that must
+ * be ALONE or is held.  A request that changes nothing is left out, so the
+ * batch's failure does not affect it.  This never fails: a failure inside is
+ * one client's answer. */
 static int take_batch(zke *z, void *context) {
   server *s = context;
   (void)z;
@@ -134,18 +134,18 @@ static int take_batch(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Where two changes or more are there they are one transaction, and their
- * answers follow its commit.  Where the transaction could not begin, none of
- * the changes waits for it once more in this round: another process writes, and
- * they are held, or the file cannot be written, and they are refused. (Where
- * the server's own session has ended they are left for another server.)  The
- * zxids that were seen in a transaction that failed have not been. */
+/* If there are two or more changes, makes them one transaction; their answers
+ * follow its commit.  If the transaction cannot begin, no change waits for it
+ * again in this round: another process is writing, and they are held, or the
+ * file cannot be written, and they are refused.  (If the server's own session
+ * has ended, they are left for another server.)  Zxids seen in a failed
+ * transaction are taken back. */
 static void take_together(server *s) {
   int changes = 0;
   int64_t before = s->zxid;
   for (conn *c = s->round; c; c = c->busy_next)
     changes += c->changes = request_changes(c);
-  /* one change alone gains nothing by a batch */
+  /* a single change gains nothing from a batch */
   if (changes < 2) return;
   server_limit(s, s->z);
   s->in_batch = true;
@@ -158,22 +158,22 @@ static void take_together(server *s) {
   requests_answer(s, rc);
   if (rc == ZKE_OPERATIONTIMEOUT && !begun) server_blocked(s);
   if (rc == ZKE_OK || begun || s->blocked || !server_lives(s)) return;
-  /* the transaction could not begin: have each change answered with its code */
+  /* the transaction could not begin: answers each change with its code */
   s->refusal = rc;
   take_batch(s->z, s);
   requests_answer(s, ZKE_OK);
   s->refusal = ZKE_OK;
 }
 
-/* What is there by HTTP. */
+/* The pages that HTTP offers. */
 static const http_page pages[] = {{"GET", "/control", control_report},
                                   {"POST", "/control", control_do},
                                   {NULL, NULL, NULL}};
 
-/* Take requests one by one: a connection's first frame, what cannot be part of
- * a batch, and all where there is no batch. A connection that has not been
- * greeted may speak HTTP or four-letter words; both are no frames, and are
- * looked at before one is read. */
+/* Takes requests one by one: a connection's first frame, requests that cannot
+ * be part of a batch, and all requests without a batch.  A connection that has
+ * not been greeted may speak HTTP or four-letter words; neither is a frame, so
+ * they are checked before a frame is read. */
 static void take_requests(server *s, conn *c) {
   size_t len;
   if (!c->greeted &&
@@ -186,9 +186,9 @@ static void take_requests(server *s, conn *c) {
   if (!conn_frame(c, 0, &len)) c->held_ms = 0;
 }
 
-/* Sends what can be sent.  A client to which much is to be sent is not read
- * from, so its pings are not seen.  That it takes a part of it tells as well
- * that it is there. */
+/* Sends what can be sent.  While much output waits for a client, the server
+ * does not read from it, so its pings are not seen.  Taking some of the output
+ * also shows that the client lives. */
 static void send_waiting(server *s, conn *c) {
   bool is_full = conn_full(c);
   size_t before = conn_unread(c);
@@ -197,8 +197,8 @@ static void send_waiting(server *s, conn *c) {
   if (is_full && takes && c->session) client_heard(s, c->session);
 }
 
-/* The turns in this round are over of all connections before that one, or of
- * all (NULL): their answers are sent. */
+/* Ends the turns of all connections before that one in this round, or of all
+ * (NULL): sends their answers. */
 static void end_turns(server *s, const conn *before) {
   size_t len;
   while (s->round != before) {
@@ -210,10 +210,10 @@ static void end_turns(server *s, const conn *before) {
   }
 }
 
-/* Deals with what is busy.  What was sent first makes room for answers.  A
- * connection that stays busy, or becomes it meanwhile, is for the next round,
- * which does not wait then.  Short answers are sent together at the end: a
- * client that is woken at once takes the processor from the others' turns.  No
+/* Handles the busy connections.  Sending first makes room for answers.  A
+ * connection that stays busy, or becomes busy meanwhile, is left for the next
+ * round, which then does not wait.  Short answers are sent together at the end:
+ * a client that wakes earlier takes the processor from the others' turns.  No
  * answer waits for a turn that may take long. */
 static void take_busy(server *s) {
   s->blocked_rounds = s->blocked ? s->blocked_rounds + 1 : 0;
@@ -234,9 +234,9 @@ static void take_busy(server *s) {
   end_turns(s, NULL);
 }
 
-/* Free those connections that are to be closed. All of them are in the busy
- * list, since conn_drop() puts them there. It is the only place in the loop
- * that frees one, so a pointer to a connection is good for the whole round. */
+/* Frees the connections that are marked for closing.  All of them are in the
+ * busy list, since conn_drop() puts them there.  The loop frees connections
+ * only here, so a pointer to one is valid for the whole round. */
 static void close_dropped(server *s) {
   conn *list = s->busy;
   s->busy = NULL;
@@ -254,8 +254,8 @@ static void close_dropped(server *s) {
 }
 
 /* Lets the server's clock follow the real one.  The loop waits for a quarter of
- * a tick at most, so a longer pause is one in which the server could hear
- * nobody: it counts as half a tick. */
+ * a tick at most, so in a longer pause the server could hear no client: it
+ * counts as half a tick. */
 static void follow_clock(server *s) {
   int64_t real = clock_ms(), passed = real - s->real_ms;
   s->real_ms = real;
@@ -263,7 +263,7 @@ static void follow_clock(server *s) {
       faults_passed(s, passed < s->tick_ms / 2 ? passed : s->tick_ms / 2);
 }
 
-/* Says why such a connection ends. */
+/* Reports why a silent connection ends. */
 static void tell_silent(const conn *c) {
   if (c->ended)
     conn_tell(c, TELL_UNREAD,
@@ -276,9 +276,9 @@ static void tell_silent(const conn *c) {
               GREETING_MS / 1000);
 }
 
-/* Drop connections that did not say in time whose they are, and those that have
- * no session any more and do not read what is left for them: each of them would
- * keep a descriptor for ever. */
+/* Drops connections that did not identify themselves in time, and connections
+ * without a session that do not read their output: each of them would keep a
+ * descriptor for ever. */
 static void drop_silent(server *s) {
   for (conn *c = s->conns; c; c = c->next)
     if (!c->session && !c->dropped && s->now_ms - c->heard_ms >= GREETING_MS) {
@@ -288,9 +288,9 @@ static void drop_silent(server *s) {
     }
 }
 
-/* A connection that cannot be taken stays in its queue, and epoll would tell of
- * it again at once, for ever.  So for the next wait it does not: the server
- * tries again when something else has happened, or after that wait. */
+/* A connection that cannot be accepted stays in its queue, and epoll would
+ * report it again and again.  So epoll ignores the listeners for the next wait:
+ * the server tries again after another event, or after that wait. */
 static void listen_or_not(server *s) {
   struct epoll_event e = {.events = s->listening_off ? 0 : EPOLLIN};
   if (s->listening_off != s->is_listening_off) {
@@ -303,10 +303,10 @@ static void listen_or_not(server *s) {
   s->listening_off = false;
 }
 
-/* Was all that is ready read, after a round of so many events?  A full round
- * may have left some: then nobody's time is looked at, since a ping may be
- * among it.  Epoll tells of each source in turn, so after as many full rounds
- * as the connections fill each was read. */
+/* Was all available input read, after a round of so many events?  A full round
+ * may have left some; then no session is checked for its time, since a ping may
+ * be unread.  Epoll reports the sources in turn, so after as many full rounds
+ * as the connections can fill, each has been read. */
 static bool has_read_all(server *s, int events) {
   if (events == EVENTS_AT_ONCE && s->full_rounds <= s->conn_count / events) {
     s->full_rounds++;
@@ -316,10 +316,9 @@ static bool has_read_all(server *s, int events) {
   return true;
 }
 
-/* Waits for something to happen, and does all that is to be done.  The order
- * matters: sessions expire after the frames that had come before their end,
- * connections are closed after their last answers were tried, and whoever gave
- * an order to the faults is answered last. */
+/* Waits for events, and does all that is due.  The order matters: sessions
+ * expire after the frames that came before their end, connections are closed
+ * after their last answers were tried, and fault orders are answered last. */
 static int serve_round(server *s) {
   struct epoll_event events[EVENTS_AT_ONCE];
   int64_t wait_ms = s->busy || s->is_behind ? 0 : s->tick_ms / 4;
@@ -338,7 +337,7 @@ static int serve_round(server *s) {
     from->ready(s, from, events[i].events);
   }
   take_busy(s);
-  /* a signal or a stop (n < 0) has kept it from reading anything */
+  /* after a signal or a stop (n < 0) it has read nothing */
   if (n >= 0 && has_read_all(s, n) && clients_expire(s)) drop_silent(s);
   listen_or_not(s);
   close_dropped(s);
@@ -351,8 +350,8 @@ static int serve_round(server *s) {
 /* ------------------------------------------------------------------------
  * Listening
  *
- * All addresses of the name get the same port, also where the system chooses
- * it: the first one decides.
+ * All addresses of the name get the same port, even if the system chooses it:
+ * the first address decides.
  * --------------------------------------------------------------------- */
 
 /* Can only this host reach the address? */
@@ -365,8 +364,8 @@ static bool is_loopback(const struct sockaddr *a) {
   return IN6_IS_ADDR_LOOPBACK(&in->sin6_addr);
 }
 
-/* The port that a socket got, which with --port 0 the system has chosen; 0
- * where it has none. */
+/* The port of a socket, which the system has chosen with --port 0; 0 if it has
+ * none. */
 static int port_of(int fd) {
   union {
     struct sockaddr any;
@@ -378,9 +377,9 @@ static int port_of(int fd) {
   return ntohs(a.any.sa_family == AF_INET ? a.four.sin_port : a.six.sin6_port);
 }
 
-/* Listen on one address; 0 or the exit code. The descriptor is in the list
- * before anything can fail, so that serve_end() closes it. IPv6 is without
- * IPv4, or the second of a host's two addresses would find its port taken. */
+/* Listens on one address; 0 or the exit code.  The descriptor is in the list
+ * before anything can fail, so that serve_end() closes it.  IPv6 excludes IPv4;
+ * otherwise the second of a host's two addresses would find its port taken. */
 static int listen_at(server *s, const struct sockaddr *address, socklen_t len,
                      const char *name,
                      void (*ready)(server *, source *, unsigned)) {
@@ -400,9 +399,8 @@ static int listen_at(server *s, const struct sockaddr *address, socklen_t len,
   return source_add(s, &s->listeners[s->listener_count - 1], fd, ready);
 }
 
-/* Does this host have the address?  It has none of IPv6 where that is switched
- * off, though its name may have one.  What else is in the way listen_at() finds
- * out. */
+/* Does this host have the address?  If IPv6 is switched off it has no such
+ * address, though its name may have one.  listen_at() finds other obstacles. */
 static bool is_here(const struct addrinfo *at) {
   int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   bool fails = fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) != 0;
@@ -411,7 +409,7 @@ static bool is_here(const struct addrinfo *at) {
   return why != EAFNOSUPPORT && why != EADDRNOTAVAIL;
 }
 
-/* Says what it means that others reach the server. */
+/* Warns that other hosts can reach the server. */
 static void warn_of_network(const char *host) {
   fputs("zke: serve: ", stderr);
   output_sentence(host, stderr);
@@ -421,7 +419,7 @@ static void warn_of_network(const char *host) {
       stderr);
 }
 
-/* Listens on all addresses that the name has and this host has, on one port. */
+/* Listens on all addresses of the name that this host has, on one port. */
 static int listen_tcp(server *s, const char *host, int port) {
   struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                            .ai_socktype = SOCK_STREAM};
@@ -453,10 +451,9 @@ static int listen_tcp(server *s, const char *host, int port) {
   return status || s->port ? status : fail_errno(s->c, STATUS_SYSTEM, name);
 }
 
-/* Is there a socket that nobody listens on any more?  That of a server that was
- * killed is in the way.  A connection to a file that is no socket is refused,
- * too: such a file stays.  One that cannot be taken now (EAGAIN) waits for a
- * server that stands still. */
+/* Is there a stale socket?  A killed server's socket blocks the name.  A
+ * connection to a file that is not a socket is refused, too: such a file stays.
+ * EAGAIN means that a stopped server still has the socket. */
 static bool is_left_over(const struct sockaddr_un *address) {
   struct stat st;
   if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return false;
@@ -469,7 +466,7 @@ static bool is_left_over(const struct sockaddr_un *address) {
   return refused;
 }
 
-/* The socket gets the permissions that the umask leaves, as a file does. */
+/* The umask limits the socket's permissions, as for a file. */
 static int listen_unix(server *s, const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path)
@@ -483,9 +480,9 @@ static int listen_unix(server *s, const char *path) {
   return status;
 }
 
-/* Listen where the options say. --unix alone means no TCP: a server for this
- * host's users only is not to be reached by the network because somebody forgot
- * --host. */
+/* Listens at the addresses of the options.  --unix alone means no TCP: a server
+ * only for this host's users must not become reachable over the network because
+ * its user forgot --host. */
 static int serve_listen(server *s) {
   call *c = s->c;
   const word *host = option_word(c, 'h'), *path = option_word(c, 'u');
@@ -500,14 +497,14 @@ static int serve_listen(server *s) {
 /* ------------------------------------------------------------------------
  * serve
  *
- * From the options to the loop and back. serve_end() takes back all of it, and
- * may be called however far the beginning came.
+ * From the options to the loop and back.  serve_end() undoes everything, and
+ * may be called after a partial start.
  * --------------------------------------------------------------------- */
 
-/* Read the options that are numbers, with ZooKeeper's defaults. Where only one
- * of the two limits is given it moves the other: the limit that a user has
- * named counts. A tick is half of the shortest timeout, as ZooKeeper's shortest
- * timeout is two ticks. */
+/* Reads the numeric options, with ZooKeeper's defaults.  If only one of the two
+ * limits is given, it moves the other: the limit that a user names counts.  A
+ * tick is half of the shortest timeout, as ZooKeeper's shortest timeout is two
+ * ticks. */
 static int serve_options(server *s) {
   call *c = s->c;
   int64_t most = 0;
@@ -532,8 +529,8 @@ static int serve_options(server *s) {
   return 0;
 }
 
-/* Opens the store, with the time of containers, the logger and the page cache,
- * which are the store's.  One that is open already, in a script, has its own
+/* Opens the store, with the containers' time, the logger and the page cache.
+ * These belong to the store: one that is already open, in a script, has its own
  * time and cache, and no logger. */
 static int serve_open(server *s) {
   call *c = s->c;
@@ -541,8 +538,8 @@ static int serve_open(server *s) {
   int status = option_number(c, 'c', 0, INT_MAX, 60000, &ms);
   if (!status && option_given(c, 'c') && c->sh->persists)
     status = fail_usage(c,
-                        "--container-ms is for a session of its own, which one "
-                        "command on the command line has");
+                        "--container-ms needs a session of its own: give it to "
+                        "one command on the command line");
   if (status) return status;
   if (option_given(c, 'c')) c->sh->options.container_ms = ms ? ms : ZKE_AT_ONCE;
   c->sh->server = s;
@@ -556,9 +553,9 @@ static int serve_open(server *s) {
   return status;
 }
 
-/* Raise the limit of descriptors to the most that the system allows: each
- * connection is one. The usual limit of 1,024 is there for programs that use
- * select(), which this is not. Where it cannot be raised the server has fewer
+/* Raises the limit of descriptors as far as the system allows, since each
+ * connection needs one.  The usual limit of 1,024 protects programs that use
+ * select(), which this does not.  If it cannot be raised, the server has fewer
  * connections. */
 static void raise_descriptors(void) {
   struct rlimit limit;
@@ -567,7 +564,7 @@ static void raise_descriptors(void) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* epoll, and what it always has. */
+/* Sets up epoll and its permanent sources. */
 static int serve_prepare(server *s) {
   int fd;
   s->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -579,16 +576,16 @@ static int serve_prepare(server *s) {
   if (option_given(s->c, 'C') && !faults_begin(s))
     return fail_with(s->c, STATUS_SYSTEM, "NOMEM", "out of memory");
   raise_descriptors();
-  int rc = zke_vouch(s->z, "super", ""); /* numbers and quotas are of all */
+  int rc = zke_vouch(s->z, "super", ""); /* numbers and quotas see all */
   if (rc == ZKE_OK) rc = zke_fd(s->z, &fd);
   if (rc != ZKE_OK) return fail_rc(s->c, rc);
   int status = source_add(s, &s->store, fd, store_ready);
   return status ? status : source_add(s, &s->wake, s->wake.fd, wake_ready);
 }
 
-/* Closes the connections; 0 or the exit code.  Sessions live on in the file:
- * the next server has them, or their time is over.  That of all of them may
- * wait for another process as long as one call does. */
+/* Closes the connections; 0 or the exit code.  Sessions stay in the file: the
+ * next server takes them, or they expire.  Leaving them all may wait for
+ * another process as long as one call does. */
 static int serve_end(server *s) {
   int status = 0;
   int64_t deadline = zke_now(s->z) + zke_busy_timeout(s->z);
@@ -611,16 +608,16 @@ static int serve_end(server *s) {
   return status;
 }
 
-/* Tells where it listens, to whoever has started it.  It is the only row. */
+/* Reports the port, by the only row of this command. */
 static int tell_port(server *s) {
   if (!option_given(s->c, 'P')) return 0;
   return emit_event(s->c, json_pack("{s:i}", "port", s->port));
 }
 
-/* Answers until a signal comes, which is the usual way to end it.  Sessions
- * from before get their whole time again, since nobody could hear their
- * clients.  Replies need the zxids of reads: the library tells these only to a
- * thread that has asked before. */
+/* Answers until a signal comes, the normal end.  Earlier sessions get their
+ * whole timeout again, since no server could hear their clients.  Replies need
+ * the zxids of reads, which the library only gives to a thread that has asked
+ * before. */
 static int serve_loop(server *s) {
   (void)zke_zxid();
   int rc = zke_rearm(s->z);
@@ -631,8 +628,8 @@ static int serve_loop(server *s) {
   return status;
 }
 
-/* Serves on an open store.  serve_end() closes all, however far this came; the
- * first failure is the exit status. */
+/* Serves on an open store.  serve_end() closes everything, even after a partial
+ * start; the first failure is the exit status. */
 static int serve_store(server *s) {
   int status = users_load(s);
   if (!status) status = serve_prepare(s);
@@ -642,7 +639,8 @@ static int serve_store(server *s) {
   return status ? status : ended;
 }
 
-/* Runs the command.  The store's logger may speak from its opening on. */
+/* Runs the command.  The store's logger may write as soon as the store is
+ * opened. */
 static int serve_run(call *c) {
   server s = {.c = c, .epoll = -1, .wake = {-1, NULL}};
   int status = serve_options(&s);

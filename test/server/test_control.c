@@ -274,7 +274,7 @@ TEST(a_malformed_request_of_http_is_refused) {
   ck_told(tell(s, "GET /elsewhere HTTP/1.1\r\n\r\n"), 404,
           "there is no /elsewhere");
   ck_told(tell(s, "GET nowhere HTTP/1.1\r\n\r\n"), 400,
-          "the first line is no request of HTTP");
+          "the first line is not an HTTP request");
   ck_told(tell(s,
                "POST /control HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
                "\r\n"),
