@@ -1,11 +1,11 @@
 /* acl.c - access control lists and identities
  *
- * An entry is written SCHEME:ID:PERMS.  acls_parse() and perms_json() lead from
- * there to zkembed's structs and back; getacl, setacl, create and import use
- * them.  What getacl prints, setacl takes; but an id that the engine has masked
- * is lost (acl_is_masked()), and an entry of another program's scheme is
- * refused (acl_is_foreign()).  The rules of who may do what are the engine's
- * alone: here only the form is checked, not whether a scheme exists.
+ * An entry is written SCHEME:ID:PERMS.  acls_parse() and perms_json() convert
+ * it to zkembed's structs and back; getacl, setacl, create and import use them.
+ * setacl accepts getacl's output, with two exceptions: an id that the engine
+ * has masked is lost (acl_is_masked()), and an entry of another program's
+ * scheme is refused (acl_is_foreign()).  Only the engine decides who may do
+ * what: this file checks only the form, not whether a scheme exists.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +17,12 @@
 /* ------------------------------------------------------------------------
  * SCHEME:ID:PERMS
  *
- * From the text of an entry to zkembed's struct, and back. What is refused
- * here is refused by its form: too few colons, or a letter that is no
- * permission. Which schemes and ids mean anybody the engine decides.
+ * From the text of an entry to zkembed's struct, and back.  This refuses only a
+ * wrong form: too few colons, or a letter that is not a permission.  The engine
+ * decides which schemes and ids are valid.
  * --------------------------------------------------------------------- */
 
-/* Each permission's letter, in the order in which ZooKeeper's shell prints
- * them. */
+/* Each permission's letter, in the order of ZooKeeper's shell. */
 static const struct {
   char letter;
   int32_t perm;
@@ -34,9 +33,9 @@ static const struct {
              {'a', ZKE_PERM_ADMIN}};
 enum { PERMS = sizeof perms / sizeof *perms };
 
-/* A sum of letters, each at most once.  A number is taken whatever its bits,
- * since perms_json() gives one for what has no letters: the engine decides
- * whether it is valid.  No letter at all is refused. */
+/* A set of letters, each at most once.  A number is accepted with any bits,
+ * since perms_json() writes one for bits without letters: the engine decides
+ * whether it is valid.  An empty text is refused. */
 bool perms_parse(const char *text, int32_t *perms_out) {
   const word w = {text, strlen(text), false};
   int64_t number;
@@ -55,8 +54,8 @@ bool perms_parse(const char *text, int32_t *perms_out) {
   return sum != 0;
 }
 
-/* Letters where every bit has one, else the number as text; 0, too, is told as
- * a number, since no letters would read as an empty member. */
+/* Letters if every bit has one, else the number as text; also for 0, since no
+ * letters would look like an empty member. */
 json_t *perms_json(int32_t value) {
   char text[PERMS + 1], *at = text;
   if (value <= 0 || value > ZKE_PERM_ALL) return json_sprintf("%d", value);
@@ -66,9 +65,9 @@ json_t *perms_json(int32_t value) {
   return json_string(text);
 }
 
-/* A digest of "user:x": what zke_get_acl() shows to a caller without ADMIN, in
- * place of the hash.  Copying and import refuse such an entry: no password has
- * the hash "x", so the user would lose the permission. */
+/* A digest of "user:x": zke_get_acl() shows this instead of the hash to a
+ * caller without ADMIN.  Copying and import refuse such an entry: no password
+ * has the hash "x", so the user would lose the permission. */
 bool acl_is_masked(const zke_acl *entry) {
   size_t len = strlen(entry->id);
   return strcmp(entry->scheme, "digest") == 0 && len >= 2 &&
@@ -81,26 +80,27 @@ bool acls_are_masked(const zke_acls *acls) {
   return false;
 }
 
-/* An entry of such a scheme was written by a program that vouches for it, a
- * server mostly.  It matches nobody here, but copies, exports and imports keep
- * it.  What is typed is not taken, since it is more likely a mistake. */
+/* An entry of such a scheme was written by a program that vouches for it,
+ * usually a server.  It matches nobody here, but copies, exports and imports
+ * keep it.  If it is typed, it is refused, since it is more likely a
+ * mistake. */
 bool acl_is_foreign(const zke_acl *entry) {
   return strcmp(entry->scheme, "world") != 0 &&
          strcmp(entry->scheme, "digest") != 0 &&
          strcmp(entry->scheme, "auth") != 0;
 }
 
-/* An ensemble's servers judge by themselves which schemes are valid. */
+/* An ensemble's servers decide themselves which schemes are valid. */
 int acl_accept(zke *z, const zke_acl *entry) {
   if (!acl_is_foreign(entry)) return ZKE_OK;
   int rc = zke_vouch(z, entry->scheme, NULL);
   return rc == ZKE_UNIMPLEMENTED ? ZKE_OK : rc;
 }
 
-/* Cut one entry up in place: *out points into text.  The scheme ends at the
- * first colon and the permissions begin behind the last, since the id of a
- * digest has a colon inside.  False where it is no entry; then text is as it
- * was, for the sentence that shows it. */
+/* Cuts one entry in place: *out points into text.  The scheme ends at the first
+ * colon and the permissions begin after the last, since the id of a digest has
+ * a colon inside.  False if it is not an entry; then text is unchanged, for the
+ * sentence that shows it. */
 static bool acl_parse(char *text, zke_acl *out) {
   char *first = strchr(text, ':'), *last = strrchr(text, ':');
   if (!first || first == last || !perms_parse(last + 1, &out->perms))
@@ -111,7 +111,7 @@ static bool acl_parse(char *text, zke_acl *out) {
   return true;
 }
 
-/* Refuse an entry, with examples of what one looks like; STATUS_DATA. */
+/* Refuses an entry, with examples of valid ones; STATUS_DATA. */
 static int acls_refuse(call *c, const char *text) {
   return fail_with(c, STATUS_DATA, "INVALIDACL",
                    "\"%s\" is not SCHEME:ID:PERMS, as world:anyone:cdrwa, "
@@ -120,8 +120,8 @@ static int acls_refuse(call *c, const char *text) {
 }
 
 /* How many entries the words have, and how many bytes their texts and NULs
- * take: what acls_parse() needs room for.  A comma separates two, so a word has
- * one more than it has commas. */
+ * need: the size for acls_parse().  A comma separates two entries, so a word
+ * has one more than it has commas. */
 static int acls_measure(const word *texts, int count, size_t *size_out) {
   int entries = 0;
   *size_out = 0;
@@ -133,8 +133,8 @@ static int acls_measure(const word *texts, int count, size_t *size_out) {
   return entries;
 }
 
-/* All entries and their texts go into one block, which acls_measure() has
- * sized: the texts are copied behind the entries and cut up there. */
+/* One block has all entries and their texts; acls_measure() gives its size.
+ * The texts are copied after the entries and cut there. */
 int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
   size_t size;
   int entries = acls_measure(texts, count, &size), n = 0;
@@ -164,9 +164,8 @@ int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
 /* ------------------------------------------------------------------------
  * getacl, setacl
  *
- * A row has the three members of an entry in their order, so that people read
- * what setacl takes. A version is that of one node, and therefore goes with
- * one node only.
+ * A row has the three members of an entry in their order, as setacl takes them.
+ * A version belongs to one node, so it is allowed for one node only.
  * --------------------------------------------------------------------- */
 
 /* getacl: a row for each entry of the node's list, in the list's order. */
@@ -188,8 +187,8 @@ static int getacl_run(call *c) {
   return status;
 }
 
-/* The row as setacl takes it: the members stand in the order of
- * SCHEME:ID:PERMS, with a colon between them. */
+/* The row as setacl takes it: the members in the order of SCHEME:ID:PERMS, with
+ * colons between them. */
 static void getacl_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -200,17 +199,17 @@ static void getacl_human(call *c, json_t *row, FILE *out) {
   }
 }
 
-/* Replace the list of one node, if that list has this version (-1: any). */
+/* Replaces the ACL of one node, if it has this version (-1: any). */
 static int setacl_one(call *c, const char *path, int version,
                       const zke_acls *acls) {
   int rc = zke_set_acl(c->z, path, version, acls, NULL);
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* Give the node and all below it the same list, parents first; stop at the
- * first node that refuses.  Each node is a step of its own: those before it
- * keep their new list.  A list without READ does not hinder the walk, which has
- * the names of a node's children before the node gets its list. */
+/* Gives the node and all below it the same ACL, parents first; stops at the
+ * first node that refuses.  Each node is a separate step: earlier ones keep
+ * their new ACL.  An ACL without READ does not stop the walk, which reads the
+ * names of a node's children before the node gets its ACL. */
 static int setacl_all(call *c, const char *path, const zke_acls *acls) {
   walk w;
   int status = 0;
@@ -222,8 +221,8 @@ static int setacl_all(call *c, const char *path, const zke_acls *acls) {
   return walk_end(&w, status);
 }
 
-/* setacl: for one node, where a version may be asked for, or with -R for all
- * below it too. */
+/* setacl: for one node, perhaps with a version, or with -R for all below it
+ * too. */
 static int setacl_run(call *c) {
   char *path;
   zke_acls *acls = NULL;
@@ -248,12 +247,12 @@ static int setacl_run(call *c) {
  * addauth
  *
  * An identity belongs to a handle, and a shell may open several, one after the
- * other. So it is kept beside them as well, and session.c gives it to each.
+ * other.  So the shell keeps it, too, and session.c gives it to each.
  * --------------------------------------------------------------------- */
 
-/* Note an identity that the engine has accepted, for the sessions and handles
- * that this shell opens later.  value_data() keeps bytes that are not UTF-8.
- * Without memory for it or for the array appending fails, which is told. */
+/* Keeps an identity that the engine has accepted, for the sessions and handles
+ * that this shell opens later.  value_data() preserves bytes that are not
+ * UTF-8.  If memory runs out, appending fails, which is reported. */
 static int addauth_keep(call *c, const word *text) {
   shell *sh = c->sh;
   json_t *identity = value_data(text->text, (int)text->len);
@@ -264,7 +263,7 @@ static int addauth_keep(call *c, const word *text) {
   return failed ? no_memory(c) : 0;
 }
 
-/* addauth: the session has the identity from now on, and so has every session
+/* addauth: this session has the identity from now on, and so has every session
  * that this shell opens later. */
 static int addauth_run(call *c) {
   const word *text = &c->args[1];
@@ -280,7 +279,7 @@ static int addauth_run(call *c) {
   return rc == ZKE_OK ? addauth_keep(c, text) : fail_rc(c, rc);
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option setacl_options[] = {
     {'v', "version", "VERSION"}, {'R', "recursive", NULL}, {'\0', NULL, NULL}};
 

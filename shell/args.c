@@ -1,5 +1,5 @@
-/* args.c - a call's words as its command asks for them: options and their
- * values, arguments, paths, and what stands behind "--"
+/* args.c - a call's words as its command needs them: options and their values,
+ * arguments, paths, and the words after "--"
  *
  * args_sort() sorts the words once, before the command runs; the command then
  * asks by option_given(), option_word(), option_…() and arg_…().  The words of
@@ -7,11 +7,11 @@
  *
  *     [ the words ][ spare words ][ arguments ]
  *
- * A spare word is the value of an option that was written --name=value; the
- * arguments are what is neither option nor value.  No text is copied.
+ * A spare word is the value of an option written as --name=value; the arguments
+ * are all words but options and values.  No text is copied.
  *
- * What can be refused is refused here, before a file is made or anything is
- * held: unknown options, too many arguments, values out of bounds.
+ * Everything that can be refused is refused here, before a file is created or
+ * anything is held: unknown options, too many arguments, values out of bounds.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,9 +23,8 @@
  * Sorting the words into options, arguments and a child's
  *
  * One pass over the words fills three places: c->values has an entry for each
- * option of the command's table, c->args the arguments, and c->child what
- * stands behind "--". A word that is marked as literal never becomes an
- * option.
+ * option of the command's table, c->args the arguments, and c->child the words
+ * after "--".  A literal word never becomes an option.
  * --------------------------------------------------------------------- */
 
 static const option no_options[] = {{'\0', NULL, NULL}};
@@ -34,7 +33,7 @@ static const option *options_of(const call *c) {
   return c->command->options ? c->command->options : no_options;
 }
 
-/* Where the letter stands in the command's table; -1 for no option of it. */
+/* The letter's index in the command's table; -1 if it is not there. */
 static int option_index(const call *c, char letter) {
   const option *o = options_of(c);
   for (int i = 0; o[i].letter; i++)
@@ -46,7 +45,7 @@ bool option_given(const call *c, char letter) {
   return option_word(c, letter) != NULL;
 }
 
-/* The value of an option as it was given, NULL where the option is absent. */
+/* An option's value as given; NULL if the option is absent. */
 const word *option_word(const call *c, char letter) {
   int i = option_index(c, letter);
   return i < 0 ? NULL : c->values[i];
@@ -96,7 +95,7 @@ static int sort_long(call *c, const words *w, int *i) {
     if (equals) return fail_usage(c, "--%s takes no value", o->name);
     *value = given;
   } else if (equals) {
-    /* the value is the text's end, which needs a word of its own */
+    /* the value is the end of the text, and needs a new word */
     word *spare = &w->data[w->count + *i];
     *spare = (word){equals + 1, given->len - len - 1, true};
     *value = spare;
@@ -141,15 +140,15 @@ static int sort_short(call *c, const words *w, int *i) {
   return 0;
 }
 
-/* May a command to run stand behind "--"?  If not, as in a coprocess, "--" only
- * ends the options. */
+/* May a command follow "--"?  If not, as in a coprocess, "--" only ends the
+ * options. */
 static bool takes_child(const call *c) {
   unsigned flags = c->command->flags;
   if (!(flags & TAKES_CHILD) || c->id) return false;
   return !(flags & CHILD_IF_EPHEMERAL) || option_given(c, 'e');
 }
 
-/* Takes what stands behind "--": a command to run, or arguments. */
+/* Takes the words after "--": a command, or arguments. */
 static void sort_rest(call *c, const words *w, int i, word *args) {
   if (takes_child(c)) {
     c->child = &w->data[i];
@@ -192,7 +191,7 @@ bool args_follow(const command *m, const command *n, const word *data,
   return false;
 }
 
-/* Goes over the words once.  Options may stand between arguments, unless the
+/* Reads the words once.  Options may stand between arguments, unless the
  * command wants them first; "--" ends them. */
 static int sort_words(call *c, const words *w, word *args) {
   for (int i = 1; i < w->count; i++) {
@@ -221,8 +220,8 @@ static int sort_words(call *c, const words *w, word *args) {
   return 0;
 }
 
-/* What is said about a superfluous argument of a command that can run another
- * one: it may have been meant as that. */
+/* An explanation of a superfluous argument: for a command that can run another
+ * one, it may have been meant as that. */
 static const char *why_no_child(const call *c) {
   if (!(c->command->flags & TAKES_CHILD) || c->child) return "";
   if (c->id) return ": a coprocess runs no commands";
@@ -230,8 +229,8 @@ static const char *why_no_child(const call *c) {
   return ": a command to run can only follow with -e";
 }
 
-/* The names of the arguments that are missing, as the command's usage has
- * them: "SRC DST".  Empty where it has alternatives instead. */
+/* The names of the missing arguments from the command's usage: "SRC DST".
+ * Empty if the usage has alternatives instead. */
 static void missing_names(const call *c, char *names, size_t size) {
   int depth = 0, index = 0;
   size_t used = 0, len;
@@ -252,7 +251,7 @@ static void missing_names(const call *c, char *names, size_t size) {
   }
 }
 
-/* Says which arguments are missing. */
+/* Reports the missing arguments. */
 static int fail_missing(call *c) {
   const command *m = c->command;
   char names[64];
@@ -273,8 +272,8 @@ static bool is_given(const call *c, const char *name) {
   return false;
 }
 
-/* Are there as many arguments as the command takes, and words to run where it
- * wants some?  0 or STATUS_USAGE. */
+/* Is the number of arguments right, and is there a command to run if one is
+ * needed?  0 or STATUS_USAGE. */
 static int check_counts(call *c) {
   const command *m = c->command;
   if (c->count < m->least) return fail_missing(c);
@@ -310,12 +309,12 @@ static int sort_all(call *c, const words *given) {
 /* ------------------------------------------------------------------------
  * Values of options
  *
- * Each function reads one option as one type, and says what is wrong by the
- * name under which a person knows the option. One that was not given has the
- * caller's default, or waits for ever.
+ * Each function reads one option as one type; its errors use the name by which
+ * a person knows the option.  An option that is not given has the caller's
+ * default, or waits for ever.
  * --------------------------------------------------------------------- */
 
-/* The option as a person writes it, for a sentence; text is where it is put. */
+/* The option as a person writes it, for a sentence; text is its buffer. */
 static const char *option_text(const call *c, char letter, char text[32]) {
   const option *o = &options_of(c)[option_index(c, letter)];
   if (o->name)
@@ -325,7 +324,7 @@ static const char *option_text(const call *c, char letter, char text[32]) {
   return text;
 }
 
-/* A value outside of the limits is refused by a sentence that names them. */
+/* An error names the limits. */
 int option_number(call *c, char letter, int64_t least, int64_t most,
                   int64_t otherwise, int64_t *out) {
   char name[32];
@@ -340,7 +339,7 @@ int option_number(call *c, char letter, int64_t least, int64_t most,
   return 0;
 }
 
-/* A value that is no duration is refused by a sentence that names the units. */
+/* An error names the units. */
 int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
   char name[32];
   const word *w = option_word(c, letter);
@@ -354,7 +353,7 @@ int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
   return 0;
 }
 
-/* Counts from now on, so a command asks for it once, before it waits. */
+/* Counts from now, so a command calls it once, before it waits. */
 int option_deadline(call *c, char letter, int64_t *deadline_out) {
   int64_t ms;
   int status = option_duration(c, letter, -1, &ms);
@@ -362,7 +361,7 @@ int option_deadline(call *c, char letter, int64_t *deadline_out) {
   return status;
 }
 
-/* The sentence has each form that can be given. */
+/* An error shows each valid form. */
 int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
   char name[32];
   const word *w = option_word(c, letter);
@@ -379,11 +378,11 @@ int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
 /* ------------------------------------------------------------------------
  * All of it
  *
- * The order is: sort, count, then look at values. So a word too many is told
+ * The order is: sort, count, check values.  So a superfluous word is reported
  * before a malformed duration.
  * --------------------------------------------------------------------- */
 
-/* Looks at all durations and exit codes, which every command checks alike. */
+/* Checks all durations and exit codes, which are the same for every command. */
 static int check_values(call *c) {
   int64_t number;
   int status = 0;
@@ -410,14 +409,13 @@ void args_free(call *c) {
 /* ------------------------------------------------------------------------
  * Arguments
  *
- * A command gets absolute paths: a relative one is put behind the working
- * node, or behind a recipe's directory. Only relative ones are normalized. An
- * absolute one reaches the engine as it was given.
+ * A command gets absolute paths: a relative one is put after the working node,
+ * or after a recipe's directory.  Only relative ones are normalized.  An
+ * absolute one reaches the engine unchanged.
  * --------------------------------------------------------------------- */
 
 /* Appends one name of a relative path to a path that has room for it.  "."
- * changes nothing, ".." takes the last name away, and an empty name is left
- * out. */
+ * changes nothing, ".." removes the last name, and an empty name is skipped. */
 static void path_add(char *path, const char *name, size_t len) {
   if (len == 0 || (len == 1 && *name == '.')) return;
   char *end = path + strlen(path);
@@ -439,14 +437,13 @@ char *shell_cwd(shell *sh) {
   return cwd;
 }
 
-/* An absolute path is left as it is, for the engine to judge as ZooKeeper does.
- * A relative one is put together name by name; the block has room for both
- * parts. */
+/* An absolute path stays unchanged, for the engine to judge as ZooKeeper does.
+ * A relative one is built name by name; the block has room for both parts. */
 int path_join(call *c, const word *text, char **path_out) {
   if (strlen(text->text) != text->len)
     return fail_with(c, STATUS_DATA, "BADARGUMENTS",
                      "there is a NUL in the path \"%s\"", text->text);
-  if (text->len == 0) /* a variable that is not set: the root is not meant */
+  if (text->len == 0) /* an unset variable does not mean the root */
     return fail_with(c, STATUS_DATA, "BADARGUMENTS", "\"\" is not a path");
   char *cwd = shell_cwd(c->sh);
   size_t len = cwd ? strlen(cwd) : 0;
@@ -466,7 +463,7 @@ int path_join(call *c, const word *text, char **path_out) {
       at += len;
       if (!*at) break;
     }
-    /* create -s takes a parent with a slash behind it. */
+    /* create -s takes a parent with a slash at its end. */
     if (text->text[text->len - 1] == '/' && path[1])
       memcpy(path + strlen(path), "/", sizeof "/");
   }
@@ -475,7 +472,7 @@ int path_join(call *c, const word *text, char **path_out) {
   return 0;
 }
 
-/* path_join(), and without a slash at the end. */
+/* path_join(), without a slash at the end. */
 int arg_path(call *c, int i, char **path_out) {
   static const word here = {".", 1, false};
   int status = path_join(c, i < c->count ? &c->args[i] : &here, path_out);
@@ -483,17 +480,17 @@ int arg_path(call *c, int i, char **path_out) {
   return status;
 }
 
-/* Drop one trailing slash, which people type and ZooKeeper refuses.  Two are no
- * such slip: both stay, so that the engine refuses the path and its sentence
- * shows them.  But "//" is the root with a slash behind it. */
+/* Removes one trailing slash, which people type and ZooKeeper refuses.  Two
+ * slashes are no slip: both stay, so that the engine refuses the path and its
+ * sentence shows them.  But "//" is the root with a trailing slash. */
 void path_trim(char *path) {
   size_t len = strlen(path);
   if (len < 2 || path[len - 1] != '/') return;
   if (len == 2 || path[len - 2] != '/') path[len - 1] = '\0';
 }
 
-/* A name without a slash at its front is put behind the recipe's directory as
- * it is: the engine refuses ".." in it, as in any absolute path. */
+/* A name without a leading slash is put after the recipe's directory unchanged:
+ * the engine refuses ".." in it, as in any absolute path. */
 int place_path(call *c, const word *name, const char *base, char **path_out) {
   if (name->text[0] == '/') return path_join(c, name, path_out);
   if (name->len == 0 || strlen(name->text) != name->len)

@@ -1,17 +1,17 @@
 /* barrier.c - the commands "barrier …": recipes/barrier.h and double_barrier.h
  * for scripts
  *
- * Three things called barriers, of which a name below /barriers is one:
+ * Three things are called barriers; a name below /barriers is one of them:
  *
- *     set, remove, wait  one znode: whoever waits goes on when it is gone
- *     enter, leave       N parties: nobody begins before all have entered, and
- *                        nobody goes on before all have left
+ *     set, remove, wait  one znode: waiting processes continue when it is gone
+ *     enter, leave       N parties: none begins before all have entered, and
+ *                        none continues before all have left
  *     meet               N parties wait for each other once, and get what each
  *                        has brought
  *
- * show reads any of them.  What a session keeps beyond the command is a place
- * among the N (held_add()); a barrier that was set stands by itself, or for -e
- * goes with the session.
+ * show reads any of them.  A session keeps only a place among the N beyond the
+ * command (held_add()); a barrier that was set is independent of it, or with -e
+ * ends with the session.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,17 +25,17 @@ CANCELLER(cancel_barrier, zke_barrier, zke_barrier_cancel)
 CANCELLER(cancel_party, zke_double_barrier, zke_double_barrier_cancel)
 
 /* ------------------------------------------------------------------------
- * One that stands in the way
+ * A barrier that blocks
  *
- * set, remove and wait, over recipes/barrier.h. The znode itself is the
- * barrier: it has no parties, and stands until somebody removes it or the
- * session that made it with -e is over.
+ * set, remove and wait, over recipes/barrier.h.  The znode itself is the
+ * barrier: it has no parties, and stands until it is removed or, with -e, until
+ * its session is over.
  * --------------------------------------------------------------------- */
 
 typedef struct standing {
   char *path;
   zke_barrier *barrier;
-  int64_t token; /* of this object's setting */
+  int64_t token; /* of the barrier that this object set */
 } standing;
 
 /* Frees the object and the path; may be called twice. */
@@ -45,9 +45,9 @@ static void standing_close(standing *s) {
   *s = (standing){NULL, NULL, 0};
 }
 
-/* A listener that does nothing, but has to be there: only then is the barrier
+/* A listener that does nothing, but has to exist: only then is the barrier
  * watched, so that its removal wakes guard_run() or held_until_signal(), which
- * look. */
+ * check it. */
 static void standing_heard(zke_barrier *barrier, int event, int64_t token,
                            void *context) {
   (void)barrier, (void)event, (void)token, (void)context;
@@ -69,8 +69,8 @@ static int standing_open(call *c, bool ephemeral, standing *s) {
   return status;
 }
 
-/* For guard_run(): does our barrier still stand?  Somebody may have removed it,
- * and set another one. */
+/* For guard_run(): does our barrier still stand?  Another process may have
+ * removed it, and set another one. */
 static int standing_check(void *object) {
   const standing *s = object;
   int64_t token;
@@ -87,8 +87,8 @@ static bool standing_gone(void *object) {
 }
 
 /* Runs the command while the barrier stands, then removes it; the exit code is
- * the command's.  A removal that finds nothing tells of a loss that guard_run()
- * has not noticed any more: it counts, as for a lock. */
+ * the command's.  If the barrier is already gone, it was lost after guard_run()
+ * last checked: this counts as a loss, as for a lock. */
 static int set_around(call *c, standing *s) {
   guard g = {.kind = "barrier",
              .path = s->path,
@@ -104,8 +104,8 @@ static int set_around(call *c, standing *s) {
   return status ? status : fail_rc(c, rc);
 }
 
-/* The barrier is set: runs the command; or prints the token, and stays, if the
- * barrier is ephemeral and would go with this command's session. */
+/* The barrier is set: runs the command; or prints the token, and stays if the
+ * barrier is ephemeral and would end with this command's session. */
 static int set_end(call *c, standing *s) {
   if (c->child) return set_around(c, s);
   json_t *row = json_pack("{s:I}", "token", s->token);
@@ -117,9 +117,9 @@ static int set_end(call *c, standing *s) {
                 : fail_with(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
 }
 
-/* barrier set.  With a command it is made ephemeral, so that it goes if this
- * process dies.  One that was set, but cannot be watched, is taken back: a
- * command that has failed leaves none, also in a session that goes on. */
+/* barrier set.  With a command the barrier is ephemeral, so that it ends if
+ * this process dies.  If it was set, but cannot be watched, it is removed: a
+ * failed command leaves none, even in a session that continues. */
 static int set_with(call *c, const patience *p, const char *data, int len) {
   standing s;
   int status = standing_open(c, option_given(c, 'e') || c->child, &s);
@@ -135,7 +135,7 @@ static int set_with(call *c, const patience *p, const char *data, int len) {
   return status;
 }
 
-/* Reads what set, enter and meet have in common: data for others, and how long
+/* Reads the common parts of set, enter and meet: data for others, and how long
  * to wait. */
 static int with_data(call *c, int (*fn)(call *c, const patience *how,
                                         const char *data, int len)) {
@@ -152,13 +152,12 @@ static int with_data(call *c, int (*fn)(call *c, const patience *how,
 
 static int set_run(call *c) { return with_data(c, set_with); }
 
-/* Prints nothing: only programs are given the token. */
+/* Prints nothing: only programs get the token. */
 static void set_human(call *c, json_t *row, FILE *out) {
   (void)c, (void)row, (void)out;
 }
 
-/* barrier remove: with --token, only the barrier that was set with that
- * token. */
+/* barrier remove: with --token, only the barrier with that token. */
 static int remove_run(call *c) {
   standing s;
   int64_t token;
@@ -170,8 +169,8 @@ static int remove_run(call *c) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* barrier wait: until it is gone.  With --verbose a first look says whom it
- * waits for. */
+/* barrier wait: until it is gone.  With --verbose, first reports whom it waits
+ * for. */
 static int wait_run(call *c) {
   standing s;
   patience p;
@@ -191,10 +190,10 @@ static int wait_run(call *c) {
 }
 
 /* ------------------------------------------------------------------------
- * Who is there
+ * Who is inside
  *
  * A name does not say which of the three it is used for, so show asks for
- * those that have set a barrier and for parties, and prints rows of one form.
+ * setters of a barrier and for parties, and prints rows of one form.
  * --------------------------------------------------------------------- */
 
 /* One participant or setter as a row. */
@@ -206,8 +205,8 @@ static json_t *party_row(const zke_party *p, const char *state) {
                    value_data(p->data, p->len));
 }
 
-/* A row for each participant; the token of a barrier that is set is the zxid
- * that made it. */
+/* A row for each participant; the token of a barrier that is set is the zxid of
+ * its creation. */
 static int show_parties(call *c, const zke_party_list *all, bool set) {
   int status = 0;
   for (int i = 0; !status && i < all->count; i++) {
@@ -219,8 +218,8 @@ static int show_parties(call *c, const zke_party_list *all, bool set) {
   return status;
 }
 
-/* barrier show: who has set it; and the parties of a double barrier or of a
- * meeting, whose znodes look the same. */
+/* barrier show: its setter, or the parties of a double barrier or a meeting,
+ * which have the same kind of znodes. */
 static int show_run(call *c) {
   char *path;
   zke_party_list *set = NULL, *parties = NULL;
@@ -244,18 +243,18 @@ static int show_run(call *c) {
 }
 
 /* ------------------------------------------------------------------------
- * N that begin together and end together
+ * Parties that begin and end together
  *
- * enter and leave, over recipes/double_barrier.h. A place among the N is the
- * session's. A call that waits has a reference to it beside that of the
- * session's list, so that `leave` in another call of a coprocess cannot free
- * it meanwhile.
+ * enter and leave, over recipes/double_barrier.h.  The session owns the place
+ * among the N.  A waiting call has a second reference to it besides the one of
+ * the session's list, so that `leave` in another call of a coprocess cannot
+ * free it meanwhile.
  * --------------------------------------------------------------------- */
 
 typedef struct party {
   shared s;
   zke_double_barrier *barrier;
-  atomic_int leaves; /* calls that leave it, or have: it goes of its own will */
+  atomic_int leaves; /* calls that leave or left: a wanted end of the place */
 } party;
 
 /* Freeing the barrier gives up the place in the round. */
@@ -265,8 +264,8 @@ static void party_free(void *object) {
   free(p);
 }
 
-/* What `release` does with a place in a double barrier: leaves, and does not
- * wait for the others. */
+/* `release` of a place in a double barrier: leaves, without waiting for the
+ * others. */
 static int party_on_release(void *object) {
   party *p = object;
   if (zke_double_barrier_state(p->barrier) != ZKE_DOUBLE_BARRIER_INSIDE)
@@ -275,7 +274,7 @@ static int party_on_release(void *object) {
   return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
 }
 
-/* 0 where it was lost. */
+/* 0 if it was lost. */
 static int64_t party_on_token(void *object) {
   party *p = object;
   int state = zke_double_barrier_state(p->barrier);
@@ -287,7 +286,7 @@ static int64_t party_on_token(void *object) {
 static const held_class party_class = {"party", party_on_release, shared_drop,
                                        party_on_token};
 
-/* For guard_run(): is it still inside?  The file need not be asked, since the
+/* For guard_run(): is it still inside?  This need not ask the file, since the
  * object watches its znode. */
 static int party_check(void *object) {
   party *p = object;
@@ -298,7 +297,7 @@ static int party_check(void *object) {
 
 static bool party_gone(void *object) { return party_check(object) != ZKE_OK; }
 
-/* The number that -n must give, up to what a double barrier can hold. */
+/* The number of -n, up to what a double barrier can hold. */
 static int parties_of(call *c, int64_t *n) {
   if (!option_given(c, 'n'))
     return fail_usage(c, "-n PARTIES is missing: how many parties there are");
@@ -324,10 +323,10 @@ static party *party_new(call *c, const char *path, int64_t n) {
   return p;
 }
 
-/* Leaves, and waits until all have left; the exit code.  It counts in
- * p->leaves first: the place goes now, and that must not be told as a loss.
- * Where it has stayed, since the file could not be asked, its loss is to be
- * told again, unless another call leaves. */
+/* Leaves, and waits until all have left; the exit code.  It first counts in
+ * p->leaves, since the place is given up now, which must not be reported as a
+ * loss.  If it was not given up, since the file could not be reached, its loss
+ * must be reported again, unless another call leaves. */
 static int party_leave(call *c, party *p, const patience *how) {
   atomic_fetch_add(&p->leaves, 1);
   cancel_by(c, cancel_party, p->barrier);
@@ -339,9 +338,9 @@ static int party_leave(call *c, party *p, const patience *how) {
   return status;
 }
 
-/* Runs the command inside, then leaves.  The time of --wait begins anew: it is
- * for each of the two waits.  If the command has failed, the others are not
- * waited for. */
+/* Runs the command inside, then leaves.  The time of --wait starts again, since
+ * it is for each of the two waits.  If the command has failed, this does not
+ * wait for the others. */
 static int enter_around(call *c, party *p, const char *path) {
   patience how;
   guard g = {.kind = "barrier",
@@ -358,8 +357,8 @@ static int enter_around(call *c, party *p, const char *path) {
   return status ? status : party_leave(c, p, &how);
 }
 
-/* Prints the round.  It is a coprocess's answer; elsewhere it is printed at
- * once, since the command stays inside. */
+/* Prints the round.  For a coprocess it is the answer; otherwise it is printed
+ * immediately, since the command stays inside. */
 static int enter_row(call *c, party *p) {
   json_t *row =
       json_pack("{s:I}", "round", zke_double_barrier_token(p->barrier));
@@ -372,7 +371,7 @@ static void enter_human(call *c, json_t *row, FILE *out) {
           json_integer_value(json_object_get(row, "round")));
 }
 
-/* All are inside: runs the command; or gives the place to the session; or stays
+/* All are inside: runs the command, gives the place to the session, or stays
  * until a signal. */
 static int enter_end(call *c, party *p, const char *path) {
   if (c->child) return enter_around(c, p, path);
@@ -389,8 +388,8 @@ static int enter_end(call *c, party *p, const char *path) {
   return status;
 }
 
-/* barrier enter.  p has a reference of this call's, and a second one if the
- * session has taken it. */
+/* barrier enter.  p has this call's reference, and a second one if the session
+ * has taken it. */
 static int enter_with(call *c, const patience *how, const char *data, int len) {
   int64_t n = 0, round;
   char *path;
@@ -413,8 +412,8 @@ static int enter_with(call *c, const patience *how, const char *data, int len) {
 
 static int enter_run(call *c) { return with_data(c, enter_with); }
 
-/* barrier leave.  The place is given up however the waiting for the others
- * ends; it stays only if the file could not be asked. */
+/* barrier leave.  However the wait for the others ends, the place is given up;
+ * it stays only if the file cannot be reached. */
 static int leave_run(call *c) {
   char *path;
   patience how;
@@ -438,8 +437,8 @@ static int leave_run(call *c) {
 /* ------------------------------------------------------------------------
  * N that meet
  *
- * meet: one call that waits, and nothing is kept afterwards.  A party that
- * comes late begins the next meeting.
+ * meet: one call that waits; nothing remains afterwards.  A late party begins
+ * the next meeting.
  * --------------------------------------------------------------------- */
 
 /* A row for each party that has met, with what it brought. */
@@ -456,7 +455,7 @@ static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
   return status;
 }
 
-/* barrier meet: waits until n are there, and prints what each has brought. */
+/* barrier meet: waits for n parties, and prints what each has brought. */
 static int meet_with(call *c, const patience *how, const char *data, int len) {
   int64_t n = 0, token = 0;
   char *path;
@@ -482,7 +481,7 @@ static int meet_with(call *c, const patience *how, const char *data, int len) {
 
 static int meet_run(call *c) { return with_data(c, meet_with); }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option set_table[] = {{'e', "ephemeral", NULL},
                                    OPTIONS_DATA,
                                    OPTIONS_CONFLICT,

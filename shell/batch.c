@@ -1,19 +1,20 @@
-/* batch.c - operations that are done some hundred at a time (batch.h)
+/* batch.c - operations in groups of some hundred (batch.h)
  *
- * A transaction is synced once, and its price hardly depends on how much it
- * does: so operations are kept until a batch is full, and then done together.
- * A batch is empty after each run, whatever came of it: what was refused is not
+ * A transaction is synced once, and its cost hardly depends on its size: so
+ * operations are kept until a batch is full, and then done together.  A batch
+ * is empty after each run, whatever the result: refused operations are not
+ * tried again.
  * tried again.
  */
 #include "batch.h"
 
-/* Forget the operations, done or not, and release what they point to. */
+/* Forgets the operations, done or not, and releases their memory. */
 void batch_clear(batch *b) {
   while (b->count > 0) b->release(b->owned[--b->count]);
   b->bytes = 0;
 }
 
-/* Count what a run has done that was committed. */
+/* Counts the committed operations of a run. */
 static void batch_counted(batch *b) {
   for (int i = 0; i < b->count; i++) {
     if (!b->done[i]) continue;
@@ -23,8 +24,8 @@ static void batch_counted(batch *b) {
   }
 }
 
-/* Do one operation, by the call that it stands for. A batch has these three
- * kinds only: batch_counted() knows no others. */
+/* Does one operation by its call.  A batch has only these three kinds, which
+ * batch_counted() knows. */
 static int batch_do(zke *z, const zke_op *op) {
   switch (op->type) {
     case ZKE_OP_CREATE:
@@ -54,9 +55,9 @@ static int batch_all(zke *z, void *context) {
   return b->status ? ZKE_CANCELLED : ZKE_OK;
 }
 
-/* What was done is counted where it is committed: with the batch, or, on an
- * ensemble, each operation by itself.  Where no operation is to blame, the disk
- * or another writer is. */
+/* Operations count when they are committed: with the batch, or, on an ensemble,
+ * each by itself.  If no operation has failed, the cause is the disk or another
+ * writer. */
 int batch_run(batch *b) {
   if (b->count == 0) return 0;
   b->status = 0;
@@ -67,9 +68,9 @@ int batch_run(batch *b) {
   return b->status;
 }
 
-/* Runs the batch before the new operation would make it too large, not after it
- * is full: so the last batch is the caller's to run.  An operation that alone
- * has more than most_bytes goes by itself. */
+/* Runs the batch before the new operation would make it too large, not when it
+ * is full: so the caller must run the last batch.  An operation with more than
+ * most_bytes goes alone. */
 int batch_add(batch *b, const zke_op *op, void *owned) {
   int64_t bytes = op->len > 0 ? op->len : 0;
   int status = 0;

@@ -1,11 +1,10 @@
-/* batch.h - operations that are done some hundred at a time, by zke_batch()
+/* batch.h - operations in groups of some hundred, by zke_batch()
  *
- * deleteall, cp and import change any number of nodes.  Others see a batch
- * whole or not at all, and they see the batches one after the other: an
- * interruption leaves the first of them done.  Each operation has its own
- * result, and the batch's owner decides what a refusal means.  An operation
- * points to memory of its own, which the batch releases when the operation has
- * been done or was given up.
+ * deleteall, cp and import change any number of nodes.  Others see a batch as a
+ * whole or not at all, and the batches in order: an interruption leaves the
+ * first ones done.  Each operation has its own result, and the batch's owner
+ * decides what a refusal means.  An operation points to separate memory, which
+ * the batch releases after the operation was done or given up.
  *
  *     batch b = {.c = c, .most = BATCH_MOST, .most_bytes = limit,
  *                .release = free, .refused = refused, .owner = me};
@@ -22,31 +21,31 @@ enum { BATCH_MOST = 500 };
 
 typedef struct batch {
   /* set by the owner, before the first operation */
-  call *c;            /* whose failure it is, and whose handle is used */
-  int most;           /* operations at once, up to BATCH_MOST */
-  int64_t most_bytes; /* of data at once; one operation may have more */
+  call *c;            /* the call that may fail, and its handle */
+  int most;           /* operations per batch, up to BATCH_MOST */
+  int64_t most_bytes; /* of data per batch; one operation may have more */
   void (*release)(void *owned);
-  /* an operation was refused: 0 where the others go on, or the exit code after
-   * fail_with(): then nothing of this batch is done; on an ensemble, what
-   * stands before op.  Called in store_batch(); op is NULL where the batch as a
-   * whole failed */
+  /* an operation was refused: returns 0 if the others continue; or the exit
+   * code after fail_with(): then nothing of this batch is done; on an ensemble
+   * only the operations before op.  Called in store_batch(); op is NULL if the
+   * batch as a whole failed */
   int (*refused)(void *owner, const zke_op *op, int rc);
   void *owner;
 
-  /* the batch's own; zero at the beginning */
+  /* the batch's own; zero at the start */
   int64_t created, changed, deleted; /* nodes, so far, by all runs */
   int status;                        /* exit code of the run, or 0 */
-  int count;                         /* operations that are not done yet */
+  int count;                         /* operations that are not yet done */
   int64_t bytes;                     /* of their data */
   zke_op ops[BATCH_MOST];
   bool done[BATCH_MOST];   /* by the run: the operation was not refused */
-  void *owned[BATCH_MOST]; /* what the operation of that index points to */
+  void *owned[BATCH_MOST]; /* the memory of the operation with that index */
 } batch;
 
-/* batch_add   - put an operation in, and take over what it points to, also on
- *               failure; runs the batch first where it is full
- * batch_run   - do what is in it; it is empty then.  0 or the exit code
- * batch_clear - give up what is in it */
+/* batch_add   - add an operation, and take over its memory, even on failure;
+ *               runs the batch first if it is full
+ * batch_run   - do its operations; it is empty then.  0 or the exit code
+ * batch_clear - give up its operations */
 int batch_add(batch *b, const zke_op *op, void *owned);
 int batch_run(batch *b);
 void batch_clear(batch *b);

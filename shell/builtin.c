@@ -1,7 +1,7 @@
 /* builtin.c - commands about the shell itself
  *
- * help, cd, pwd, mode, session and exit: they read and set what belongs to the
- * shell, and none of them changes the tree.  help is made of the tables of all
+ * help, cd, pwd, mode, session and exit: they read and set the shell's state,
+ * and none of them changes the tree.  help is made from the tables of all
  * commands.
  */
 #include <stdlib.h>
@@ -12,9 +12,8 @@
 /* ------------------------------------------------------------------------
  * help
  *
- * All that is shown comes from the tables of commands (shell.h) and from
- * help.c, which says what an option does. A command that has no row is not
- * there.
+ * Everything shown comes from the tables of commands (shell.h) and from help.c,
+ * which describes the options.  A command without a row does not exist.
  * --------------------------------------------------------------------- */
 
 /* A row for a command, with its options in it. */
@@ -65,8 +64,8 @@ static int help_run(call *c) {
   return 0;
 }
 
-/* Is the letter one for users?  An option without a letter has one in the
- * table, too: a capital or a digit, of which some are real options. */
+/* Is the letter for users?  Options without a letter have one in the table,
+ * too: a capital or a digit, and some of those are real options. */
 static bool letter_is_told(const char *letter, const char *name) {
   return (*letter >= 'a' && *letter <= 'z') ||
          (strchr("ACDELOR", *letter) && strcmp(name, "on-lost") != 0);
@@ -91,9 +90,8 @@ static void help_option(const json_t *o, FILE *out) {
 }
 
 /* One line a command in the list; for a single command its usage and its
- * options.  A command with verbs is shown with their usage alone: the options
- * of all of them would fill several screens, and the help of one verb has
- * its own. */
+ * options.  A command with verbs shows only their usage: the options of all of
+ * them would fill several screens, and each verb has its own help. */
 static void help_human(call *c, json_t *row, FILE *out) {
   const char *name, *usage, *summary;
   size_t i;
@@ -124,8 +122,8 @@ static void help_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * The working node, the format, the end
  *
- * These set a member of the shell, for the commands that follow in the same
- * script, prompt or coprocess. A single command line has none that follow.
+ * These set a member of the shell, for later commands in the same script,
+ * prompt or coprocess.  A single command line has no later ones.
  * --------------------------------------------------------------------- */
 
 /* The node must exist, as a directory must. */
@@ -147,7 +145,7 @@ static int cd_run(call *c) {
   return 0;
 }
 
-/* pwd: the node that relative paths begin at. */
+/* pwd: the node where relative paths begin. */
 static int pwd_run(call *c) {
   char *cwd = shell_cwd(c->sh);
   int status = emit_row(c, cwd ? json_pack("{s:s}", "path", cwd) : NULL);
@@ -155,7 +153,7 @@ static int pwd_run(call *c) {
   return status;
 }
 
-/* mode: tells or sets the format of what the shell prints from here on. */
+/* mode: prints or sets the format of all later output. */
 static int mode_run(call *c) {
   static const char *const names[] = {"human", "json", "plain"};
   if (c->count == 0)
@@ -181,7 +179,7 @@ static int session_run(call *c) {
   return emit_row(c, row);
 }
 
-/* exit: lets the reader of lines stop behind this one; the argument is the exit
+/* exit: stops the reader of lines after this one; the argument is the exit
  * status. */
 static int exit_run(call *c) {
   int64_t code = 0;

@@ -1,13 +1,13 @@
-/* changes.h - the changes of a history, as SQL for the statements that read
- * them (doc/format.md, "history")
+/* changes.h - the changes of a history, as SQL for statements that read them
+ * (doc/format.md, "history")
  *
- * Used behind a SELECT with its columns:
+ * Used after a SELECT with its columns:
  *
- *   ?1  a zxid: what came later; 0: all
+ *   ?1  a zxid: only later changes; 0: all
  *   ?2  a whole path, "" for the root: this node and those below it
  *
  * The rows are in the order of the changes.  zxid and seq rise together, so the
- * last row that is not later is looked for from the end of the table on. */
+ * search for the last row that is not later starts at the end of the table. */
 #ifndef ZKE_SHELL_CHANGES_H
 #define ZKE_SHELL_CHANGES_H
 

@@ -1,11 +1,12 @@
 /* clock.c - the command's two clocks, and a database's
  *
- * Pauses and limits go by the monotonic one, which nobody sets.  The wall clock
- * is for what people read.
+ * Pauses and limits use the monotonic clock, which nothing can set.  The wall
+ * clock is for people to read.
  *
- * A database in memory has a wall clock of its own, which a test can move and
- * stop (serve --control).  ctime and mtime are of it, and nodes with a TTL and
- * containers go by it.  One in a file has that of all processes that use it.
+ * A database in memory has its own wall clock, which a test can move and stop
+ * (serve --control).  ctime and mtime come from it, and TTL nodes and
+ * containers expire by it.  A database in a file uses the wall clock that all
+ * its processes share.
  */
 #include <time.h>
 #include <unistd.h>
@@ -34,8 +35,8 @@ int64_t clock_of_ticks(uint64_t ticks) {
   return start / 1000000 + (int64_t)ticks * 1000 / sysconf(_SC_CLK_TCK);
 }
 
-/* That of databases in memory: how far it is ahead and, while it stands, where.
- * Only a server moves it, on the thread that uses the database. */
+/* The clock of databases in memory: its offset and, while it is stopped, its
+ * time.  Only a server moves it, on the thread that uses the database. */
 static struct {
   int64_t ahead_ns;
   int64_t stands_at_ns;
@@ -52,7 +53,7 @@ void clock_move(int64_t ms) {
   moved.stands_at_ns += ms * 1000000;
 }
 
-/* It goes on from where it stood. */
+/* It starts again from the time at which it stopped. */
 void clock_stand(bool stands) {
   if (stands == moved.stands) return;
   if (stands)
@@ -63,7 +64,8 @@ void clock_stand(bool stands) {
 }
 
 /* The clock of the library's table: only the time of day is moved.  Waiting
- * goes by the real clocks, or a wait would never end while the time stands. */
+ * uses the real clocks, or a wait would never end while the clock is
+ * stopped. */
 static int64_t clock_read(void *context, int which) {
   (void)context;
   if (which == ZKE_CLOCK_REALTIME) return moved_ns();

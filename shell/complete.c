@@ -1,10 +1,10 @@
-/* complete.c - what may come next in a line that is being typed
+/* complete.c - completion of a line that is being typed
  *
- * Names of commands, their verbs and options, and of znodes.  Which of these a
- * word can be is read from the command's usage line.  The line is split as
- * words.c would split it: the whole words before the cursor, and the one at the
- * cursor, whose quotation mark may be open.  What is typed already is never
- * changed: only what is missing is inserted, quoted as that word needs it.
+ * Candidates are names of commands, their verbs and options, and znodes.  The
+ * command's usage line says which of these a word can be.  The line is split as
+ * by words.c: the whole words before the cursor, and the word at the cursor,
+ * which may have an open quotation mark.  Typed text is never changed: only the
+ * missing part is inserted, quoted as that word needs it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,11 @@ typedef struct typed {
   shell *sh;
   words *before;    /* whole words */
   words *last;      /* the one at the cursor; count 0 for an empty one */
-  const char *text; /* what a candidate begins with: that word, or of a path
-                       what stands behind the last slash */
+  const char *text; /* how a candidate begins: that word, or for a path the part
+                       after the last slash */
   size_t length;    /* of text */
   char quote;       /* '\'' or '"' while that is open, else 0 */
-  bool at_word;     /* nothing of the last word is there yet */
+  bool at_word;     /* the last word has no characters yet */
   bool parent;      /* the only candidate is a znode with children */
   completion *out;
 } typed;
@@ -28,13 +28,13 @@ typedef struct typed {
 /* ------------------------------------------------------------------------
  * Taking the line apart
  *
- * The words before the cursor are split by words.c. The one at the cursor is
- * split, too, as if its quotation mark were closed; which mark that is decides
- * later how a name has to be written.
+ * words.c splits the words before the cursor.  The word at the cursor is split
+ * as if its quotation mark were closed; that mark later decides how to write a
+ * name.
  * --------------------------------------------------------------------- */
 
-/* Where the last word begins; len if there is none.  Sets the quotation mark
- * that is open. */
+/* The start of the last word; len if there is none.  Sets the open quotation
+ * mark. */
 static size_t typed_start(typed *t, const char *line, size_t len) {
   size_t start = len;
   bool inside = false;
@@ -69,8 +69,8 @@ static bool typed_last(typed *t, const char *line, size_t len) {
   return !wrong;
 }
 
-/* Splits the line into whole words and the one at the cursor; false where
- * nothing can be completed there. */
+/* Splits the line into whole words and the one at the cursor; false if nothing
+ * can be completed there. */
 static bool typed_begin(typed *t, const char *line, size_t len) {
   size_t start = typed_start(t, line, len);
   if (start < len && line[start] == '#') return false; /* a comment */
@@ -85,7 +85,7 @@ static bool typed_begin(typed *t, const char *line, size_t len) {
 /* ------------------------------------------------------------------------
  * Candidates
  *
- * A candidate is a whole name that begins with what is typed. offer_if() and
+ * A candidate is a whole name that begins with the typed text.  offer_if() and
  * its neighbours compare, offer() adds.
  * --------------------------------------------------------------------- */
 
@@ -110,7 +110,7 @@ static void offer_commands(typed *t) {
 }
 
 /* Offers the choices of a usage line, such as "push | pop | ack NAME": the
- * words in small letters with "|" between them, up to the first other one. */
+ * words in small letters with "|" between them, up to the first other word. */
 static void offer_choices(typed *t, const char *choices) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz-";
   const char *at = choices + strspn(choices, "[ ");
@@ -159,11 +159,11 @@ static bool offer_value(typed *t, const command *m) {
 /* ------------------------------------------------------------------------
  * Znodes
  *
- * The tree is asked only where a handle is open already. A failure offers
- * nothing: Tab says no sentences.
+ * The tree is asked only if a handle is already open.  A failure offers
+ * nothing: Tab prints no errors.
  * --------------------------------------------------------------------- */
 
-/* The node below which a command's names stand that are no paths. */
+/* The node above the names that a command takes instead of paths. */
 static const char *base_of(const char *name) {
   static const char *const bases[][2] = {
       {"rwlock", "/rwlocks/"},  {"sem", "/semaphores/"},
@@ -175,8 +175,8 @@ static const char *base_of(const char *name) {
   return "/locks/";
 }
 
-/* The path of the node before the last slash, for free(): from the working node
- * on, or from base.  NULL without memory. */
+/* The path of the node before the last slash, for free(): from the working
+ * node, or from base.  NULL without memory. */
 static char *parent_path(typed *t, const char *base, const char *slash) {
   call c = {.sh = t->sh};
   size_t len = slash ? (size_t)(slash - t->text) + 1 : 0;
@@ -195,7 +195,7 @@ static char *parent_path(typed *t, const char *base, const char *slash) {
   return path;
 }
 
-/* There is one candidate: notes whether it has children, so that a slash may
+/* There is one candidate: records whether it has children, so that a slash may
  * follow. */
 static void look_whole(typed *t, const char *parent, const char *name) {
   zke_stat stat;
@@ -207,9 +207,8 @@ static void look_whole(typed *t, const char *parent, const char *name) {
   free(path);
 }
 
-/* Offers the children of the node that is typed so far: below base for a name,
- * else of the path.  Only a handle that is open already is asked: Tab opens no
- * file. */
+/* Offers the children of the typed node: below base for a name, else of the
+ * path.  Asks only a handle that is already open: Tab opens no file. */
 static void offer_nodes(typed *t, const char *base) {
   const char *slash = strrchr(t->text, '/');
   zke_strings *names;
@@ -227,13 +226,13 @@ static void offer_nodes(typed *t, const char *base) {
 }
 
 /* ------------------------------------------------------------------------
- * What stands where
+ * Kinds of candidates
  *
- * Which kind of candidates fits is read from the command's usage line, as a
- * person would read it. So a new command is completed without a line here.
+ * The command's usage line decides which kind of candidates fits.  So a new
+ * command needs no line here.
  * --------------------------------------------------------------------- */
 
-/* What may stand in an argument's place, read from the usage line. */
+/* The candidates for an argument, from the usage line. */
 static void offer_argument(typed *t, const command *m, int first) {
   int given = 0;
   for (int i = first; i < t->before->count; i++) {
@@ -268,18 +267,18 @@ static void offer_all(typed *t) {
 }
 
 /* ------------------------------------------------------------------------
- * What is certain
+ * The certain part
  *
- * All candidates begin alike: that much is inserted, whole characters of it,
- * quoted for the mark that is open. If there is one candidate only, the word's
- * end is certain as well.
+ * The common beginning of all candidates is inserted, in whole characters,
+ * quoted for the open mark.  If there is only one candidate, the end of the
+ * word is certain as well.
  * --------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* How much all have in common, in whole characters. */
+/* The length of the common beginning, in whole characters. */
 static size_t common_length(const completion *out) {
   const char *first = out->names[0];
   size_t len = strlen(first);
@@ -292,7 +291,7 @@ static size_t common_length(const completion *out) {
   return len;
 }
 
-/* One character as it has to be typed in the quotation marks that are open. */
+/* One character as it must be typed inside the open quotation mark. */
 static char *put_quoted(char *to, char c, const typed *t, bool first) {
   const char *special = t->quote == '"' ? "\"\\" : " \t'\"\\";
   if (t->quote == '\'') {
@@ -304,7 +303,7 @@ static char *put_quoted(char *to, char c, const typed *t, bool first) {
   return to;
 }
 
-/* What is missing of a whole name, a blank behind it or a slash. */
+/* The end of a complete name: a blank or a slash. */
 static char *put_end(char *to, const typed *t, bool added) {
   if (t->parent) {
     if (!added) *to++ = '/';
@@ -315,8 +314,8 @@ static char *put_end(char *to, const typed *t, bool added) {
   return to;
 }
 
-/* What is certain to follow, in the quotation marks that are open, for free();
- * NULL without memory. */
+/* The certain continuation, inside the open quotation mark, for free(); NULL
+ * without memory. */
 static char *insert_make(const typed *t) {
   const char *name = t->out->names[0];
   size_t len = common_length(t->out), from = t->length;
@@ -330,8 +329,7 @@ static char *insert_make(const typed *t) {
   return insert;
 }
 
-/* Takes the line apart, gathers candidates, and finds what all of them have in
- * common. */
+/* Splits the line, gathers candidates, and finds their common beginning. */
 void complete_line(shell *sh, const char *line, size_t len, completion *out) {
   typed t = {.sh = sh, .out = out};
   if (typed_begin(&t, line, len)) offer_all(&t);
@@ -344,7 +342,7 @@ void complete_line(shell *sh, const char *line, size_t len, completion *out) {
   free(t.last);
 }
 
-/* May be called again, and for what complete_line() has left empty. */
+/* May be called twice, and if complete_line() found nothing. */
 void complete_free(completion *out) {
   for (int i = 0; i < out->count; i++) free(out->names[i]);
   free(out->names);

@@ -1,10 +1,10 @@
-/* database.h - what database.c has for those who read the file
+/* database.h - the functions of database.c for commands that read the file
  *
- * A container's or a TTL node's kind is told by no function of zkembed.h but by
- * the file alone, and only a read transaction gives one picture of a tree of
- * any size.  So whole trees are read from the file, by a connection that cannot
- * write; the permissions in ACLs, which are for those who use the tree, do not
- * hinder whoever may read the file.
+ * No function of zkembed.h says which nodes are containers or TTL nodes, only
+ * the file does, and only a read transaction gives one picture of a tree of any
+ * size.  So whole trees are read from the file, by a connection that cannot
+ * write.  The permissions in ACLs are for users of the tree; they do not stop a
+ * user who may read the file.
  */
 #ifndef ZKE_SHELL_DATABASE_H
 #define ZKE_SHELL_DATABASE_H
@@ -12,54 +12,55 @@
 #include "past.h"
 #include "shell.h"
 
-/* Before SQLite is used at all: it need not count its memory. */
+/* Stops SQLite from counting its memory; call it before any use of SQLite. */
 void database_uncounted(void);
 
-/* One picture of the database, until it is closed. */
+/* A consistent picture of the database, until it is closed. */
 typedef struct snapshot snapshot;
 
-/* A node, for the time of the callback that gets it. */
+/* A node, valid during its callback. */
 typedef struct snapshot_node {
-  const char *path; /* whole, whatever the chroot */
+  const char *path; /* whole, with the chroot */
   const char *data;
   int len;          /* -1: NULL data */
-  const char *acl;  /* as doc/format.md tells; NULL: open */
+  const char *acl;  /* as in doc/format.md; NULL: open */
   const char *kind; /* "persistent", "container", "ttl" or "ephemeral" */
   int64_t ttl_ms;
   int64_t sequence; /* the next sequential child's number */
   zke_stat stat;
 } snapshot_node;
 
-/* A watch, or a waiter, for the time of its callback. */
+/* A watch or a waiter, valid during its callback. */
 typedef struct snapshot_watch {
   int64_t session;
-  const char *path; /* whole, whatever the chroot */
+  const char *path; /* whole, with the chroot */
   const char *type; /* "data" or "child" */
   const char *mode; /* "one-shot", "persistent" or "recursive" */
-  int64_t owner;    /* of a waiter: who owns the node at path; else 0 */
+  int64_t owner;    /* for a waiter: the owner of the node at path; else 0 */
 } snapshot_watch;
 
-/* What the file takes.  Of the log a beginning may be in use, or all of it. */
+/* The sizes of the files.  The log may be used in part or completely. */
 typedef struct snapshot_sizes {
   int64_t pages, page_bytes, free_pages, log_bytes;
 } snapshot_sizes;
 
 /* snapshot_open  - of c's database; fails for :memory:, which has no file
- * snapshot_read  - call fn for a node and all below it, parents first; what
- *                  is reserved is left out
- * snapshot_sessions, snapshot_watches - call fn for what zke_sessions() and
- *                  zke_watches() list, or for the rows of the view zke_waiters.
- *                  The file does not tell which sessions are alive: 0
- * snapshot_changes - call fn for each change of a node and of those below it,
- *                  later than a zxid, that the history has; there has to be one
- * snapshot_number - the number that a statement reads; -1 where it reads no
- *                  row, or fails
+ * snapshot_read  - call fn for a node and all below it, parents first; leaves
+ *                  out reserved nodes
+ * snapshot_sessions, snapshot_watches - call fn for the items of zke_sessions()
+ *                  and zke_watches(), or for the rows of the view zke_waiters.
+ *                  The file does not say which sessions are alive: 0
+ * snapshot_changes - call fn for each change in the history, later than a zxid,
+ *                  of a node and of those below it; there must be a history
+ * snapshot_number -the number that a statement reads; -1 if it reads no row, or
+ *                  fails
  * snapshot_file  - sizes of the file and of its log
  * snapshot_close - NULL is fine
  *   path  as the handle sees it, below the chroot
- *   fn    returns an exit code; another than 0 ends it
+ *   fn    returns an exit code; a code other than 0 ends the calls
  * Return 0 or the exit code.  Between open and close SQLite cannot shorten its
- * log, which grows with what others write: close it as soon as all is read. */
+ * log, which grows as others write: close the snapshot as soon as everything is
+ * read. */
 int snapshot_open(call *c, snapshot **out);
 int snapshot_read(snapshot *s, const char *path,
                   int (*fn)(void *arg, const snapshot_node *node), void *arg);
@@ -76,17 +77,17 @@ int64_t snapshot_number(snapshot *s, const char *sql);
 snapshot_sizes snapshot_file(snapshot *s);
 void snapshot_close(snapshot *s);
 
-/* path_whole - the path in the database of one that the handle sees, for
- *              free(); NULL without memory
- * path_below - the other way round, within the text that is given */
+/* path_whole - a handle's path as a path in the database, for free(); NULL
+ *              without memory
+ * path_below - the opposite, within the given text */
 char *path_whole(const call *c, const char *path);
 const char *path_below(const call *c, const char *whole);
 
 /* The reserved nodes, as the handle sees paths. */
 bool path_is_reserved(const call *c, const char *path);
 
-/* A file that is written beside its place and then takes it, so that nobody
- * sees half of it; a device or a pipe is written to as it is.
+/* A file that is written under another name and then renamed, so that nobody
+ * sees half of it; a device or a pipe is written directly.
  *
  *     target t;
  *     int status = target_open(c, name, false, &t);
@@ -96,18 +97,19 @@ bool path_is_reserved(const call *c, const char *path);
  */
 typedef struct target {
   char *name;           /* symbolic links resolved */
-  char *temp;           /* NULL: name is written to, or has its file already */
-  int fd;               /* what is to be written to */
-  bool replace;         /* another may be there */
-  const char *snapshot; /* what a restore copies, with its permissions if there
-                         * is no database; NULL: the database is copied */
+  char *temp;           /* NULL: name is written directly, or is complete */
+  int fd;               /* the descriptor to write */
+  bool replace;         /* an existing file may be replaced */
+  const char *snapshot; /* the source of a restore, which gives its permissions
+                           if there is no database; NULL: the database is
+                           copied */
 } target;
 
-/* target_open  - begins the file; refuses c's database and what belongs to it,
- *                and a regular file that is there already unless replace is set
- * target_done  - synced, with the database's permissions, and in its place;
- *                nothing for a device or a pipe
- * target_close - removes what is not in its place; also after target_open() has
+/* target_open  - begins the file; refuses c's database and its side files, and
+ *                an existing regular file unless replace is set
+ * target_done  - syncs it, gives it the database's permissions and its name;
+ *                does nothing for a device or a pipe
+ * target_close - removes an unfinished file; also after target_open() has
  *                failed */
 int target_open(call *c, const char *name, bool replace, target *t);
 int target_done(call *c, target *t);

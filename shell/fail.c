@@ -1,8 +1,8 @@
-/* fail.c - how a call fails: its status, its code and its sentence
+/* fail.c - a call's failure: its status, its code and its sentence
  *
  * The lowest part of the command: all others may call it, and it calls none of
- * them.  A call keeps its first failure; what fails after that, while the
- * command cleans up, is not reported.
+ * them.  A call keeps its first failure; later ones, while the command cleans
+ * up, are not reported.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -10,9 +10,9 @@
 
 #include "shell.h"
 
-/* Notes the failure, unless there was one before; the status of the first.  So
- * a command may fail again while it cleans up, and what the user reads is what
- * went wrong first. */
+/* Records the failure, unless there was one before; returns the status of the
+ * first.  So a command may fail again while it cleans up, and the user reads
+ * the original cause. */
 static int fail_first(call *c, int status, const char *code, const char *format,
                       va_list arguments) {
   if (c->status != STATUS_OK) return c->status;
@@ -22,7 +22,7 @@ static int fail_first(call *c, int status, const char *code, const char *format,
   return status;
 }
 
-/* Notes why the call fails, unless it has failed before; the status to
+/* Records why the call fails, unless it has failed before; the status to
  * return. */
 int fail_with(call *c, int status, const char *code, const char *format, ...) {
   va_list arguments;
@@ -32,7 +32,7 @@ int fail_with(call *c, int status, const char *code, const char *format, ...) {
   return status;
 }
 
-/* The sentence, and behind it how the command is written. */
+/* The sentence, followed by the command's usage. */
 int fail_usage(call *c, const char *format, ...) {
   char what[512];
   va_list arguments;
@@ -44,8 +44,8 @@ int fail_usage(call *c, const char *format, ...) {
                    *m->usage ? " " : "", m->usage);
 }
 
-/* The exit code of zke(1) for each result of the engine.  A code that is new in
- * the engine ends as STATUS_INTERNAL: add it here. */
+/* The exit code of zke(1) for each result of the engine.  A new code of the
+ * engine becomes STATUS_INTERNAL: add it here. */
 static const struct {
   int rc, status;
 } statuses[] = {{ZKE_OK, STATUS_OK},
@@ -91,14 +91,14 @@ int status_of(int rc) {
   return STATUS_INTERNAL;
 }
 
-/* Report a result of the engine with the thread's sentence.  Call it before
- * anything else of the engine, which may replace that sentence. */
+/* Reports a result of the engine with the thread's sentence.  Call it before
+ * any other call of the engine, which may replace that sentence. */
 int fail_rc(call *c, int rc) {
   return fail_with(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"), "%s",
                    zke_errmsg());
 }
 
-/* The code names the few errors that scripts tell apart. */
+/* The code names the few errors that scripts distinguish. */
 int fail_errno(call *c, int status, const char *what) {
   const char *code = "SYSTEM";
   if (errno == ENOSPC) code = "FULL";

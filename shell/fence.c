@@ -1,10 +1,11 @@
-/* fence.c - the command fence: recipes/fence.h for whoever has a file
+/* fence.c - the command fence: recipes/fence.h for files
  *
  *     fence                     which tables are fenced, and by which lock
- *     fence TABLE --lock PATH   rows want the token of the lock's holder
- *     fence TABLE --off         no more
+ *     fence TABLE --lock PATH   rows need the token of the lock's holder
+ *     fence TABLE --off         rows need no token any more
  *
- * A name without a slash is a lock's below /locks, as for the command lock.
+ * A name without a slash is a lock's name below /locks, as for the command
+ * lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "database.h"
 #include "work.h"
 
-/* A row: what a table's fence is, or was done to it. */
+/* A row: a table's fence, or the change to it. */
 static json_t *fence_row(const char *table, const char *path,
                          const char *column, const char *state) {
   return json_pack("{s:o*,s:o*,s:o*,s:s}", "table", value_text(table), "lock",
@@ -21,7 +22,7 @@ static json_t *fence_row(const char *table, const char *path,
                    column ? value_text(column) : json_null(), "state", state);
 }
 
-/* Emit the database's fences, a row each. */
+/* Emits the database's fences, a row each. */
 static int fence_rows(call *c) {
   zke_fence_infos *list = NULL;
   int status = session_open(c, NEEDS_FILE | FILE_ONLY);
@@ -46,7 +47,7 @@ static int fence_remove(call *c, const char *table) {
   return emit_row(c, fence_row(table, NULL, NULL, "off"));
 }
 
-/* fence TABLE --lock PATH.  The trigger wants the path in the database. */
+/* fence TABLE --lock PATH.  The trigger needs the path in the database. */
 static int fence_set(call *c, const char *table) {
   char *path = NULL, *whole = NULL;
   const word *column = option_word(c, 'c');
@@ -69,7 +70,7 @@ static int fence_set(call *c, const char *table) {
   return status;
 }
 
-/* fence: which of the three it is. */
+/* fence: decides which of the three it is. */
 static int fence_run(call *c) {
   if (store_of(c->sh) == STORE_MEMORY)
     return fail_with(c, STATUS_DENIED, "MEMORY",

@@ -1,17 +1,17 @@
-/* help.c - what each option does, for `help COMMAND`, and what else one has to
- * know before using a command
+/* help.c - the effect of each option, for `help COMMAND`, and what else a user
+ * must know before using a command
  *
- * Tables, from which help prints; what an argument means is in the command's
- * summary and in zke(1).
+ * These are tables, from which help prints; the command's summary and zke(1)
+ * explain its arguments.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "shell.h"
 
-/* An option of one command, or of all commands that have one of that name.  A
- * default stands behind a semicolon.  The text has to fit behind the option in
- * a line of a terminal. */
+/* An option of one command, or of all commands with an option of that name.  A
+ * default stands after a semicolon.  The text must fit after the option in a
+ * line of a terminal. */
 static const struct {
   const char *command; /* or NULL */
   const char *name;    /* the long one */
@@ -157,8 +157,8 @@ static const struct {
     {"txn begin", "ephemeral", "a vote counts as long as its session lives"},
 };
 
-/* Two passes in one: a text for this command is returned at once, one for all
- * commands only when the table has no better one. */
+/* Two passes in one: a text for this command returns immediately, one for all
+ * commands only if the table has no better one. */
 const char *option_help(const command *m, const option *o) {
   const char *found = NULL;
   for (size_t i = 0; o->name && i < sizeof texts / sizeof *texts; i++) {
@@ -170,7 +170,7 @@ const char *option_help(const command *m, const option *o) {
   return found;
 }
 
-/* What help says behind a command's options, in lines of their own. */
+/* Text after a command's options, in separate lines. */
 static const struct {
   const char *command;
   const char *text;

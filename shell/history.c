@@ -1,13 +1,13 @@
-/* history.c - the commands about what has become of the nodes
+/* history.c - the commands about past changes of nodes
  *
- *     history   whether the database keeps one, on, off, and its limits
+ *     history   shows, starts or ends the history, and sets its limits
  *     log       the changes of a node and of those below it
- *     held      who held a lock at a time in the past (past.c finds that out);
- *               without a name, what this session holds
+ *     held      who held a lock at a time in the past (by past.c); without a
+ *               name, what this session holds
  *
- * The engine keeps the history (zkembed.h, "History"); it is read from the file
- * (doc/format.md).  Of the time before it begins, these commands say that it is
- * not known; they never guess.
+ * The engine keeps the history (zkembed.h, "History"); this reads it from the
+ * file (doc/format.md).  These commands report that the time before the history
+ * is unknown; they never guess.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,19 +21,19 @@
 /* ------------------------------------------------------------------------
  * history
  *
- * The history's own state: whether one is kept, its limits, its extent.
+ * The history's own state: whether it is kept, its limits, its extent.
  * --------------------------------------------------------------------- */
 
-/* What the file says of its history. */
+/* The file's data about its history. */
 typedef struct extent {
   bool kept;
   int64_t keep, for_ms;  /* the limits; 0: none */
-  int64_t rows;          /* changes that are there */
-  int64_t zxid, time_ms; /* from when on it is whole */
+  int64_t rows;          /* changes in it */
+  int64_t zxid, time_ms; /* the start of the complete part */
 } extent;
 
-/* Reads it in a snapshot: any change of others may move the beginning.  Where
- * no history is kept all of it is zero. */
+/* Reads it in a snapshot: other processes' changes may move the start.  Without
+ * a history all of it is zero. */
 static extent extent_of(snapshot *s) {
   extent e = {
       .keep = snapshot_number(s, "SELECT history_rows FROM zkembed_meta"),
@@ -54,7 +54,7 @@ static json_t *limit_of(int64_t limit) {
   return limit > 0 ? json_integer(limit) : json_null();
 }
 
-/* history: whether there is one, its limits, how much there is and from when.
+/* history: shows whether there is one, its limits, its size and its start.
  */
 static int history_tell(call *c) {
   snapshot *s = NULL;
@@ -71,7 +71,8 @@ static int history_tell(call *c) {
                           (json_int_t)e.zxid, "since", (json_int_t)e.time_ms)));
 }
 
-/* history on: without a limit of its own it has one that no disk minds. */
+/* history on: without limits in the call, it gets a default that any disk can
+ * hold. */
 static int history_on(call *c) {
   enum { ROWS = 100000 };
   int64_t rows, ms;
@@ -88,8 +89,8 @@ static int history_on(call *c) {
   return rc == ZKE_OK ? history_tell(c) : fail_rc(c, rc);
 }
 
-/* Ends the history, and shows what is kept: nothing.  A limit is refused, since
- * its user has meant "on". */
+/* Ends the history, and shows that nothing is kept.  Refuses a limit, since its
+ * user meant "on". */
 static int history_off(call *c) {
   if (option_given(c, 'k') || option_given(c, 'f'))
     return fail_usage(c, "limits are for \"history on\"");
@@ -99,7 +100,7 @@ static int history_off(call *c) {
   return rc == ZKE_OK ? history_tell(c) : fail_rc(c, rc);
 }
 
-/* Refuses a tree in memory, before anything is opened; 0 for any other. */
+/* Refuses a tree in memory before opening anything; 0 for any other. */
 static int refuse_memory(call *c) {
   if (store_of(c->sh) != STORE_MEMORY) return 0;
   return fail_with(c, STATUS_DENIED, "MEMORY",
@@ -107,8 +108,8 @@ static int refuse_memory(call *c) {
                    c->command->name);
 }
 
-/* The command: begins or ends the history, or without a word shows what is
- * kept, for which the file is only read. */
+/* The command: starts or ends the history; without an argument shows its state,
+ * for which it only reads the file. */
 static int history_run(call *c) {
   int status = refuse_memory(c);
   if (status) return status;
@@ -132,8 +133,8 @@ typedef struct changes_to {
   past_changes *list;
 } changes_to;
 
-/* Appends a copy of a change to a list, whose room about doubles when it has
- * to grow. */
+/* Appends a copy of a change to a list, which about doubles when it must
+ * grow. */
 static int changes_add(void *arg, const past_change *change) {
   const changes_to *reading = arg;
   past_changes *list = reading->list;
@@ -168,10 +169,10 @@ static int fail_before(call *c, const extent *e) {
       "the history begins at %s: who held anything before is not known", text);
 }
 
-/* Reads what the history has of a node and of those below it, later than a
- * zxid, and its extent, in one snapshot.  Fails where no history is kept, or
- * none that reaches back to a time (0: whichever).  What is in the list is for
- * changes_free(), also after a failure. */
+/* Reads the history of a node and of those below it, later than a zxid, and its
+ * extent, in one snapshot.  Fails if there is no history, or none that reaches
+ * back to a time (0: any).  Free the list by changes_free(), even after a
+ * failure. */
 static int changes_read(call *c, const char *path, int64_t zxid, int64_t ms,
                         extent *e, past_changes *list) {
   snapshot *s = NULL;
@@ -194,13 +195,12 @@ static int changes_read(call *c, const char *path, int64_t zxid, int64_t ms,
 /* ------------------------------------------------------------------------
  * log
  *
- * Rows come in the order of the changes. If the history begins later than what
- * was asked for, that is said on standard error, and the rows that there are
- * follow.
+ * Rows come in the order of the changes.  If the history begins later than
+ * requested, standard error says so, and the available rows follow.
  * --------------------------------------------------------------------- */
 
-/* A row for a change.  A session that is not known is null: the sweep, that has
- * removed a container or a TTL node. */
+/* A row for a change.  An unknown session is null: it was the sweep, which
+ * removes containers and TTL nodes. */
 static json_t *change_row(const past_change *h) {
   static const char *const types[] = {"?", "created", "deleted", "changed"};
   int type = h->type >= 1 && h->type <= 3 ? h->type : 0;
@@ -225,7 +225,7 @@ static int since_of(call *c, int64_t *zxid, int64_t *ms) {
                     w->text);
 }
 
-/* Say that what is asked for is not all there. */
+/* Reports that a part of the request is missing. */
 static void tell_begin(call *c, const extent *e, int64_t zxid, int64_t ms) {
   bool gap = (zxid && zxid < e->zxid) || (ms && ms < e->time_ms);
   if (!gap || c->sh->quiet || c->id) return;
@@ -237,7 +237,7 @@ static void tell_begin(call *c, const extent *e, int64_t zxid, int64_t ms) {
           text, e->zxid);
 }
 
-/* Emit the changes from a time on; of these the last `limit`. */
+/* Emits the changes from a time on; of these the last `limit`. */
 static int log_rows(call *c, const past_changes *list, int64_t ms,
                     int64_t limit) {
   int status = 0, first = list->count;
@@ -257,8 +257,8 @@ static int path_check(call *c, const char *path) {
   return rc == ZKE_OK || rc == ZKE_NONODE ? 0 : fail_rc(c, rc);
 }
 
-/* The command: prints what has changed at a path and below.  Where a part of
- * what was asked for is no longer known, tell_begin() says so first. */
+/* The command: prints the changes at a path and below.  If a part of the
+ * request is no longer known, tell_begin() reports that first. */
 static int log_run(call *c) {
   char *path = NULL;
   extent e;
@@ -280,24 +280,24 @@ static int log_run(call *c) {
 /* ------------------------------------------------------------------------
  * held
  *
- * Two questions under one name: what this session holds now (session.c knows),
- * and who held a place at a time (past.c finds out). The second refuses rather
- * than answer in part.
+ * Two questions under one name: what this session holds now (by session.c), and
+ * who held a place at a time (by past.c).  The second refuses instead of
+ * answering in part.
  * --------------------------------------------------------------------- */
 
-/* All that held is worked out from. */
+/* The data from which held finds its answer. */
 typedef struct past {
   char *path;
   int64_t at;
   past_changes changes;
-  zke_session_list *sessions; /* that there are now */
-  past_node *now;             /* ephemeral nodes that there are now */
+  zke_session_list *sessions; /* existing now */
+  past_node *now;             /* ephemeral nodes existing now */
   int now_count;
   past_life *lives;
   int life_count;
 } past;
 
-/* Frees all of it, also where it was filled in part. */
+/* Frees all of it, even if it is incomplete. */
 static void past_free(past *p) {
   for (int i = 0; i < p->now_count; i++)
     free((char *)(uintptr_t)p->now[i].path);
@@ -308,7 +308,7 @@ static void past_free(past *p) {
   free(p->path);
 }
 
-/* Note a node that is there now, if it is ephemeral. */
+/* Records an existing node, if it is ephemeral. */
 static int past_note(call *c, past *p, const char *directory,
                      const char *name) {
   size_t room = strlen(directory) + (name ? strlen(name) : 0) + 2;
@@ -326,8 +326,8 @@ static int past_note(call *c, past *p, const char *directory,
   return rc == ZKE_OK || rc == ZKE_NONODE ? 0 : fail_rc(c, rc);
 }
 
-/* What is there now.  It is read before the history: so a node that comes
- * between is in the history, and one that goes is as well. */
+/* The present nodes.  They are read before the history: so a node that is
+ * created in between is in the history, and so is one that is deleted. */
 static int past_present(call *c, past *p) {
   zke_strings *names = NULL;
   int status = 0;
@@ -343,8 +343,8 @@ static int past_present(call *c, past *p) {
   return status;
 }
 
-/* Reads the nodes of now, the changes and the sessions, and works out the lives
- * of the nodes.  past_present() has to be the first. */
+/* Reads the present nodes, the changes and the sessions, and calculates the
+ * nodes' lives.  Call past_present() first. */
 static int past_read(call *c, past *p) {
   extent e;
   int status = past_present(c, p);
@@ -357,8 +357,8 @@ static int past_read(call *c, past *p) {
   return p->life_count < 0 ? no_memory(c) : 0;
 }
 
-/* Put the name and the pid of a session into a row, as a change of its own or
- * the present list has them; null where neither does. */
+/* Puts the name and the pid of a session into a row, from its own change or the
+ * present list; null if neither has them. */
 static void past_name(const past *p, int64_t session, json_t *row) {
   const char *identity = NULL;
   int64_t pid = 0;
@@ -378,7 +378,7 @@ static void past_name(const past *p, int64_t session, json_t *row) {
   json_object_set_new(row, "pid", pid ? json_integer(pid) : json_null());
 }
 
-/* Emit one that held. */
+/* Emits one holder. */
 static int past_emit(call *c, const past *p, const past_holder *h) {
   json_t *row =
       json_pack("{s:o*,s:i,s:o*}", "path", value_text(h->life->path), "place",
@@ -390,7 +390,7 @@ static int past_emit(call *c, const past *p, const past_holder *h) {
   return emit_row(c, row);
 }
 
-/* Emit all that held, or say that nobody did. */
+/* Emits all holders, or reports that there was none. */
 static int past_tell(call *c, const past *p) {
   past_holder *holders = NULL;
   int status = 0;
@@ -407,8 +407,8 @@ static int past_tell(call *c, const past *p) {
       p->path);
 }
 
-/* "held --at": who held a place at a time of the past.  Refused where the
- * history does not reach so far back, rather than answered in part. */
+/* "held --at": who held a place at a time in the past.  If the history does not
+ * reach back to it, this refuses instead of answering in part. */
 static int held_then(call *c) {
   past p = {.path = NULL};
   int64_t now = clock_wall_ms();
@@ -424,8 +424,8 @@ static int held_then(call *c) {
   return status;
 }
 
-/* For held_each(), under the shell's mutex: only collects the rows, since
- * printing may take as long as the reader likes. */
+/* For held_each(), under the shell's mutex: only collects the rows, since a
+ * slow reader may delay printing. */
 static void held_row(void *arg, const held_class *class_, const char *path,
                      void *object) {
   int64_t token = class_->token(object);
@@ -448,7 +448,7 @@ static int held_now(call *c) {
   return status;
 }
 
-/* held: what this session holds; or with a name, who held that. */
+/* held: what this session holds; or with a name, who held it. */
 static int held_run(call *c) {
   if (c->count) return held_then(c);
   if (option_given(c, 'a'))
@@ -456,7 +456,7 @@ static int held_run(call *c) {
   return held_now(c);
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option history_options[] = {
     {'k', "keep", "N"}, {'f', "for", "DURATION"}, {'\0', NULL, NULL}};
 static const option log_options[] = {

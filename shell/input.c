@@ -1,9 +1,9 @@
-/* input.c - files and standard input, read so that a signal ends the reading
+/* input.c - files and standard input, with reads that a signal can end
  *
- * Every read waits in input_wait() first, for bytes, for a signal and for a
- * cancel of the call, and so ends with EINTR where read() itself would go on.
- * Standard input is data only where it does not bring commands.  Start at
- * input_open(); arg_data() is what commands with DATA use.
+ * Every read first waits in input_wait() for bytes, a signal or a cancel of the
+ * call, and so ends with EINTR even if read() itself would continue.  Standard
+ * input is data only if it does not bring commands.  Start at input_open();
+ * arg_data() is for commands with DATA.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 /* ------------------------------------------------------------------------
  * Streams
  *
- * Signals are taken by a thread of their own and interrupt no read(): so what
- * reads waits for the signals' descriptor as well, and a cancel has one, too.
+ * One thread takes the signals, which interrupt no read(): so a read also waits
+ * for the signals' descriptor, and for that of a cancel.
  * --------------------------------------------------------------------- */
 
 typedef struct stream {
@@ -27,10 +27,10 @@ typedef struct stream {
   int fd;
 } stream;
 
-/* Waits until the descriptor can be read: true.  False, with EINTR, for a
- * signal that ends all or a cancel of this call; or, with another errno, where
- * no eventfd is to be had.  A signal that has come before this call counts,
- * too, since its pipe stays readable. */
+/* Waits until the descriptor can be read: true.  False with EINTR for a signal
+ * that ends the program or a cancel of this call; or with another errno if no
+ * eventfd can be made.  A signal before this call counts, too, since its pipe
+ * stays readable. */
 bool input_wait(call *c, int fd) {
   int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), ready;
   struct pollfd fds[3] = {{.fd = signals_stop_fd(), .events = POLLIN},
@@ -46,7 +46,7 @@ bool input_wait(call *c, int fd) {
   return ready > 0 && !fds[0].revents && !fds[1].revents;
 }
 
-/* Of a stream: reads as read() does, but a signal or a cancel ends it with
+/* For a stream: reads as read() does, but a signal or a cancel ends it with
  * EINTR. */
 static ssize_t stream_read(void *cookie, char *buffer, size_t size) {
   const stream *s = cookie;
@@ -57,7 +57,7 @@ static ssize_t stream_read(void *cookie, char *buffer, size_t size) {
   }
 }
 
-/* Of a stream: standard input stays open. */
+/* For a stream: leaves standard input open. */
 static int stream_close(void *cookie) {
   stream *s = cookie;
   int fd = s->fd;
@@ -65,8 +65,8 @@ static int stream_close(void *cookie) {
   return fd == STDIN_FILENO ? 0 : close(fd);
 }
 
-/* O_NONBLOCK, since opening a FIFO would wait for its other end where no signal
- * could end it; input_wait() waits instead. */
+/* O_NONBLOCK, since opening a FIFO would wait for its other end, and no signal
+ * could end that; input_wait() waits instead. */
 int input_descriptor(const char *name) {
   return strcmp(name, "-") == 0 ? STDIN_FILENO
                                 : open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -89,9 +89,9 @@ FILE *input_open(call *c, const char *name) {
   return NULL;
 }
 
-/* Says why reading ended.  EINTR comes from input_wait(): a signal or a cancel,
- * which have sentences of their own.  A signal may have come before this call
- * began to run; then the call is cancelled by it here. */
+/* Reports why reading ended.  EINTR comes from input_wait(): a signal or a
+ * cancel, which have their own sentences.  A signal may have come before this
+ * call began; then it cancels the call here. */
 int input_failed(call *c, const char *name) {
   if (errno == EINTR && signals_stopped()) signals_cancel(c, signals_stopped());
   if (errno == EINTR && cancel_came(c)) return fail_cancelled(c);
@@ -101,12 +101,12 @@ int input_failed(call *c, const char *name) {
 /* ------------------------------------------------------------------------
  * Data
  *
- * The DATA of a command may be an argument, text, base64, or a file. Whichever
- * it is, it ends as one block for free(), and standard input is refused while
- * it brings commands.
+ * The DATA of a command may be an argument, text, base64, or a file.  In each
+ * case it becomes one block for free(); standard input is refused while it
+ * brings commands.
  * --------------------------------------------------------------------- */
 
-/* All of it, with a NUL behind it that is not counted; one block, for
+/* The whole stream, with a NUL after it that is not counted; one block, for
  * free(). */
 static int read_stream(call *c, const char *name, FILE *in, char **data_out,
                        size_t *len_out) {

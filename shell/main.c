@@ -1,8 +1,8 @@
-/* main.c - the zke command: its own options, and which form it takes
+/* main.c - the zke command: its own options, and its four forms
  *
- * parse() makes a request of the command line, run_form() runs it.  Exit codes
- * are those of the commands (shell.h); a signal that has ended a command, or
- * the child of one, ends the program, too, after the session was closed.
+ * parse() makes a request from the command line, run_form() runs it.  Exit
+ * codes are those of the commands (shell.h).  If a signal has ended a command
+ * or its child, the program also ends by it, after it has closed the session.
  *
  *     zke FILE                     lines from a person, or standard input
  *     zke FILE COMMAND ARGS…       one command
@@ -45,7 +45,7 @@ static const char usage[] =
     "\n"
     "zke FILE help lists the commands; zke(1) explains them.\n";
 
-/* What the command line asks for. */
+/* The request of the command line. */
 typedef struct request {
   shell sh;
   const char *script; /* -f; NULL: none */
@@ -54,23 +54,23 @@ typedef struct request {
   char **rest;        /* the command and its words, or NULL */
   int rest_count;
   words *words; /* the same, or NULL */
-  int file_at;  /* where sh.file stands among the words */
+  int file_at;  /* the index of sh.file among the words */
 } request;
 
 /* ------------------------------------------------------------------------
  * The command line
  *
- * The program's own options are read before a database is opened, and without
- * one: what is wrong with them is told whatever FILE is. Words behind the
- * command belong to it (args.c).
+ * The program's own options are read without a database, before one is opened:
+ * their errors are reported whatever FILE is.  Words after the command belong
+ * to it (args.c).
  *
- * args.c does not read them. Its rules and sentences are those of a command: it
- * takes letters together, takes "-5" for a number, and ends what it refuses by
- * the command's usage. Here a mistake leads to zke --help, or to what is said
- * where FILE was forgotten.
+ * args.c does not read them, since its rules and sentences are those of a
+ * command: it accepts combined letters, takes "-5" for a number, and ends a
+ * refusal with the command's usage.  Here an error refers to zke --help, or
+ * explains that FILE was forgotten.
  * --------------------------------------------------------------------- */
 
-/* Says what is wrong with the program's own words; STATUS_USAGE. */
+/* Reports an error in the program's own words; STATUS_USAGE. */
 static int wrong(const char *what, const char *which) {
   char sentence[1024];
   snprintf(sentence, sizeof sentence, "%s%s; zke --help explains", what, which);
@@ -87,27 +87,27 @@ static int set_timeout(request *r, const char *value) {
   return 0;
 }
 
-/* -f: the script that is run; "-" is standard input. */
+/* -f: the script to run; "-" is standard input. */
 static int set_script(request *r, const char *value) {
   r->script = value;
   return 0;
 }
 
-/* --chroot: passed on as it is, since the engine checks it when the file is
+/* --chroot: passed on unchanged, since the engine checks it when the file is
  * opened. */
 static int set_chroot(request *r, const char *value) {
   r->sh.options.chroot = value;
   return 0;
 }
 
-/* --auth, in place of ZKE_AUTH. Other users of the host can see it in the list
- * of processes, which is why there is ZKE_AUTH. */
+/* --auth, instead of ZKE_AUTH.  Other users of the host can see it in the list
+ * of processes, which is why ZKE_AUTH exists. */
 static int set_auth(request *r, const char *value) {
   r->sh.auth = value;
   return 0;
 }
 
-/* --identity: what others are shown for this session. */
+/* --identity: the name that others see for this session. */
 static int set_identity(request *r, const char *value) {
   r->sh.options.identity = value;
   return 0;
@@ -122,7 +122,7 @@ static const struct {
               {NULL, "--identity", set_identity},
               {NULL, "--timeout", set_timeout}};
 
-/* An option without a value; false where the word is none of them. */
+/* An option without a value; false if the word is not one. */
 static bool set_flag(request *r, const char *name) {
   if (strcmp(name, "--json") == 0)
     r->sh.format = FORMAT_JSON;
@@ -145,15 +145,14 @@ static bool set_flag(request *r, const char *name) {
   return true;
 }
 
-/* Does a command's name stand where FILE should? If there is a file of that
- * name, the file is meant. It is asked only to say what was probably meant:
- * nothing is run by a guess. */
+/* Is FILE a command's name?  If there is a file of that name, the file is
+ * meant.  This only serves an error message: no guess runs anything. */
 static bool is_command(const shell *sh, const char *file) {
   word name = {file, file ? strlen(file) : 0, false};
   return file && command_find(sh, &name) && access(file, F_OK) != 0;
 }
 
-/* Says where FILE has to stand. */
+/* Reports where FILE belongs. */
 static int fail_forgotten(const char *file) {
   char sentence[256];
   snprintf(sentence, sizeof sentence,
@@ -164,7 +163,7 @@ static int fail_forgotten(const char *file) {
   return STATUS_USAGE;
 }
 
-/* One with a value, at argv[*i]: --name VALUE, --name=VALUE, -l VALUE. */
+/* An option with a value, at argv[*i]: --name VALUE, --name=VALUE, -l VALUE. */
 static int set_valued(request *r, int argc, char **argv, int *i) {
   const char *given = argv[*i], *equals = strchr(given, '=');
   size_t len = equals ? (size_t)(equals - given) : strlen(given);
@@ -182,7 +181,7 @@ static int set_valued(request *r, int argc, char **argv, int *i) {
   return wrong("there is no option ", given);
 }
 
-/* `zke help get` and `zke queue push --help` want no database, unless there is
+/* `zke help get` and `zke queue push --help` need no database, unless there is
  * a file named help or queue. */
 static bool asks_for_help(const request *r) {
   const char *file = r->sh.file;
@@ -199,8 +198,8 @@ static bool asks_for_help(const request *r) {
          strcmp(r->rest[r->rest_count - 1], "--help") == 0;
 }
 
-/* Options may stand on both sides of FILE; the command ends them, or "--".
- * What is behind goes into rest.  Returns 0 or STATUS_USAGE. */
+/* Options may stand before and after FILE; the command ends them, or "--".  The
+ * following words go into rest.  Returns 0 or STATUS_USAGE. */
 static int parse_words(request *r, int argc, char **argv) {
   bool ended = false;
   for (int i = 1; i < argc; i++) {
@@ -227,7 +226,7 @@ static int parse_words(request *r, int argc, char **argv) {
   return 0;
 }
 
-/* The command line as a request: a file and one of the forms. */
+/* Makes a request from the command line: a file and one of the forms. */
 static int parse(request *r, int argc, char **argv) {
   int status = parse_words(r, argc, argv);
   if (status) return status;
@@ -243,8 +242,8 @@ static int parse(request *r, int argc, char **argv) {
 }
 
 /* Was FILE forgotten, as in `zke serve` or `zke lock nightly -- job`?  The
- * first word is a command's name, and there is nothing behind it, or the next
- * words can only be that command's: "--", or a word that is no command. */
+ * first word is a command's name, and nothing follows it, or the next words can
+ * only be that command's: "--", or a word that is not a command. */
 static bool forgets_file(const request *r) {
   if (!is_command(&r->sh, r->sh.file)) return false;
   if (!r->rest) return !r->script && !r->coprocess;
@@ -255,7 +254,7 @@ static bool forgets_file(const request *r) {
   return has_child || !command_find(&r->sh, &first);
 }
 
-/* --help and --version, with or without a FILE.  Behind a command's name --help
+/* --help and --version, with or without a FILE.  After a command's name --help
  * is about that command. */
 static bool told_about_itself(const shell *sh, int argc, char **argv) {
   if (argc < 2 || argc > 3 || (argc == 3 && is_command(sh, argv[1])))
@@ -272,8 +271,8 @@ static bool told_about_itself(const shell *sh, int argc, char **argv) {
 /* ------------------------------------------------------------------------
  * The forms
  *
- * Each form opens the database by itself, when it first needs it: `help` and
- * what is refused for its words need none.
+ * Each form opens the database itself, when it first needs it: `help` and
+ * refused words need none.
  * --------------------------------------------------------------------- */
 
 /* One command from the command line. */
@@ -294,7 +293,7 @@ static bool wants_own_process(const request *r) {
   return m && m->flags & OWN_PROCESS;
 }
 
-/* Which of the four forms it is; its exit code. */
+/* Runs one of the four forms; its exit code. */
 static int run_form(request *r) {
   if (r->words) return run_one(r);
   if (r->coprocess) return coprocess_run(&r->sh);
@@ -303,9 +302,9 @@ static int run_form(request *r) {
   return script_run(&r->sh, "-", r->go_on);
 }
 
-/* Opens standard streams that are closed, so that no file of ours, the database
- * least of all, gets such a number and is printed into.  They stay as good as
- * closed: input that is open for writing cannot be read, and so on. */
+/* Opens standard streams that are closed.  Otherwise a file of ours, even the
+ * database, could get such a number and receive output.  Their use still fails:
+ * input that is open for writing cannot be read, and so on. */
 static void fill_streams(void) {
   for (int fd = 0; fd <= 2; fd++)
     if (fcntl(fd, F_GETFD) < 0 &&
@@ -313,8 +312,8 @@ static void fill_streams(void) {
       _exit(STATUS_SYSTEM);
 }
 
-/* Signals are blocked before any thread begins.  What the session holds is
- * given up before the exit code is known, since that may fail too. */
+/* Signals are blocked before any thread begins.  The session's locks and the
+ * like are released before the exit code is known, since that may fail too. */
 static int run(request *r) {
   if (signals_begin() != 0) {
     perror("zke: SYSTEM");

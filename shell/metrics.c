@@ -1,15 +1,15 @@
 /* metrics.c - the command metrics: numbers of a database as OpenMetrics text
  *
- * For a collector of text files, or a monitor that runs commands.  It is
- * Prometheus' older text as well, which knows no type "info".  What the file
- * tells is read in one read transaction, so these numbers fit together.
- * Which sessions live only the kernel knows; it is asked right before.  What
- * is not known is not printed.
+ * For a collector of text files, or a monitor that runs commands.  The output
+ * is also valid in Prometheus' older text format, which has no type "info".
+ * Numbers from the file are read in one read transaction, so they agree.  Only
+ * the kernel knows which sessions live; it is asked right before.  Unknown
+ * values are not printed.
  *
- * The zxid is no count of changes: a new epoch, as after a copy of the file,
- * begins anywhere above all zxids before.  So it is two gauges, of 32 bits
- * each, which a collector can keep without loss; while the first one stays, the
- * second rises by one with each change.
+ * The zxid does not count changes: a new epoch, as after a copy of the file,
+ * begins anywhere above all earlier zxids.  So it becomes two gauges of 32
+ * bits, which a collector can store exactly; while the first stays, the second
+ * rises by one with each change.
  *
  * Start reading at metrics_write().
  */
@@ -20,34 +20,34 @@
 #include "database.h"
 #include "work.h"
 
-/* What one call has read. */
+/* The data of one call. */
 typedef struct metrics {
   zke_session_list *sessions;
   snapshot *file;
   FILE *out;
 } metrics;
 
-/* The head of a family: its samples follow. */
+/* The head of a family; its samples follow. */
 static void family(metrics *m, const char *name, const char *help) {
   fprintf(m->out, "# HELP zkembed_%s %s\n# TYPE zkembed_%s gauge\n", name, help,
           name);
 }
 
-/* A family of one sample without labels. */
+/* A family with one sample and no labels. */
 static void gauge(metrics *m, const char *name, const char *help,
                   int64_t value) {
   family(m, name, help);
   fprintf(m->out, "zkembed_%s %" PRId64 "\n", name, value);
 }
 
-/* The same of what a statement counts; none where it cannot be read. */
+/* The same for a statement's number; nothing if it cannot be read. */
 static void gauge_of(metrics *m, const char *name, const char *help,
                      const char *sql) {
   int64_t value = snapshot_number(m->file, sql);
   if (value >= 0) gauge(m, name, help, value);
 }
 
-/* A sample of a family with a label. */
+/* A sample with a label. */
 static void labelled(metrics *m, const char *name, const char *label,
                      const char *of, int64_t value) {
   if (value < 0) return;
@@ -66,20 +66,21 @@ static void timestamp(metrics *m, const char *name, const char *help,
 /* ------------------------------------------------------------------------
  * The families
  *
- * A function writes one group of numbers, and leaves out what it cannot read.
+ * Each function writes one group of numbers, and leaves out those it cannot
+ * read.
  * --------------------------------------------------------------------- */
 
 enum { SESSION_PROCESS, SESSION_LEASED, SESSION_LIGHT, SESSION_KEPT, SESSIONS };
 
-/* By what a session lives: see zkembed.h. */
+/* How a session is kept alive: see zkembed.h. */
 static int session_kind(const zke_session_info *s) {
   if (s->timeout_ms) return SESSION_KEPT;
   if (s->carrier) return SESSION_LIGHT;
   return s->lease_ms ? SESSION_LEASED : SESSION_PROCESS;
 }
 
-/* Sessions by kind, and those of them that are dead and not removed yet.  A
- * kept session that nobody is attached to lives by its timeout alone. */
+/* Sessions by kind, and how many are dead and not yet removed.  A kept session
+ * without an attached process lives only by its timeout. */
 static void write_sessions(metrics *m) {
   static const char *const kinds[SESSIONS] = {"process", "leased", "light",
                                               "kept"};
@@ -124,7 +125,7 @@ static void write_tree(metrics *m) {
            "SELECT count(*) FROM zkembed_event");
 }
 
-/* Up to which change the database is. */
+/* The latest change of the database. */
 static void write_changes(metrics *m) {
   int64_t zxid = snapshot_number(m->file, "SELECT zxid FROM zkembed_meta");
   if (zxid < 0) return;
@@ -136,8 +137,8 @@ static void write_changes(metrics *m) {
         zxid & INT64_C(0xffffffff));
 }
 
-/* What the files take.  The log is written over from its beginning when all of
- * it is in the database, so its length says how much it has grown to. */
+/* The sizes of the files.  The log is overwritten from its start once all of it
+ * is in the database, so its length is the largest size that it reached. */
 static void write_file(metrics *m) {
   enum { LOG_HEADER = 32, FRAME_HEADER = 24 };
   snapshot_sizes s = snapshot_file(m->file);
@@ -156,7 +157,7 @@ static void write_file(metrics *m) {
           log / frame);
 }
 
-/* Of the history, where one is kept. */
+/* The history's numbers, if there is one. */
 static void write_history(metrics *m) {
   if (snapshot_number(m->file,
                       "SELECT history_rows>0 OR history_ms>0 FROM "
@@ -186,11 +187,11 @@ static void metrics_write(metrics *m) {
 /* ------------------------------------------------------------------------
  * The command
  *
- * Read first, print afterwards: a text that was begun cannot be taken back, so
- * the whole of it is in memory before its first byte goes out.
+ * Reads first, prints afterwards: printed text cannot be taken back, so all of
+ * it is in memory before the first byte is written.
  * --------------------------------------------------------------------- */
 
-/* The text as one row with one member, so that --json has it as a string. */
+/* The text as one row with one member, so that --json prints it as a string. */
 static int metrics_emit(call *c, metrics *m) {
   char *text = NULL;
   size_t len;
@@ -205,8 +206,8 @@ static int metrics_emit(call *c, metrics *m) {
   return status;
 }
 
-/* The command.  One that was cancelled meanwhile fails, since its statements
- * were stopped and numbers of the text may be missing. */
+/* The command.  If it was cancelled it fails, since its statements were stopped
+ * and the text may lack numbers. */
 static int metrics_run(call *c) {
   metrics m = {.sessions = NULL};
   int rc = zke_sessions(c->z, -1, &m.sessions);
@@ -218,7 +219,7 @@ static int metrics_run(call *c) {
   return status;
 }
 
-/* The text as it is. */
+/* Prints the text unchanged. */
 static void metrics_human(call *c, json_t *row, FILE *out) {
   (void)c;
   fputs(json_string_value(json_object_get(row, "metrics")), out);

@@ -2,14 +2,15 @@
  *
  *     multi create /a x , check /b 3 , set /c y , delete /d
  *
- * or a line each from a file or standard input.  The operations are written as
- * the commands of these names, with the version behind the rest, or by -v.
+ * or a line each from a file or standard input.  The operations are written
+ * like the commands of these names, with the version as the last argument, or
+ * by -v.
  *
- * A table has a row for each kind of operation.  Each operation's words are
- * sorted by args.c as if they were a command's own, into a call of their own
- * (struct reading), and become a zke_op.  Then one zke_multi() does them all.
- * There is no row for zke_op_sql(): it wants a function of the program's, and a
- * script has none.  A fence (fence.c) covers the SQL of scripts.
+ * A table has a row for each kind of operation.  args.c sorts each operation's
+ * words like those of a command, into a separate call (struct reading), which
+ * becomes a zke_op.  Then one zke_multi() does them all.  There is no row for
+ * zke_op_sql(): it needs a function of the program, and a script has none.  A
+ * fence (fence.c) covers the SQL of scripts.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,11 +36,11 @@ typedef struct request {
   zke_op *ops; /* own their paths and data */
 } request;
 
-/* One operation while its words are read. */
+/* One operation whose words are being read. */
 typedef struct reading {
   call *c;
   int number; /* from 1 */
-  call of;    /* its words, sorted; what fails in it is not told */
+  call of;    /* its words, sorted; its failures are not printed */
 } reading;
 
 /* The operations own their paths and their data. */
@@ -51,8 +52,8 @@ static void request_free(request *r) {
   free(r->ops);
 }
 
-/* One more operation, which is zero; NULL after fail_with().  It may move the
- * others, so pointers to operations are good until the next one only. */
+/* One more operation, zeroed; NULL after fail_with().  It may move the others,
+ * so a pointer to an operation is valid only until the next call. */
 static zke_op *request_add(request *r) {
   if (r->count == r->room) {
     int room = r->room * 2 + 16;
@@ -71,9 +72,9 @@ static zke_op *request_add(request *r) {
 /* ------------------------------------------------------------------------
  * Words into an operation
  *
- * An operation is written as the command of its name, but has fewer options:
- * what a multi cannot do in one step, such as missing parents, it does not
- * take.
+ * An operation is written like the command of its name, but has fewer options:
+ * it has none for what a multi cannot do in one step, such as creating missing
+ * parents.
  * --------------------------------------------------------------------- */
 
 #define OPTIONS_TAKEN \
@@ -96,7 +97,7 @@ static const option version_table[] = {{'v', "version", "VERSION"},
   }
 
 static const struct kind {
-  command command; /* as far as args_sort() looks at it */
+  command command; /* the members that args_sort() uses */
   int type;
   bool has_data;
 } kinds[] = {{OPERATION("create", "create [-e] [-s] [-c] [-t MS] PATH [DATA]",
@@ -118,21 +119,21 @@ static const struct kind *kind_find(const word *w) {
   return NULL;
 }
 
-/* The name of a type, which is in the table: we have made the operation. */
+/* The name of a type, which must be in the table. */
 static const char *kind_name(int type) {
   size_t i = 0;
   while (kinds[i].type != type) i++;
   return kinds[i].command.name;
 }
 
-/* Refuse an operation whose words do not fit, and show how they should read. */
+/* Refuses an operation whose words do not fit, and shows the right form. */
 static int fail_words(const reading *r, const struct kind *k) {
   return fail_with(r->c, STATUS_USAGE, "USAGE", "operation %d should read: %s",
                    r->number, k->command.usage);
 }
 
-/* Reads the version, from -v or from the argument behind the others.  Data that
- * an option gave leaves one argument less before it. */
+/* Reads the version, from -v or from the argument after the others.  If an
+ * option gave the data, there is one argument less before it. */
 static bool read_version(const reading *r, const struct kind *k, zke_op *op) {
   int at =
       k->has_data && !option_given(&r->of, '0') && !option_given(&r->of, '6')
@@ -170,8 +171,8 @@ static bool read_data(const reading *r, const struct kind *k, zke_op *op) {
   return len <= INT32_MAX && (data || op->type == ZKE_OP_CREATE);
 }
 
-/* Reads what kind of node create makes. The ACL is the open one: a multi has no
- * option for another. */
+/* Reads the kind of node that create makes.  The ACL is the open one: a multi
+ * has no option for another. */
 static bool read_mode(const reading *r, zke_op *op) {
   const call *of = &r->of;
   if (op->type != ZKE_OP_CREATE) return true;
@@ -184,12 +185,11 @@ static bool read_mode(const reading *r, zke_op *op) {
 
 /* ---- check-token: is the lock still held with that token? ----
  *
- * A holder holds as long as its znode is there, and a znode of that name never
- * comes again.  So the holder is looked for here, before the multi, and the
- * multi has a check of its znode: if the holder loses it in between, the check
- * fails, and nothing is changed. */
+ * A holder holds as long as its znode exists, and its name is never reused.  So
+ * this finds the holder before the multi, and the multi checks its znode: if
+ * the holder loses it in between, the check fails, and nothing is changed. */
 
-/* Says that the token is not the holder's. */
+/* Reports that the token is not the holder's. */
 static int fail_token(const reading *r, const char *path, int64_t token) {
   return fail_with(r->c, STATUS_NO, "NOTHELD",
                    "operation %d: %s is not held with the token %" PRId64
@@ -208,8 +208,8 @@ static int token_place(const reading *r, char **path_out) {
   return 0;
 }
 
-/* Finds the holder with that token and makes op check its znode. The check is
- * of any version, as only the znode's being there counts. */
+/* Finds the holder with that token and makes op check its znode.  The check
+ * accepts any version, as only the znode's existence counts. */
 static int token_find(const reading *r, const char *path, int64_t token,
                       zke_op *op) {
   zke_party_list *list;
@@ -243,7 +243,7 @@ static int read_token(const reading *r, const struct kind *k, zke_op *op) {
   return status;
 }
 
-/* Makes the operation that the sorted words say; all kinds but check-token. */
+/* Makes the operation from the sorted words; all kinds but check-token. */
 static int read_node(reading *r, const struct kind *k, zke_op *op) {
   char *path;
   int status = path_join(r->c, &r->of.args[0], &path);
@@ -255,8 +255,7 @@ static int read_node(reading *r, const struct kind *k, zke_op *op) {
   return 0;
 }
 
-/* Adds the operation that the words from begin to end say; 0 or the exit
- * code. */
+/* Adds the operation of the words from begin to end; 0 or the exit code. */
 static int read_operation(request *q, const word *begin, const word *end) {
   call *c = q->c;
   const struct kind *k = begin < end ? kind_find(begin) : NULL;
@@ -285,10 +284,10 @@ static int read_operation(request *q, const word *begin, const word *end) {
 }
 
 /* ------------------------------------------------------------------------
- * Where they come from
+ * Sources of operations
  *
- * Words of a file are split as a script's lines are, so an operation may be
- * moved from the one to the other.
+ * Words of a file are split like a script's lines, so an operation can be moved
+ * between the two.
  * --------------------------------------------------------------------- */
 
 /* Arguments, with "," between operations. */
@@ -314,8 +313,8 @@ static int read_line(request *q, const char *line, size_t len, long number) {
   return status;
 }
 
-/* A file or standard input, an operation each line.  None at all is a failure:
- * whoever expects that something was done has to hear of it. */
+/* A file or standard input, one operation a line.  No operation at all is a
+ * failure: a user who expects a change must be told. */
 static int read_lines(request *q, const char *name) {
   char *text;
   size_t len;
@@ -346,14 +345,14 @@ static int read_request(request *q) {
 }
 
 /* ------------------------------------------------------------------------
- * What came of it
+ * The result
  *
- * The sentence names the operation that was refused; the rows tell of all of
- * them. Both say that nothing was changed, since that is what a multi is for.
+ * The sentence names the refused operation; the rows show all of them.  Both
+ * say that nothing was changed, since that is the purpose of a multi.
  * --------------------------------------------------------------------- */
 
-/* What became of an operation, in a word.  When one is refused, none of the
- * others is done either. */
+/* An operation's result, in a word.  If one is refused, none of the others is
+ * done. */
 static const char *result_text(int rc, const zke_op_result *result) {
   if (rc == ZKE_OK) return "ok";
   if (result->rc == ZKE_OK) return "undone";
@@ -361,7 +360,7 @@ static const char *result_text(int rc, const zke_op_result *result) {
   return zke_error_name(result->rc) + strlen("ZKE_");
 }
 
-/* A row for an operation: what became of it. */
+/* A row for an operation and its result. */
 static int emit_result(call *c, int rc, const zke_op *op,
                        const zke_op_result *result) {
   const char *path = result->path ? result->path : op->path;
@@ -375,7 +374,7 @@ static int emit_result(call *c, int rc, const zke_op *op,
   return emit_row(c, row);
 }
 
-/* Names the first operation that was refused, and says why. */
+/* Names the first refused operation and its reason. */
 static int fail_refused(request *q, int rc, const zke_op_result *results) {
   int i = 0;
   char sentence[768];
@@ -388,8 +387,8 @@ static int fail_refused(request *q, int rc, const zke_op_result *results) {
                    sentence);
 }
 
-/* Runs the multi.  A row for each operation is printed if it was done, and if
- * one was refused. */
+/* Runs the multi.  Prints a row for each operation if they were done or one was
+ * refused. */
 static int run_request(request *q) {
   call *c = q->c;
   int status = 0;
@@ -416,8 +415,7 @@ static int multi_run(call *c) {
   return status;
 }
 
-/* People see the paths that were made, and every operation if one was
- * refused. */
+/* People see the new paths, and every operation if one was refused. */
 static void multi_human(call *c, json_t *row, FILE *out) {
   const char *op, *result;
   (void)c;

@@ -1,30 +1,30 @@
-/* once.c - "once": a command at most once a period, whoever starts it
+/* once.c - "once": run a command at most once a period, whoever starts it
  *
- * It is made for cron on several containers: all of them start the command, and
- * one runs it.  Where it is not due nothing is printed and the exit code is 0,
- * since cron mails either.  --wait waits until it is due; -E chooses the exit
- * code of a command that was not run.
+ * It is for cron in several containers: all of them start the command, and one
+ * runs it.  If it is not due, nothing is printed and the exit code is 0, since
+ * cron would send a mail otherwise.  --wait waits until it is due; -E chooses
+ * the exit code for a command that was not run.
  *
- * The recipe periodic.h decides who runs, and remembers how the last run ended.
- * This file knows two ways to use it:
+ * The recipe periodic.h decides who runs it, and remembers the last result.
+ * This file has two ways to use it:
  *
- *   - With a command behind "--": claim, run it under guard.c, write down its
- *     exit code.
- *   - Without one, where several commands share a session: claim now, and
- *     report later with --done.
+ *   - With a command after "--": claim, run it under guard.c, write its exit
+ *     code.
+ *   - Without one, if several commands share a session: claim now, and report
+ *     later with --done.
  *
- * The two, with what follows from each outcome:
+ * The two, with each outcome:
  *
  *     once NAME -- CMD   job_claim() --> job_run() --> the outcome is written
  *                            \ not due, or run by another --> 0, or -E's code
  *     once NAME          job_claim() --> turn_hold(): in the session's list
  *                            \ the same --> {"due": false}, or -E's code
- *     once NAME --done   turn_done(): the outcome is written, the list has it
- *                        no more
+ *     once NAME --done   turn_done(): the outcome is written, and the turn
+ *                        leaves the list
  *     the session ends   turn_free(): nothing is written, the run has died
  *
- * When this process dies while it runs the command, the record says that the
- * run has died, and --retry-dead makes the job due again.
+ * If this process dies while it runs the command, the record says that the run
+ * has died, and --retry-dead makes the job due again.
  *
  * Start reading at job_start().
  */
@@ -38,22 +38,22 @@
 CANCELLER(cancel_job, zke_periodic, zke_periodic_cancel)
 
 /* ------------------------------------------------------------------------
- * Running it
+ * Running the job
  *
- * The parts that both ways have: options into the recipe's object, the claim,
- * the run, and the exit code where there was none. Whoever has claimed writes
+ * The common parts of both ways: options into the recipe's object, the claim,
+ * the run, and the exit code if nothing ran.  The process with the claim writes
  * the outcome, whatever it is.
  * --------------------------------------------------------------------- */
 
-/* A listener that does nothing.  With one, the recipe watches the job's node,
- * and that watch ends the wait of zke_periodic_acquire(). */
+/* A listener that does nothing.  With a listener, the recipe watches the job's
+ * node, and that watch ends the wait of zke_periodic_acquire(). */
 static void job_heard(zke_periodic *job, int state, void *context) {
   (void)job, (void)state, (void)context;
 }
 
-/* Read what makes a job due into *o, and refuse options that contradict each
- * other.  Returns 0, or STATUS_USAGE with the sentence said.  It needs no
- * store, so job_usage() calls it before a file is made. */
+/* Reads what makes a job due into *o, and refuses contradictory options.
+ * Returns 0, or STATUS_USAGE after reporting.  It needs no store, so
+ * job_usage() calls it before a file is created. */
 static int once_options(call *c, zke_periodic_options *o) {
   *o = (zke_periodic_options){.size = sizeof *o,
                               .aligned = option_given(c, 'a'),
@@ -73,13 +73,13 @@ static int once_options(call *c, zke_periodic_options *o) {
   return status ? status : guard_options(c);
 }
 
-/* What guard_run() asks while the command runs: is the run still this
- * session's? */
+/* For guard_run(), while the command runs: does the run still belong to this
+ * session? */
 static int job_check(void *object) { return zke_periodic_check(object); }
 
-/* Run the command, then write down its outcome, whatever that is: it decides
- * when the job is due again.  The exit code is the command's; where that is 0,
- * a failure to write it down is told instead. */
+/* Runs the command, then writes its outcome in any case: it decides when the
+ * job is due again.  The exit code is the command's; if that is 0, a failure to
+ * write the outcome replaces it. */
 static int job_run(call *c, zke_periodic *job, const char *path) {
   guard g = {.kind = "job",
              .path = path,
@@ -91,9 +91,9 @@ static int job_run(call *c, zke_periodic *job, const char *path) {
   return rc == ZKE_OK || status ? status : fail_rc(c, rc);
 }
 
-/* The exit code where the command was not run.  That it is not due, or that
- * another process runs it now, is no failure: cron would send a mail for one.
- * With -E the caller wants its own code for that. */
+/* The exit code if the command was not run.  It is no failure that it is not
+ * due, or that another process runs it: cron would send a mail.  With -E the
+ * caller chooses the code. */
 static int job_not_due(call *c, const patience *p, int rc) {
   bool expected = rc == ZKE_LIMIT || rc == ZKE_HELD;
   if (!expected || option_given(c, 'E')) return fail_wait(c, p, rc);
@@ -101,9 +101,9 @@ static int job_not_due(call *c, const patience *p, int rc) {
   return 0;
 }
 
-/* Try to become the one who runs the job.  Returns ZKE_OK, ZKE_LIMIT where it
- * is not due, ZKE_HELD where another runs it, or another code.  Only --wait
- * waits, until the job is due and free. */
+/* Tries to claim the job.  Returns ZKE_OK, ZKE_LIMIT if it is not due, ZKE_HELD
+ * if another process runs it, or another code.  It waits only with --wait,
+ * until the job is due and free. */
 static int job_claim(call *c, zke_periodic *job, const patience *p) {
   if (option_given(c, 'f')) return zke_periodic_force(job);
   if (!option_given(c, 'w')) return zke_periodic_try(job);
@@ -116,30 +116,30 @@ static int job_claim(call *c, zke_periodic *job, const patience *p) {
 /* ------------------------------------------------------------------------
  * Without a child command
  *
- * Claim now, report later with --done. Between the two calls a turn stands in
+ * Claim now, report later with --done.  Between the two calls a turn stands in
  * the session's list; it is shared, since another call of a coprocess may
  * report while the session ends.
  * --------------------------------------------------------------------- */
 
-/* A claim that is kept between two calls.  Two of them may have it at once. */
+/* A claim kept between two calls.  Two calls may use it at the same time. */
 typedef struct turn {
-  shared s;          /* counts who has it */
-  zke_periodic *job; /* the recipe's object, which has the claim */
-  int64_t token;    /* of the run, to be shown when the recipe has it no more */
-  atomic_bool done; /* it was reported, so it was not lost */
+  shared s;          /* its references */
+  zke_periodic *job; /* the recipe's object with the claim */
+  int64_t token;     /* of the run, for display after the recipe has lost it */
+  atomic_bool done;  /* it was reported, so it is not a loss */
 } turn;
 
-/* Called when nobody has the turn any more.  Where it was not reported as done,
- * it counts as a run that has no end: its process has died. */
+/* Called when the last reference is dropped.  If the turn was not reported as
+ * done, its run counts as dead. */
 static void turn_free(void *object) {
   turn *t = object;
   zke_periodic_free(t->job);
   free(t);
 }
 
-/* The number under which the turn is listed, or 0 where the run was lost, so
- * that the coprocess tells its client.  A turn that is being reported as done
- * has no token in the recipe any more, but was not lost. */
+/* The number under which the turn is listed, or 0 if the run was lost, so that
+ * the coprocess tells its client.  A turn that is being reported as done no
+ * longer has a token in the recipe, but was not lost. */
 static int64_t turn_on_token(void *object) {
   turn *t = object;
   return zke_periodic_token(t->job) || atomic_load(&t->done) ? t->token : 0;
@@ -147,8 +147,8 @@ static int64_t turn_on_token(void *object) {
 
 static const held_class turn_class = {"job", NULL, shared_drop, turn_on_token};
 
-/* Keep the claim under the job's path until --done, and answer with its token.
- * Takes the job over: it is freed also where this fails. */
+/* Keeps the claim under the job's path until --done, and answers with its
+ * token.  Takes over the job: frees it even on failure. */
 static int turn_hold(call *c, zke_periodic *job, const char *path) {
   turn *t = malloc(sizeof *t);
   if (!t) {
@@ -165,9 +165,9 @@ static int turn_hold(call *c, zke_periodic *job, const char *path) {
   return status;
 }
 
-/* once NAME --done STATUS: report the outcome of a job that this session has
+/* once NAME --done STATUS: reports the outcome of a job that this session has
  * claimed.  The claim is given up in any case.  Another call may report it at
- * the same time, so the turn is counted as used meanwhile. */
+ * the same time, so the turn has a reference meanwhile. */
 static int turn_done(call *c) {
   place at;
   int64_t outcome;
@@ -190,15 +190,15 @@ static int turn_done(call *c) {
 }
 
 /* ------------------------------------------------------------------------
- * What it comes to
+ * The command
  *
- * Which of the two ways it is, by the words; everything that can be wrong with
- * them is found before a file is made.
+ * The words decide which of the two ways it is; all their errors are found
+ * before a file is created.
  * --------------------------------------------------------------------- */
 
-/* Claim the job, and do what follows: run the command, or keep the claim for
- * --done.  Where several commands share a session, a job that is not due is an
- * answer ({"due": false}), not an error. */
+/* Claims the job, then runs the command, or keeps the claim for --done.  If
+ * several commands share a session, a job that is not due is an answer ({"due":
+ * false}), not an error. */
 static int once_at(call *c, const place *at, const zke_periodic_options *o,
                    const patience *p) {
   zke_periodic *job;
@@ -212,8 +212,7 @@ static int once_at(call *c, const place *at, const zke_periodic_options *o,
   return emit_row(c, json_pack("{s:b}", "due", 0));
 }
 
-/* Find what is wrong with the words before session_open() makes a file for
- * them. */
+/* Finds errors in the words before session_open() creates a file for them. */
 static int job_usage(call *c) {
   zke_periodic_options o;
   if (c->count < 1) return fail_usage(c, "once wants a NAME");
@@ -223,7 +222,7 @@ static int job_usage(call *c) {
   return once_options(c, &o);
 }
 
-/* What once does unless it only shows: claim, or report by --done. */
+/* once without --show: claims the job, or reports with --done. */
 static int job_start(call *c) {
   zke_periodic_options o;
   patience p;
@@ -241,12 +240,12 @@ static int job_start(call *c) {
 /* ------------------------------------------------------------------------
  * Looking
  *
- * Reads what the last runs have left. It claims nothing, so a handle without a
- * session will do.
+ * Reads the records of the last runs.  It claims nothing, so a handle without a
+ * session is enough.
  * --------------------------------------------------------------------- */
 
-/* Answer with the record of a job's last run.  What is not known, such as the
- * end of a run that goes on, is null. */
+/* Answers with the record of a job's last run.  Unknown values, such as the end
+ * of a run in progress, are null. */
 static int show_one(call *c, const char *base, const char *name) {
   zke_periodic_record *r;
   int rc = zke_periodic_get(c->z, base, name, &r);
@@ -264,8 +263,8 @@ static int show_one(call *c, const char *base, const char *name) {
   return emit_row(c, value_for_people(c, row));
 }
 
-/* The records of all jobs below /jobs.  A node there that is no job is passed
- * over, and so is one that goes meanwhile. */
+/* The records of all jobs below /jobs.  Leaves out nodes that are not jobs, and
+ * nodes that go meanwhile. */
 static int show_all(call *c) {
   zke_strings *names;
   int rc = zke_children(c->z, "/jobs", NULL, NULL, &names, NULL), status = 0;
@@ -286,7 +285,7 @@ static int show_all(call *c) {
 }
 
 /* once --show: one job, or all of them.  A job that never ran has no record,
- * which is an error where it was named. */
+ * which is an error if it was named. */
 static int job_show(call *c) {
   place at;
   if (c->child) return fail_usage(c, "--show runs no command");
@@ -298,7 +297,7 @@ static int job_show(call *c) {
   return status;
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 static const option once_table[] = {{'e', "every", "DURATION"},
                                     {'r', "retry-failed", NULL},
                                     {'d', "retry-dead", NULL},
@@ -319,8 +318,7 @@ static const char once_usage[] =
     "ARGS…, or NAME "
     "--done STATUS, or --show [NAME]";
 
-/* The command.  Looking at jobs wants a file that exists; running one creates
- * it. */
+/* The command.  Showing jobs needs an existing file; running one creates it. */
 static int once_run(call *c) {
   bool show = option_given(c, 's');
   c->style = show ? STYLE_RECORD : STYLE_LINE;

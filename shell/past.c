@@ -1,16 +1,16 @@
-/* past.c - who held what, worked out from a history
+/* past.c - past holders, calculated from a history
  *
- * The history tells which nodes were created and deleted, in the order of their
- * zxids.  From that follows the life of each ephemeral node: from its creation
- * to its deletion.  A node whose first change is no creation was there before
- * the history began, and so was one that is there now and has no change at all.
+ * The history has the creations and deletions of nodes, in the order of their
+ * zxids.  From these follows the life of each ephemeral node: from its creation
+ * to its deletion.  If a node's first change is not a creation, it existed
+ * before the history began; so did a node that exists now and has no change.
  *
- * A time becomes a zxid, that of the last change up to then, and from there on
- * only zxids are compared: clocks may be set back, zxids rise.
+ * A time becomes the zxid of the last change up to it, and then only zxids are
+ * compared: clocks may be set back, zxids rise.
  *
- * An entry of a line is kept out by those before it, but a reader by no reader.
- * It holds from the end of the last one that kept it out, or from its own
- * beginning, and until one comes that goes before it (a thief), or its own end.
+ * The entries before an entry of a line keep it out, but readers do not keep
+ * out readers.  It holds from the end of the last entry that kept it out, or
+ * from its own start, until an entry goes before it (a thief), or its own end.
  * So no replay is needed: begin with past_holders().
  */
 #include "past.h"
@@ -24,8 +24,8 @@
 /* ------------------------------------------------------------------------
  * Lives
  *
- * A path may have several lives, one after the other, none of which overlap.
- * They are those of ephemeral nodes only: what has no owner holds nothing.
+ * A path may have several lives in sequence, which never overlap.  Only
+ * ephemeral nodes have them: a node without an owner holds nothing.
  * --------------------------------------------------------------------- */
 
 /* A change and its place in the list, for sorting by paths. */
@@ -49,8 +49,8 @@ static bool is_near(const char *path, const char *top) {
   return strchr(path + (len > 1 ? len : 0) + 1, '/') == NULL;
 }
 
-/* The lives of one path from its changes in their order, one behind the other;
- * how many.  Each change tells the owner, where it is known. */
+/* Writes the lives of one path in sequence, from its changes in order; returns
+ * how many.  Each change gives the owner, if it is known. */
 static int lives_of(const past_step *steps, int count, past_life *to) {
   int n = 0;
   bool alive = false;
@@ -72,7 +72,7 @@ static int lives_of(const past_step *steps, int count, past_life *to) {
   return n + (alive && to[n].owner != 0);
 }
 
-/* All lives that the sorted changes tell of. */
+/* All lives in the sorted changes. */
 static int lives_of_all(const past_step *steps, int count, past_life *to) {
   int n = 0;
   for (int i = 0, end; i < count; i = end) {
@@ -87,7 +87,7 @@ static int life_compare(const void *a, const void *b) {
   return strcmp(((const past_life *)a)->path, ((const past_life *)b)->path);
 }
 
-/* Has the history a change of this path? */
+/* Does the history have a change of this path? */
 static bool is_told(const past_step *steps, int count, const char *path) {
   int low = 0, high = count;
   while (low < high) {
@@ -102,8 +102,8 @@ static bool is_told(const past_step *steps, int count, const char *path) {
   return false;
 }
 
-/* Collect the lives that the changes show. A node that exists now and appears
- * in no change gets one life, from before the history until now. */
+/* Collects the lives in the changes.  A node that exists now and appears in no
+ * change gets one life, from before the history until now. */
 int past_lives(const past_changes *changes, const char *path,
                const past_node *now, int count, past_life **lives_out) {
   size_t room = (size_t)changes->count + (size_t)count + 1;
@@ -132,13 +132,13 @@ int past_lives(const past_changes *changes, const char *path,
 /* ------------------------------------------------------------------------
  * The line
  *
- * The rules of part/entry.h, as far as names tell them: kind and number.
- * Limits of semaphores and marks of handing over are not in a history, so of
- * the former all that stood in line are told, and the latter are no entries.
+ * The rules of part/entry.h, as far as names show them: kind and number.  A
+ * history does not have the limits of semaphores or marks of handing over: so
+ * for a semaphore all in the line are reported, and marks are not entries.
  * --------------------------------------------------------------------- */
 
-/* The number at the end of an entry's name; -1: it is none, or a negative one,
- * which no entry that stays has. */
+/* The number at the end of an entry's name; -1 if there is none, or if it is
+ * negative, which no lasting entry has. */
 static int32_t number_of(const char *path) {
   size_t len = strlen(path);
   int32_t number;
@@ -148,7 +148,7 @@ static int32_t number_of(const char *path) {
   return number < 0 ? -1 : number;
 }
 
-/* Does the part of the name before the number end like that? */
+/* Does the part of the name before the number end in this kind? */
 static bool is_kind(const past_life *l, const char *kind) {
   size_t len = strlen(l->path), behind = strlen(kind) + ZKE_RECIPE_DIGITS;
   return len >= behind &&
@@ -166,8 +166,8 @@ static bool is_before(const past_life *a, const past_life *b) {
   return front != other ? front : number_of(a->path) < number_of(b->path);
 }
 
-/* Does the one keep out the other while it lives?  Of semaphores it is not
- * known: none does. */
+/* Does one keep out the other while it lives?  This is unknown for semaphores:
+ * none does. */
 static bool keeps_out(const past_life *a, const past_life *b) {
   if (!is_entry(a) || !is_before(a, b) || is_kind(b, "-lease-")) return false;
   return !(is_kind(a, "-__READ__") && is_kind(b, "-__READ__"));
@@ -177,7 +177,7 @@ static bool lives_at(const past_life *l, int64_t zxid) {
   return l->from <= zxid && zxid < l->to;
 }
 
-/* When an entry that nobody keeps out at a zxid began to hold, and when it
+/* When an entry that nothing keeps out at a zxid began to hold, and when it
  * ended. */
 static void hold_of(const past_life *lives, int count, int64_t zxid,
                     past_holder *h) {
@@ -198,7 +198,7 @@ static void hold_of(const past_life *lives, int count, int64_t zxid,
   }
 }
 
-/* Fill in the holder that a life was at a zxid; false: it was none. */
+/* Fills in the holder from a life at a zxid; false if it was not one. */
 static bool holder_of(const past_life *lives, int count, const past_life *l,
                       int64_t zxid, past_holder *h) {
   *h = (past_holder){.life = l, .place = 1};
@@ -224,8 +224,8 @@ static int64_t zxid_at(const past_changes *changes, int64_t at) {
   return zxid;
 }
 
-/* The time becomes a zxid, since lives are compared by zxids: several changes
- * may have the same time. */
+/* Converts the time to a zxid, since lives are compared by zxids: several
+ * changes may have the same time. */
 int past_holders(const past_changes *changes, const char *path,
                  const past_life *lives, int count, int64_t at,
                  past_holder **holders_out) {

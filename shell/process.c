@@ -1,20 +1,20 @@
-/* process.c - other processes, as far as /proc tells of them
+/* process.c - other processes, as far as /proc shows them
  *
- * Two questions are answered here:
+ * This file answers two questions:
  *
- * - Which processes are there, and who is whose child? guard.c asks, to signal
+ * - Which processes exist, and what are their parents?  guard.c asks, to signal
  *   the descendants of a command.
  *
- * - Which processes keep a session alive? Those that look ask (holders_…).  A
- *   session's life is a lock of one byte, whose offset is the session's number,
- *   on a file of the database's directory.  The lock belongs to an open file
- *   description, and lasts until the last process that has a descriptor of it
- *   is gone or has closed it.  /proc/PID/fdinfo lists the locks of each
+ * - Which processes keep a session alive?  Commands that look ask (holders_…).
+ *   A session's life is a lock on one byte, at the offset of the session's
+ *   number, in a file of the database's directory.  The lock belongs to an open
+ *   file description, and lasts until the last process with a descriptor of it
+ *   has ended or closed it.  /proc/PID/fdinfo lists the locks of each
  *   description.
  *
- * All of it is a picture of a moment that is over: processes come and go while
- * /proc is read, and numbers are given to others.  So a process is known by its
- * number and its time of start together.
+ * All answers describe a past moment: processes come and go while /proc is
+ * read, and numbers are reused.  So a process is identified by its number and
+ * its start time together.
  */
 #include "process.h"
 
@@ -38,8 +38,8 @@
  * Its line of /proc/PID/stat, and a signal that reaches it and no other.
  * --------------------------------------------------------------------- */
 
-/* Reads the beginning of a file of /proc/PID as text; its length, 0 if the
- * process is gone or does not show it. */
+/* Reads the start of a file of /proc/PID as text; returns its length, 0 if the
+ * process is gone or hides the file. */
 static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
   char name[64];
   snprintf(name, sizeof name, "/proc/%d/%s", (int)pid, what);
@@ -51,7 +51,7 @@ static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
   return (size_t)len;
 }
 
-/* Takes one field of /proc/PID/stat, if it is one of those that are wanted. */
+/* Takes one field of /proc/PID/stat, if it is wanted. */
 static void process_field(process *p, int field, const char *at) {
   enum { STATE = 3, PARENT = 4, GROUP = 5, START = 22 };
   if (field == STATE) p->state = *at;
@@ -60,9 +60,9 @@ static void process_field(process *p, int field, const char *at) {
   if (field == START) p->start = strtoull(at, NULL, 10);
 }
 
-/* Reads /proc/PID/stat, whose fields are numbered as in proc(5).  The second is
- * the program's name, which may have blanks and parentheses in it: so the
- * fields behind it are counted from the last parenthesis on. */
+/* Reads /proc/PID/stat; fields are numbered as in proc(5).  The second is the
+ * program's name, which may have blanks and parentheses in it: so the later
+ * fields are counted from the last parenthesis. */
 bool process_read(pid_t pid, process *p) {
   enum { NAME = 2, LAST = 22 };
   char text[1024];
@@ -89,10 +89,10 @@ int process_open(pid_t pid) {
 #endif
 }
 
-/* A pidfd stays that of one process.  Its start is compared after the pidfd was
- * opened: if it is the right one then, no other process can get the signal.
- * Where no pidfd is to be had, of an old kernel, in a container that refuses
- * the call, or for want of descriptors, a small gap is left. */
+/* A pidfd always means one process.  The start time is compared after the pidfd
+ * was opened: if it matches then, no other process can get the signal.  Without
+ * a pidfd, in an old kernel, in a container that refuses the call, or for lack
+ * of descriptors, a small gap is left. */
 void process_signal(const process *p, int signal) {
   process now;
 #ifdef SYS_pidfd_send_signal
@@ -115,14 +115,15 @@ void process_signal(const process *p, int signal) {
  * A list by number, made in one pass over /proc.
  * --------------------------------------------------------------------- */
 
-/* Makes room for one more element: doubles it whenever the count is a power of
- * two, so that no size has to be kept.  NULL without memory, data unchanged. */
+/* Makes room for one more element: doubles the room whenever the count is a
+ * power of two, so that no size has to be stored.  NULL without memory; then
+ * data is unchanged. */
 static void *room_for_one(void *data, size_t count, size_t size) {
   if (count & (count - 1)) return data;
   return realloc(data, (count ? 2 * count : 1) * size);
 }
 
-/* Appends in the order of coming; processes_find() wants them sorted. */
+/* Appends without sorting; processes_find() needs them sorted. */
 bool processes_add(processes *all, const process *p) {
   process *data = room_for_one(all->data, all->count, sizeof *p);
   if (!data) return false;
@@ -136,7 +137,8 @@ static int process_compare(const void *a, const void *b) {
   return (p->pid > q->pid) - (p->pid < q->pid);
 }
 
-/* What cannot be read has gone meanwhile, or is hidden from this user. */
+/* A process that cannot be read has gone meanwhile, or is hidden from this
+ * user. */
 processes processes_all(void) {
   processes all = {NULL, 0};
   process p;
@@ -151,7 +153,7 @@ processes processes_all(void) {
   return all;
 }
 
-/* By bisection, since the list is sorted by number. */
+/* Binary search, since the list is sorted by number. */
 process *processes_find(const processes *all, pid_t pid) {
   process wanted = {.pid = pid};
   if (!all->count) return NULL;
@@ -160,16 +162,16 @@ process *processes_find(const processes *all, pid_t pid) {
 }
 
 /* ------------------------------------------------------------------------
- * Who keeps a session alive
+ * Processes that keep a session alive
  *
- * Descriptors are compared by what fdinfo says of their locks. All processes
- * are looked at once a command, at the first question that needs it, and
- * answers come from what was found then.
+ * Descriptors are compared by the locks in fdinfo.  A command looks at all
+ * processes once, at the first question that needs it, and later answers use
+ * that result.
  * --------------------------------------------------------------------- */
 
-/* Is it a descriptor of a file that carries lives?  The path that /proc gives
- * may be of another mount namespace, so only its name is used: the file of that
- * name in our directory must be the same one. */
+/* Is it a descriptor of a file with the lives?  /proc's path may belong to
+ * another mount namespace, so this uses only its name: the file of that name in
+ * our directory must be the same one. */
 static bool is_live_file(const char *directory, const char *link) {
   char target[PATH_MAX], ours[PATH_MAX + 64];
   struct stat there, here;
@@ -184,7 +186,7 @@ static bool is_live_file(const char *directory, const char *link) {
 }
 
 /* A process's words with blanks between them, or its name if it shows none.
- * Words that are cut do not end in half of a character. */
+ * Cut words do not end in half a character. */
 static void command_of(pid_t pid, char *text, size_t size) {
   size_t len = proc_text(pid, "cmdline", text, size);
   if (len == size - 1)
@@ -197,8 +199,8 @@ static void command_of(pid_t pid, char *text, size_t size) {
   if (len > 0 && text[len - 1] == '\n') text[len - 1] = '\0';
 }
 
-/* Notes that a process has a session's descriptor; with session 0, that it was
- * looked at.  Without memory it is left out. */
+/* Records that a process has a session's descriptor; with session 0, that it
+ * was examined.  Without memory it is left out. */
 static void holders_add(holders *h, int64_t session, pid_t pid) {
   holder *data = room_for_one(h->data, h->count, sizeof *data);
   if (!data) return;
@@ -208,16 +210,16 @@ static void holders_add(holders *h, int64_t session, pid_t pid) {
   if (session) command_of(pid, data->command, sizeof data->command);
 }
 
-/* Has the process that session's descriptor, as far as it was looked at? */
+/* Does the process have that session's descriptor, as far as it was
+ * examined? */
 static bool holders_found(const holders *h, int64_t session, pid_t pid) {
   for (size_t i = 0; i < h->count; i++)
     if (h->data[i].pid == pid && h->data[i].session == session) return true;
   return false;
 }
 
-/* Notes the lives that one descriptor carries.  fdinfo has a line for each
- * lock: "lock: 1: OFDLCK ADVISORY WRITE -1 08:01:12 FIRST LAST", where FIRST is
- * the session. */
+/* Records the lives in one descriptor.  fdinfo has a line for each lock: "lock:
+ * 1: OFDLCK ADVISORY WRITE -1 08:01:12 FIRST LAST"; FIRST is the session. */
 static void holders_of_descriptor(holders *h, pid_t pid, const char *fd) {
   char what[300], text[2048];
   snprintf(what, sizeof what, "fdinfo/%s", fd);
@@ -232,8 +234,8 @@ static void holders_of_descriptor(holders *h, pid_t pid, const char *fd) {
   }
 }
 
-/* Notes the sessions whose descriptors a process has, the first time it is
- * asked. */
+/* Records the sessions whose descriptors a process has, at the first
+ * request. */
 static void holders_look_at(holders *h, pid_t pid) {
   char name[400];
   struct dirent *e;
@@ -249,7 +251,7 @@ static void holders_look_at(holders *h, pid_t pid) {
   if (fds) closedir(fds);
 }
 
-/* The same for each process that can be seen, once. */
+/* The same for each visible process, once. */
 static void holders_look_at_all(holders *h) {
   struct dirent *entry;
   DIR *proc = h->all ? NULL : opendir("/proc");
@@ -261,7 +263,7 @@ static void holders_look_at_all(holders *h) {
   h->all = true;
 }
 
-/* Only notes the directory of the files that carry lives. */
+/* Only records the directory of the files with the lives. */
 holders holders_begin(const char *file) {
   holders h = {.directory = NULL};
   char *real = realpath(file, NULL);
@@ -275,14 +277,13 @@ void holders_free(holders *h) {
   free(h->data);
 }
 
-/* Looks at that process alone, at most once. */
+/* Examines only that process, at most once. */
 bool holders_have(holders *h, int64_t session, int64_t pid) {
   holders_look_at(h, (pid_t)pid);
   return holders_found(h, session, (pid_t)pid);
 }
 
-/* Looks at all processes at the first call; later calls search what was
- * found. */
+/* The first call examines all processes; later calls search the result. */
 json_t *holders_list(holders *h, int64_t session, pid_t but) {
   json_t *list = NULL;
   holders_look_at_all(h);
@@ -296,20 +297,20 @@ json_t *holders_list(holders *h, int64_t session, pid_t but) {
   return list ? list : json_null();
 }
 
-/* The session by whose descriptor this one lives: a light one lives by its
- * carrier's. */
+/* The session whose descriptor keeps this one alive: a light session lives by
+ * its carrier's. */
 int64_t holders_life(const zke_session_info *s) {
   return s->carrier ? s->carrier : s->id;
 }
 
-/* JSON null where the session is held by the process that its row names; else
- * the list of those that hold it. */
+/* JSON null if the process of the session's row has its descriptor; else the
+ * list of those that have it. */
 json_t *holders_instead(holders *h, int64_t session, int64_t pid) {
   if (holders_have(h, session, pid)) return json_null();
   return holders_list(h, session, 0);
 }
 
-/* The words are other users': what a terminal obeys is escaped. */
+/* Other users chose the words, so control characters are escaped. */
 void holders_human(const json_t *list, FILE *out) {
   size_t i;
   json_t *one;

@@ -1,7 +1,7 @@
-/* process.h - other processes, as far as /proc tells of them
+/* process.h - other processes, as far as /proc shows them
  *
- * Every answer is of a moment that is over, and what this process may not see
- * is missing: that something is not found proves nothing.
+ * Every answer describes a past moment, and leaves out processes that this one
+ * may not see: a missing process proves nothing.
  */
 #ifndef ZKE_SHELL_PROCESS_H
 #define ZKE_SHELL_PROCESS_H
@@ -15,7 +15,7 @@
 
 #include "zkembed.h"
 
-/* A process, and when it started: the two together are not used again. */
+/* A process and its start time: the pair is never reused. */
 typedef struct process {
   pid_t pid, parent, group;
   uint64_t start; /* in clock ticks since the system's start */
@@ -25,17 +25,17 @@ typedef struct process {
   bool member;    /* guard.c's: descends from the command */
 } process;
 
-/* A list of them. */
+/* A list of processes. */
 typedef struct processes {
   process *data; /* by pid, for free() */
   size_t count;
 } processes;
 
-/* process_read   - what there is to know of one; false where it is not seen
+/* process_read   - what /proc shows of a process; false if it is not visible
  * process_open   - a pidfd, for close(); -1 with errno
  * process_signal - send a signal to that process, and not to another one that
- *                  has its number by now
- * processes_all  - all that can be seen; data is for free()
+ *                  now has its number
+ * processes_all  - all visible processes; data is for free()
  * processes_add  - append one; false without memory
  * processes_find - by its number; NULL: not there */
 bool process_read(pid_t pid, process *p);
@@ -45,40 +45,40 @@ processes processes_all(void);
 bool processes_add(processes *all, const process *p);
 process *processes_find(const processes *all, pid_t pid);
 
-/* A process that has the descriptor that keeps a session alive. */
+/* A process with the descriptor that keeps a session alive. */
 typedef struct holder {
-  int64_t session; /* 0: no more than that the process was looked at */
+  int64_t session; /* 0: only says that the process was examined */
   pid_t pid;
-  char command[100]; /* its words, as far as they fit */
+  char command[100]; /* its words, cut to fit */
 } holder;
 
-/* What was found so far.  Looking at a process costs some reads of /proc, so
- * each is looked at once, when it is first asked about. */
+/* Results so far.  To examine a process costs some reads of /proc, so each is
+ * examined once, when it is first asked about. */
 typedef struct holders {
   char *directory; /* of the database's files; NULL: none */
   holder *data;
   size_t count;
-  bool all; /* every process was looked at */
+  bool all; /* every process was examined */
 } holders;
 
-/* holders_begin   - of a database's sessions; nothing is looked at yet
- * holders_free    - what was found
+/* holders_begin   - for a database's sessions; examines nothing yet
+ * holders_free    - free the results
  * holders_life    - the session whose descriptor keeps this one alive
- * holders_have    - has one process the descriptor of a session?
- * holders_list    - the processes that have a session's descriptor, as an array
- *                   of objects with pid and command; null: none is seen
- * holders_instead - the same where the process that began the session has it
- *                   no more; null where it has
- * holders_human   - "sleep 60 (pid 12), cat (pid 13)" for people, or a word
- *                   for what cannot be seen
+ * holders_have    - does a process have the descriptor of a session?
+ * holders_list    - the processes with a session's descriptor, as an array of
+ *                   objects with pid and command; null: none is visible
+ * holders_instead - the same if the process that began the session no longer
+ *                   has it; otherwise null
+ * holders_human   - "sleep 60 (pid 12), cat (pid 13)" for people, or a word for
+ *                   invisible ones
  *
  *   file  of the database
- *   but   a process that is not to be listed
- *   pid   of the process that began it, as it sees itself
+ *   but   a process to leave out
+ *   pid   of the process that began it, in its own PID namespace
  *
- * Only what this process may see is found: not the descriptors of another
- * user's processes, nor other PID namespaces that are not below ours.  Without
- * memory some are missing. */
+ * This finds only what this process may see: not the descriptors of another
+ * user's processes, nor PID namespaces that are not below ours.  Without memory
+ * some are missing. */
 holders holders_begin(const char *file);
 void holders_free(holders *h);
 bool holders_have(holders *h, int64_t session, int64_t pid);

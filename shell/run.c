@@ -1,8 +1,8 @@
 /* run.c - from words to a call of a command: find it, run it, report
  *
- * run_words() is the one way in, for a command line as well as for a line of a
- * script or a person and for a request of a coprocess.  Start there.  Which
- * commands there are commands.c says, by shell.tables.
+ * run_words() is the only way in, for a command line, for a line of a script or
+ * a person, and for a request of a coprocess.  Start there.  commands.c lists
+ * the commands, for shell.tables.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +12,11 @@
 /* ------------------------------------------------------------------------
  * The tables of commands
  *
- * A command is found by its name, exactly. Only the sentence about a name that
- * is unknown guesses.
+ * A command is found by its exact name.  Only the error about an unknown name
+ * guesses.
  * --------------------------------------------------------------------- */
 
-/* The command behind this one, hidden ones included. */
+/* The next command after this one, hidden ones included. */
 static const command *command_next(const shell *sh, const command *before) {
   bool found = !before;
   for (const command_table *table = sh->tables; table->commands; table++)
@@ -67,8 +67,8 @@ const command *command_asked(const shell *sh, const word *data, int count,
   return verb;
 }
 
-/* How many letters have to be put in, left out, changed or exchanged with
- * their neighbours (Damerau's distance). */
+/* How many letters must be inserted, removed, changed or exchanged with their
+ * neighbours (Damerau's distance). */
 static int distance(const char *a, const char *b) {
   enum { MOST = 32 };
   int row[3][MOST + 1];
@@ -91,7 +91,7 @@ static int distance(const char *a, const char *b) {
   return row[n % 3][m];
 }
 
-/* Appends the names that could have been meant, the nearest only. */
+/* Appends the nearest names that may have been meant. */
 static void name_nearest(const shell *sh, const char *name, char *text,
                          size_t size) {
   int best = strlen(name) < 4 ? 1 : 2;
@@ -109,8 +109,8 @@ static void name_nearest(const shell *sh, const char *name, char *text,
   }
 }
 
-/* What people type who come from sh, zkCli or SQLite's shell.  The commands of
- * the latter have a dot before their names. */
+/* Names that users of sh, zkCli or SQLite's shell type.  SQLite's have a dot in
+ * front. */
 static const struct {
   const char *habit, *commands;
 } habits[] = {{"rm", "delete, deleteall"},
@@ -160,7 +160,7 @@ static const struct {
               {"vacuum", "compact"},
               {"start", "serve"}};
 
-/* The commands for such a habit, or NULL. */
+/* The commands for such a name, or NULL. */
 static const char *name_habit(const char *name) {
   if (*name == '.') name++;
   for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
@@ -168,8 +168,8 @@ static const char *name_habit(const char *name) {
   return NULL;
 }
 
-/* Names the commands that are known by that name elsewhere, else those that are
- * spelled almost so. */
+/* Suggests the commands with that name elsewhere, or those with a similar
+ * spelling. */
 int fail_unknown(call *c, const word *name) {
   char nearest[256] = "";
   const char *habit = name_habit(name->text);
@@ -185,13 +185,13 @@ int fail_unknown(call *c, const word *name) {
  * Running
  *
  * run_words() is the whole life of a call: find the command, sort its words,
- * open what it needs, run it, print the rest. A step that fails notes why in
- * the call, and the next ones are left out; what was begun is ended in any
+ * open the store, run it, print the rest.  If a step fails it records why in
+ * the call, and the next ones are left out; whatever was begun is ended in any
  * case.
  * --------------------------------------------------------------------- */
 
 /* One command from its words to its last row: the status is the command's, or
- * that of the output where the command itself went well. */
+ * that of the output if the command succeeded. */
 static int call_run(call *c, const words *w) {
   c->style = c->command->style;
   int status = args_sort(c, w);
@@ -228,8 +228,7 @@ static bool asks_for_help(const shell *sh, const words *given, word help[3]) {
   return true;
 }
 
-/* Signals reach the call from signals_enter() on, which is before anything is
- * opened. */
+/* Signals reach the call from signals_enter() on, before anything is opened. */
 int run_words(call *c, const words *given) {
   if (given->count == 0) return STATUS_OK;
   word help[3];
@@ -251,14 +250,13 @@ int run_words(call *c, const words *given) {
   return status;
 }
 
-/* Release what the call owns.  Rows that were kept are dropped. */
+/* Releases the call's memory.  Kept rows are dropped. */
 void run_call_free(call *c) {
   args_free(c);
   output_forget(c);
 }
 
-/* Splits the line, then the same; a line that cannot be split is reported
- * here. */
+/* Splits the line and runs it; reports a line that cannot be split. */
 int run_line(shell *sh, const char *line, size_t len) {
   call c = {.sh = sh, .format = sh->format};
   words *w;

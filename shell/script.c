@@ -9,18 +9,18 @@
 
 #include "shell.h"
 
-/* Where an error came from, for people: behind the error itself. */
+/* The source of an error, for people: printed after the error itself. */
 static void script_say(const shell *sh, const char *name, long line) {
-  (void)fflush(stdout); /* for the order; each command has looked */
+  (void)fflush(stdout); /* for the order; each command has checked */
   if (sh->format == FORMAT_JSON) return;
   fprintf(stderr, "zke: that was line %ld of ", line);
   output_sentence(name, stderr);
   fputc('\n', stderr);
 }
 
-/* Runs line by line.  An error ends it, unless it is to go on; a signal ends it
- * in any case, but not a command's own exit code that only looks like one (ssh
- * gives 255).  The last error's status, or that of exit. */
+/* Runs line by line.  An error ends it without --go-on.  A signal always ends
+ * it; but a command's exit code that only looks like one (ssh returns 255) does
+ * not.  The last error's status, or that of exit. */
 static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
   char *line = NULL;
   size_t room = 0;
@@ -41,8 +41,8 @@ static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
   return sh->leaving ? sh->leave_status : status;
 }
 
-/* Opens the input, and says from then on that it holds commands, so that no
- * command reads it as data. */
+/* Opens the input, and marks it as commands, so that no command reads it as
+ * data. */
 int script_run(shell *sh, const char *name, bool go_on) {
   bool input = strcmp(name, "-") == 0;
   static const command self = {.name = "the script"};
@@ -59,7 +59,7 @@ int script_run(shell *sh, const char *name, bool go_on) {
   status = script_lines(sh, input ? "standard input" : name, in, go_on);
   int signal = sh->leaving ? 0 : signals_stopped();
   bool stopped = signal && status != STATUS_SIGNAL + signal;
-  if (stopped) errno = EINTR; /* between two lines, or behind a child */
+  if (stopped) errno = EINTR; /* between two lines, or after a child */
   if (stopped || ferror(in)) {
     status = input_failed(&c, input ? "standard input" : name);
     output_error(&c);

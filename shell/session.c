@@ -1,4 +1,4 @@
-/* session.c - the store, the session, and what the session holds
+/* session.c - the store, the session, and its locks and the like
  *
  * A command that only looks gets a handle without a session; the first command
  * that needs a session begins one, and all later ones share it.  Start at
@@ -13,17 +13,17 @@
  *          \--/
  *
  * In memory and on an ensemble there are no lookers: every command gets the
- * session.  An ensemble ends a session that it does not hear from, so a thread
- * of its own, the keeper, waits in the handle, which pings there.
+ * session.  An ensemble ends a silent session, so a separate thread, the
+ * keeper, waits in the handle, which pings there.
  *
  * A looker makes no change and waits for no writer, so that looking works on a
- * full disk, without permission to write, and beside a writer that hangs.
+ * full disk, without permission to write, and beside a stuck writer.
  *
  * What a session holds beyond one command, such as a lock of a script, is in
  * one list under the shell's mutex (held_add() and its neighbours).  From there
- * it is given up (release), told as lost, or destroyed at the session's end.
- * Whatever is in the list belongs to it; held_take() takes a thing out before
- * anything slow is done to it, so that no two calls do it to the same one.
+ * it is released, reported as lost, or destroyed at the session's end.  The
+ * list owns its entries; held_take() removes an entry before anything slow is
+ * done with it, so that no two calls use the same one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -38,17 +38,17 @@
 /* ------------------------------------------------------------------------
  * What is held
  *
- * The session's list. An entry is a path, an object and the functions of its
- * class. Whoever takes an entry out owns it; nothing slow is done while the
- * mutex is held.
+ * The session's list.  An entry is a path, an object and the functions of its
+ * class.  The function that removes an entry owns it; nothing slow is done
+ * under the mutex.
  * --------------------------------------------------------------------- */
 
 struct held {
   const held_class *class_;
   void *object;
-  int64_t token; /* that it was got with: a lost lock tells none any more */
+  int64_t token; /* from its acquisition: a lost lock has none any more */
   json_t *id;    /* of the coprocess's request that got it, or NULL */
-  bool told;     /* its loss was */
+  bool told;     /* its loss was reported */
   struct held *next;
   char path[];
 };
@@ -59,8 +59,8 @@ static void held_drop(struct held *h) {
   free(h);
 }
 
-/* In a coprocess one thread, the keeper, looks for losses: it is woken, so that
- * it looks at this one, too. */
+/* In a coprocess one thread, the keeper, looks for losses: this wakes it, so
+ * that it looks at the new entry, too. */
 int held_add(call *c, const held_class *class_, const char *path,
              void *object) {
   shell *sh = c->sh;
@@ -80,8 +80,8 @@ int held_add(call *c, const held_class *class_, const char *path,
   return 0;
 }
 
-/* Does the entry fit?  NULL and 0 fit all.  A name without a slash is the path
- * behind its first part: "backup" is /locks/backup and /queues/backup. */
+/* Does the entry match?  NULL and 0 match all.  A name without a slash is the
+ * path after its first part: "backup" is /locks/backup and /queues/backup. */
 static bool held_is(const struct held *h, const char *kind, const char *name,
                     int64_t token) {
   const char *below = strchr(h->path + 1, '/');
@@ -91,7 +91,7 @@ static bool held_is(const struct held *h, const char *kind, const char *name,
   return below && strcmp(below + 1, name) == 0;
 }
 
-/* Takes the newest entry that fits, or that of the object, out of the list, for
+/* Removes the newest matching entry, or that of the object, from the list, for
  * the caller; NULL: there is none. */
 static struct held *held_take(shell *sh, const char *kind, const char *name,
                               int64_t token, const void *object) {
@@ -106,7 +106,7 @@ static struct held *held_take(shell *sh, const char *kind, const char *name,
   return h;
 }
 
-/* Says what was looked for; STATUS_NO. */
+/* Reports what was not found; STATUS_NO. */
 static int fail_not_held(call *c, const char *kind, const char *name,
                          int64_t token) {
   const char *what = kind ? kind : "lock or the like at";
@@ -119,8 +119,8 @@ static int fail_not_held(call *c, const char *kind, const char *name,
 }
 
 /* Releases it and destroys the object, even if the release failed.  Then the
- * engine removes its znode later, or the session's end does; the sentence of
- * the failure says so. */
+ * engine removes its znode later, or the session's end does; the failure's
+ * sentence says so. */
 int held_release(call *c, const char *kind, const char *name, int64_t token,
                  const void *object) {
   struct held *h = held_take(c->sh, kind, name, token, object);
@@ -137,9 +137,9 @@ static bool held_is_lost(const struct held *h) {
   return h->class_->token(h->object) == 0;
 }
 
-/* What tells of a loss; NULL without memory.  It shares nothing with the entry:
- * another thread may release that meanwhile, and JSON values count their users
- * without a lock. */
+/* The event of a loss; NULL without memory.  It shares nothing with the entry:
+ * another thread may release that meanwhile, and JSON reference counts have no
+ * lock. */
 static json_t *lost_event(const struct held *h) {
   json_t *id = json_deep_copy(h->id);
   if (h->id && !id) return NULL;
@@ -148,8 +148,8 @@ static json_t *lost_event(const struct held *h) {
                    value_text(h->path));
 }
 
-/* A loss is told once: to the request that got it, or to a person.  A script
- * has nobody to tell. */
+/* A loss is reported once: to the request that got it, or to a person.  A
+ * script has nobody to tell. */
 json_t *held_lost(shell *sh) {
   json_t *event = NULL;
   pthread_mutex_lock(&sh->m);
@@ -175,8 +175,8 @@ void held_each(shell *sh,
   pthread_mutex_unlock(&sh->m);
 }
 
-/* Free all that is held, at the end.  Does not take the mutex: no other thread
- * is left, or the caller has it. */
+/* Frees all entries, at the end.  It does not take the mutex: either no other
+ * thread is left, or the caller has it. */
 static void held_free(shell *sh) {
   while (sh->held) {
     struct held *h = sh->held;
@@ -189,13 +189,12 @@ static void held_free(shell *sh) {
 /* ------------------------------------------------------------------------
  * The store
  *
- * Handles: opened when the first command needs one, closed at the end.
- * Functions whose comment says so are called with the shell's mutex held, and
- * the session is begun once however many calls ask for it together.
+ * Handles are opened when the first command needs one, and closed at the end.
+ * Some functions need the shell's mutex held, as their comments say.  The
+ * session is begun once even if several calls need it together.
  * --------------------------------------------------------------------- */
 
-/* Adds an identity that addauth was given, as JSON, since it may have any
- * bytes. */
+/* Adds an identity of addauth, stored as JSON, since it may have any bytes. */
 static int identity_add(zke *z, const json_t *identity) {
   char *text;
   int len;
@@ -219,8 +218,7 @@ int session_authenticate(call *c, zke *z) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* By the name alone: nothing is opened, so it can be asked of a name that turns
- * out to be wrong. */
+/* Decides by the name alone: this opens nothing, so the name may be wrong. */
 int store_of(const shell *sh) {
   const char *prefix = zke_zookeeper.prefix;
   if (strcmp(sh->file, ":memory:") == 0) return STORE_MEMORY;
@@ -235,7 +233,8 @@ int store_batch(call *c, zke_batch_fn fn, void *context) {
   return zke_batch(c->z, fn, context);
 }
 
-/* What says nothing about the session: the disk or the server may be back. */
+/* Failures that say nothing about the session: the disk or the server may
+ * recover. */
 bool wait_passes(int rc) {
   static const struct timespec pause = {0, 100000000};
   bool passes = rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT ||
@@ -244,8 +243,8 @@ bool wait_passes(int rc) {
   return passes;
 }
 
-/* The keeper of an ensemble's session.  It takes the turn before it looks
- * whether it is to end, so that the wake-up in keeper_end() is not missed. */
+/* The keeper of an ensemble's session.  It takes the turn before it checks for
+ * its end, so that it cannot miss the wake-up in keeper_end(). */
 static void *keeper_run(void *shell_) {
   shell *sh = shell_;
   int rc = ZKE_OK;
@@ -257,7 +256,7 @@ static void *keeper_run(void *shell_) {
   return NULL;
 }
 
-/* The shell's mutex is held.  Where no thread can be had, the session lives as
+/* The shell's mutex is held.  If no thread can be created, the session lives as
  * long as commands come often enough. */
 static void keeper_begin(shell *sh) {
   atomic_store(&sh->keeper_ends, false);
@@ -275,8 +274,8 @@ static void keeper_end(shell *sh) {
 
 zke *session_looker(const shell *sh) { return sh->z ? sh->z : sh->looker; }
 
-/* Before the store is open, the file's permissions tell; a file that is still
- * to be made can be written. */
+/* Before the store is open, the file's permissions decide; a file that does not
+ * exist yet can be written. */
 bool session_is_readonly(const shell *sh) {
   int store = store_of(sh);
   if (store == STORE_ENSEMBLE) return sh->open_flags & ZKE_OPEN_READONLY;
@@ -295,9 +294,9 @@ static bool can_look(const shell *sh) {
   return rc == ZKE_OK;
 }
 
-/* Why the store cannot be opened.  If permission to write is missing, the
- * sentence also says what works without; and how a program's database becomes
- * one of ours. */
+/* Reports why the store cannot be opened.  If permission to write is missing,
+ * the sentence also says what works without it; and how a program's database
+ * can get our tables. */
 static int fail_open(call *c, unsigned needs, int rc) {
   if (rc == ZKE_NOTADB && strstr(zke_errmsg(), "ZKE_OPEN_HOST"))
     return fail_with(
@@ -333,10 +332,10 @@ static int session_begin(call *c, unsigned needs, unsigned flags, zke **out) {
   return status;
 }
 
-/* A looker sees what a dead process has left until some session removes it.  If
- * no other process uses the database, none does: so a session is opened and
- * closed here, which removes it, at most once a second.  Where that fails, for
- * want of permission say, the command shows what the file says. */
+/* A looker sees a dead process's nodes until some session removes them.  If no
+ * other process uses the database, none does: so this opens and closes a
+ * session, which removes them, at most once a second.  If that fails, for lack
+ * of permission for example, the command shows the file's contents. */
 static void session_sweep(shell *sh) {
   enum { EVERY_MS = 1000, PATIENCE_MS = 200 };
   zke *z = NULL;
@@ -351,9 +350,9 @@ static void session_sweep(shell *sh) {
   if (zke_open(sh->file, &o, &z) == ZKE_OK) zke_close(z);
 }
 
-/* The shell's mutex is held.  After the session has expired, a person goes on
- * with a new one.  Scripts and programs are not given one unasked: they would
- * go on as if they still held what went with the old one. */
+/* The shell's mutex is held.  After the session has expired, a person continues
+ * with a new one.  Scripts and programs do not get one unasked: they would
+ * continue as if they still held what ended with the old one. */
 static int session_again(call *c) {
   shell *sh = c->sh;
   if (!sh->person || zke_state(sh->z) != ZKE_STATE_EXPIRED) return 0;
@@ -377,8 +376,8 @@ static int session_look(call *c, unsigned needs) {
 }
 
 /* The shell's mutex is held.  Begins the session of a tree in memory or of an
- * ensemble.  In memory each further handle would be a tree of its own; on an
- * ensemble it would be a session of its own. */
+ * ensemble.  Each further handle would be another tree in memory, or another
+ * session of an ensemble. */
 static int session_without_file(call *c, unsigned needs) {
   shell *sh = c->sh;
   bool ensemble = store_of(sh) == STORE_ENSEMBLE;
@@ -393,8 +392,8 @@ static int session_without_file(call *c, unsigned needs) {
 }
 
 /* The shell's mutex is held.  Gives the call its handle.  A command that only
- * looks uses the session if there is one, so that it sees what the session may
- * see.  One that prefers a session, but cannot have it, looks without. */
+ * looks uses the session if there is one, to have the session's permissions.  A
+ * command that prefers a session, but cannot have it, looks without. */
 static int session_open_locked(call *c, unsigned needs) {
   shell *sh = c->sh;
   unsigned session = needs & (CREATES_FILE | PREFERS_SESSION);
@@ -414,8 +413,8 @@ static int session_open_locked(call *c, unsigned needs) {
 }
 
 /* Takes --ttl DURATION, if the command has that option, as the lease of the
- * session that is about to be opened.  Other commands' --ttl (create's, in ms)
- * means something else, which the name of its value tells. */
+ * session that will be opened.  Another --ttl (create's, in ms) has a different
+ * meaning, which the name of its value shows. */
 static int session_lease(call *c) {
   shell *sh = c->sh;
   const option *o = c->command->options;
@@ -432,7 +431,7 @@ static int session_lease(call *c) {
   return status;
 }
 
-/* Refuses what an ensemble cannot do; 0 or the exit code. */
+/* Refuses commands that an ensemble cannot do; 0 or the exit code. */
 static int refuse_ensemble(call *c, unsigned needs) {
   shell *sh = c->sh;
   if (!(needs & FILE_ONLY) || !sh->file || store_of(sh) != STORE_ENSEMBLE)
@@ -463,9 +462,8 @@ int session_open(call *c, unsigned needs) {
   return 0;
 }
 
-/* What is held is given up first, while there is a session to do that in.  A
- * failure of the close is the exit code only where there was no other: main()
- * sees to that. */
+/* Releases everything first, while there is still a session.  A failure of the
+ * close becomes the exit code only if there is no other: main() does this. */
 int session_close(shell *sh) {
   held_free(sh);
   keeper_end(sh);

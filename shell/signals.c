@@ -4,26 +4,25 @@
  * interrupted and no handler runs inside it.  signals_loop() takes a signal as
  * data, and does one of these, in signals_take():
  *
- *     hook took it   a child runs, which gets it (guard.c); a terminal's in a
- *                    coprocess
+ *     hook took it   a running child gets it (guard.c); or it came from a
+ *                    coprocess's terminal
  *     CHLD, WINCH,   end nothing; the prompt sees them through wake
  *     CONT
- *     all others     cancel each call that runs: what it waits in is ended by
- *                    its cancel function, on this thread.  What reads input
- *                    (a script, the prompt's commands) sees stop
+ *     all others     cancel each running call: its cancel function, on this
+ *                    thread, ends its wait.  Readers of input (a script, the
+ *                    prompt's commands) see stop
  *
- * Afterwards signals_stopped() tells the signal for the rest of the process,
- * and a call that begins later begins cancelled; only for a person at a prompt
- * it is forgotten when the command has ended.  The program dies by the signal
- * in the end (shell.died_by, main()), so that a shell that waits for it sees
- * that.
+ * Afterwards signals_stopped() reports the signal for the rest of the process,
+ * and a later call begins cancelled; only for a person at a prompt it is
+ * forgotten when the command has ended.  Finally the program dies by the signal
+ * (shell.died_by, main()), so that a waiting shell sees it.
  *
  * TWO RACES are the reason for most of the code:
  *
- * - A cancel can come when the call is only about to wait.  Setting the
- *   function (cancel_by()) and cancelling happen under one mutex, so that one
- *   of the two sees the other; and a cancel that found nobody waiting, because
- *   the call has not got there yet, is repeated until it is heard.
+ * - A cancel can come just before the call waits.  One mutex covers both
+ *   setting the function (cancel_by()) and cancelling, so that one of the two
+ *   sees the other; and a cancel that finds no wait, because the call has not
+ *   begun it yet, is repeated until it succeeds.
  * - A child can be forked while a signal is being taken.  guard.c holds the
  *   mutex meanwhile (signals_hold()), and each signal is taken with it held.
  */
@@ -41,7 +40,7 @@
 
 static struct {
   pthread_mutex_t m; /* guards calls and their cancel members, hook, stopped */
-  call *calls;       /* those that run */
+  call *calls;       /* those running */
   bool (*hook)(void *arg, const siginfo_t *info); /* NULL: none */
   void *hook_arg;
   int come;           /* a signalfd: readable while a signal is pending */
@@ -49,8 +48,8 @@ static struct {
   int wake[2]; /* a pipe: a byte for each signal that came while no call ran */
   int stop[2]; /* a pipe: has a byte when `stopped` was set */
   int stopped; /* the last signal that ends what runs; 0: none */
-  sigset_t taken;           /* what this thread takes */
-  sigset_t before;          /* the mask that the program was started with */
+  sigset_t taken;           /* the signals that this thread takes */
+  sigset_t before;          /* the mask at the program's start */
   void (*pipe_before)(int); /* what SIGPIPE did then */
   pthread_t thread;
 } signals = {
@@ -58,17 +57,17 @@ static struct {
 
 enum { SIGNALS_AGAIN_MS = 5 }; /* before an unheard cancel is repeated */
 
-/* The mutex is held.  Cancels what the call waits in.  ZKE_IDLE says that
- * nothing waits there yet: then it has not heard of it, and signals_loop()
- * tries again, woken by a signal if it sleeps. */
+/* The mutex is held.  Cancels the call's wait.  ZKE_IDLE means that the call
+ * does not wait yet, so it was not cancelled: signals_loop() tries again, woken
+ * by a signal if it sleeps. */
 static void signals_tell(call *c) {
   c->unheard = c->cancel && c->cancel(c->cancel_object) == ZKE_IDLE;
   if (c->unheard && !pthread_equal(pthread_self(), signals.thread))
     pthread_kill(signals.thread, SIGCHLD);
 }
 
-/* The mutex is held.  Cancels a call; the first signal is the one that it is
- * said to be ended by, 0 for none. */
+/* The mutex is held.  Cancels a call; the first signal is reported as the one
+ * that ended it, 0 for none. */
 static void signals_cancel_locked(call *c, int signal) {
   int none = 0;
   atomic_compare_exchange_strong(&c->signal, &none, signal);
@@ -76,8 +75,8 @@ static void signals_cancel_locked(call *c, int signal) {
   signals_tell(c);
 }
 
-/* The mutex is held.  Cancels again what has not heard of it; returns how long
- * to wait until the next time, in ms, or -1. */
+/* The mutex is held.  Repeats cancels that had no effect; returns the time
+ * until the next attempt, in ms, or -1. */
 static int signals_tell_again(void) {
   int wait = -1;
   for (call *c = signals.calls; c; c = c->next) {
@@ -94,8 +93,8 @@ void signals_cancel(call *c, int signal) {
   pthread_mutex_unlock(&signals.m);
 }
 
-/* The mutex is held.  Tells those that read input.  A pipe that is full says it
- * already; any other failure would leave a program that cannot be ended. */
+/* The mutex is held.  Notifies readers of input.  A full pipe has notified them
+ * already; with any other failure the program could no longer be ended. */
 static void signals_stop_locked(int signal) {
   signals.stopped = signal;
   if (write(signals.stop[1], "", 1) < 0 && errno != EAGAIN)
@@ -109,8 +108,8 @@ void signals_stop(int signal) {
   pthread_mutex_unlock(&signals.m);
 }
 
-/* The mutex is held.  Deals with one signal, as the file's head says.  CONT
- * goes to no hook: it says that this process goes on, not the child. */
+/* The mutex is held.  Handles one signal, as the file's head says.  CONT goes
+ * to no hook: it concerns this process, not the child. */
 static void signals_take(const siginfo_t *info) {
   int signal = info->si_signo;
   char byte = (char)signal;
@@ -125,11 +124,11 @@ static void signals_take(const siginfo_t *info) {
     _exit(STATUS_SIGNAL + signal);
 }
 
-/* The mutex is held.  Ends the program where it should end, but is stuck in
- * printing: its reader does not read, or a value is enormous.  prints is odd,
- * and the same, for STUCK_MS.  What the session holds goes with the process, as
- * when it is killed.  At a prompt a person may look at a page for as long as
- * they like.  Returns how long to wait until the next look, in ms, or -1. */
+/* The mutex is held.  Ends the program if it should end, but is stuck in
+ * printing: its reader does not read, or a value is enormous.  Then prints is
+ * odd and unchanged for STUCK_MS.  What the session holds goes with the
+ * process, as when it is killed.  At a prompt a person may look at a page for
+ * any time.  Returns the time until the next look, in ms, or -1. */
 static int signals_look_stuck(void) {
   enum { STUCK_MS = 300 };
   static unsigned before;
@@ -146,14 +145,14 @@ static int signals_look_stuck(void) {
   return STUCK_MS;
 }
 
-/* The mutex is held.  Deals with all signals that are pending. */
+/* The mutex is held.  Handles all pending signals. */
 static void signals_take_pending(void) {
   static const struct timespec at_once = {0, 0};
   siginfo_t info;
   while (sigtimedwait(&signals.taken, &info, &at_once) > 0) signals_take(&info);
 }
 
-/* On whatever thread: the one of signals may be slow to run. */
+/* May run on any thread: the signals' thread may be slow. */
 void signals_settle(void) {
   pthread_mutex_lock(&signals.m);
   signals_take_pending();
@@ -161,8 +160,8 @@ void signals_settle(void) {
 }
 
 /* The thread.  A signal is taken with the mutex held, not by a blocking
- * sigwait(): so whoever has the mutex knows that each signal that has come was
- * either dealt with, or is pending still. */
+ * sigwait(): so a thread with the mutex knows that each signal so far was
+ * handled or is still pending. */
 static void *signals_loop(void *unused) {
   struct pollfd p = {.fd = signals.come, .events = POLLIN};
   (void)unused;
@@ -180,10 +179,10 @@ static void *signals_loop(void *unused) {
 
 void signals_printing(void) { atomic_fetch_add(&signals.prints, 1); }
 
-/* Signals that are ignored stay ignored, as nohup(1) wants, but for SIGCHLD,
- * without which no child's end would be heard; an ignored signal is never
- * taken, so it gets its default.  SIGPIPE is ignored, so that a write fails
- * with EPIPE. */
+/* Ignored signals stay ignored, as nohup(1) needs, except SIGCHLD, without
+ * which a child's end would be missed; an ignored signal is never taken, so
+ * SIGCHLD gets its default.  SIGPIPE is ignored, so that a write fails with
+ * EPIPE. */
 int signals_begin(void) {
   static const int list[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
                              SIGUSR2, SIGALRM, SIGCHLD, SIGWINCH, SIGCONT};
@@ -205,8 +204,8 @@ int signals_begin(void) {
   return pthread_create(&signals.thread, NULL, signals_loop, NULL) ? -1 : 0;
 }
 
-/* A signal that came before the first call, between two, or when the last one
- * was all but done, cancels this one.  A person has seen it already. */
+/* A signal before the first call, between two, or just before the last one
+ * ended, cancels this one.  A person has seen it already. */
 void signals_enter(call *c) {
   pthread_mutex_lock(&signals.m);
   c->next = signals.calls;
@@ -228,7 +227,7 @@ void signals_leave(call *c) {
   pthread_mutex_unlock(&signals.m);
 }
 
-/* Under the mutex, so that after a NULL the old hook runs no more. */
+/* Under the mutex, so that after a NULL the old hook no longer runs. */
 void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg) {
   pthread_mutex_lock(&signals.m);
   signals.hook = hook;
@@ -244,7 +243,7 @@ int signals_wake_fd(void) { return signals.wake[0]; }
 
 int signals_stop_fd(void) { return signals.stop[0]; }
 
-/* Under the mutex: a signal that is being taken has been dealt with. */
+/* Under the mutex: a signal that is being taken has been handled. */
 int signals_stopped(void) {
   pthread_mutex_lock(&signals.m);
   int signal = signals.stopped;
@@ -252,15 +251,14 @@ int signals_stopped(void) {
   return signal;
 }
 
-/* In a child between fork() and exec(): signals as zke found them. */
+/* For a child between fork() and exec(): restores signals as zke found them. */
 void signals_child(void) {
   (void)signal(SIGPIPE, signals.pipe_before);
   pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
 }
 
-/* Ends the process by the signal itself, so that a shell that waits for us sees
- * it, and ends its loop as well.  No core is written, since this is no
- * fault. */
+/* Ends the process by the signal itself, so that a waiting shell sees it, and
+ * ends its loop as well.  Writes no core, since this is not a fault. */
 _Noreturn void signals_die(int signal_) {
   struct rlimit none = {0, 0};
   sigset_t one;
@@ -278,9 +276,9 @@ int cancel_by_fd(void *eventfd) {
   return write(*(int *)eventfd, &one, sizeof one) < 0 ? -1 : 0;
 }
 
-/* Under the mutex: a cancel that came before is told here, one that comes later
- * by the signals' thread; and after cancel_by(c, NULL, NULL) none runs any
- * more, so that the object may go. */
+/* Under the mutex: a cancel that came earlier takes effect here, a later one on
+ * the signals' thread; and after cancel_by(c, NULL, NULL) none runs any more,
+ * so the object may be freed. */
 void cancel_by(call *c, int (*cancel)(void *object), void *object) {
   pthread_mutex_lock(&signals.m);
   c->cancel = cancel;
@@ -292,8 +290,8 @@ void cancel_by(call *c, int (*cancel)(void *object), void *object) {
 
 bool cancel_came(const call *c) { return atomic_load(&c->cancelled); }
 
-/* A signal is noted, for main() to die by.  A person who pressed ^C at a prompt
- * knows what has happened, and is told nothing. */
+/* Records the signal, by which main() will die.  A person who pressed ^C at a
+ * prompt knows what happened, and gets no message. */
 int fail_cancelled(call *c) {
   int signal = atomic_load(&c->signal);
   if (!signal)

@@ -1,12 +1,12 @@
 /* subtree.c - find, deleteall, cp: whole subtrees, in batches
  *
- * A batch is one zke_batch(), so that others see all of it or nothing.  What is
- * interrupted leaves a tree that is whole, if not complete: deleteall goes from
+ * A batch is one zke_batch(), so others see all of it or nothing.  An
+ * interruption leaves an incomplete but consistent tree: deleteall goes from
  * the leaves upwards, so no node loses its parent; cp from the top downwards.
  *
- * Others may change the same tree meanwhile.  find passes over what has gone;
- * deleteall deletes what comes, in further passes; cp copies each node as it is
- * when it is read, and not one moment of all (export does that).
+ * Others may change the same tree meanwhile.  find skips nodes that have gone;
+ * deleteall deletes new ones in further passes; cp copies each node as it is
+ * when it is read, not one moment of all (export does that).
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #include "walk.h"
 #include "work.h"
 
-/* As fail_cancelled(), with a sentence that says how far it came. */
+/* As fail_cancelled(), with a sentence about the progress. */
 static int fail_interrupted(call *c, const char *done, int64_t count) {
   int signal = atomic_load(&c->signal);
   if (signal)
@@ -37,8 +37,8 @@ static int fail_interrupted(call *c, const char *done, int64_t count) {
 /* ------------------------------------------------------------------------
  * find
  *
- * The walk reads Stats only; data is read for those nodes that all other
- * options have left.
+ * The walk reads only Stats; the data is read last, for nodes that match all
+ * other options.
  * --------------------------------------------------------------------- */
 
 const option find_options[] = {
@@ -46,15 +46,15 @@ const option find_options[] = {
     {'e', "ephemeral", NULL}, {'o', "owner", "SESSION"},
     {'L', "depth", "DEPTH"},  {'\0', NULL, NULL}};
 
-/* What is looked for. */
+/* The conditions of a find. */
 typedef struct wanted {
   const word *name, *data;
   bool ephemeral, owned;
   int64_t owner;
 } wanted;
 
-/* Has a node's data this text in it? 1 or 0; below 0 after fail_with().  A node
- * that has gone, or that may not be read, has not. */
+/* Does a node's data contain this text?  1 or 0; below 0 after fail_with().
+ * For a node that has gone, or may not be read: 0. */
 static int find_in_data(call *c, const char *path, const word *text) {
   char *data;
   int len;
@@ -71,7 +71,7 @@ static int find_in_data(call *c, const char *path, const word *text) {
 }
 
 /* Does the node match all options?  1 or 0; below 0 after fail_with().  The
- * data is asked about last, since that reads the node. */
+ * data comes last, since it must be read. */
 static int find_matches(call *c, const walk *w, const wanted *want) {
   int64_t owner = w->stat.ephemeralOwner;
   if (want->ephemeral && owner == 0) return 0;
@@ -80,7 +80,7 @@ static int find_matches(call *c, const walk *w, const wanted *want) {
   return want->data ? find_in_data(c, w->path, want->data) : 1;
 }
 
-/* A row for each node below path that fits; 0 or the exit code. */
+/* A row for each matching node at and below path; 0 or the exit code. */
 static int find_from(call *c, const char *path, const wanted *want, int limit) {
   walk w;
   int status = 0;
@@ -94,7 +94,7 @@ static int find_from(call *c, const char *path, const wanted *want, int limit) {
   return walk_end(&w, status);
 }
 
-/* find: without any option all nodes fit. */
+/* find: without options all nodes match. */
 int find_run(call *c) {
   wanted want = {.name = option_word(c, 'N'),
                  .data = option_word(c, 'd'),
@@ -118,8 +118,8 @@ int find_run(call *c) {
  * deleteall
  *
  * A tree is deleted from its leaves up, in batches, since one transaction for a
- * tree of any size would keep other writers waiting. So others see it half
- * deleted, and what they add meanwhile is deleted in a further pass.
+ * large tree would keep other writers waiting.  So others see it half deleted,
+ * and a further pass deletes nodes that they add meanwhile.
  * --------------------------------------------------------------------- */
 
 enum { PASSES = 10 };
@@ -127,12 +127,12 @@ enum { PASSES = 10 };
 /* One call of deleteall, for one path. */
 typedef struct removal {
   batch batch;
-  int64_t total; /* nodes there were at the beginning, for the progress */
-  bool again;    /* somebody has made nodes meanwhile: another pass */
+  int64_t total; /* nodes at the start, for the progress */
+  bool again;    /* others have added nodes: another pass */
 } removal;
 
-/* For struct batch: a node that has gone is done with; one that has got
- * children again is for the next pass. */
+/* For struct batch: a node that has gone is done; a node with new children is
+ * left for the next pass. */
 static int removal_refused(void *owner, const zke_op *op, int rc) {
   removal *r = owner;
   if (op && rc == ZKE_NOTEMPTY) r->again = true;
@@ -140,7 +140,7 @@ static int removal_refused(void *owner, const zke_op *op, int rc) {
   return dealt_with ? 0 : fail_rc(r->batch.c, rc);
 }
 
-/* Puts a node into the batch; children have come before. */
+/* Adds a node to the batch; its children came before. */
 static int removal_add(removal *r, const char *path) {
   zke_op op;
   char *copy = strdup(path);
@@ -151,8 +151,7 @@ static int removal_add(removal *r, const char *path) {
   return status;
 }
 
-/* One pass over all of it.  After a cancel the batch that is not full yet is
- * given up. */
+/* One pass over the tree.  After a cancel the incomplete batch is given up. */
 static int removal_pass(removal *r, const char *path) {
   walk w;
   int status = 0;
@@ -167,7 +166,7 @@ static int removal_pass(removal *r, const char *path) {
   return status;
 }
 
-/* Passes until the node is gone, while others fill it again; but not for
+/* Repeats passes until the node is gone, while others add nodes; but not for
  * ever. */
 static int removal_passes(removal *r, const char *path) {
   for (int i = 0; i < PASSES; i++) {
@@ -180,7 +179,7 @@ static int removal_passes(removal *r, const char *path) {
                    "%s is filled again as fast as it is emptied", path);
 }
 
-/* Removes path with all below it and says how many nodes that were. */
+/* Removes path with all below it and reports the number of nodes. */
 static int deleteall_one(call *c, removal *r, const char *path) {
   int rc = zke_exists(c->z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK) return fail_rc(c, rc);
@@ -219,9 +218,9 @@ int deleteall_run(call *c) {
 /* ------------------------------------------------------------------------
  * cp
  *
- * The copy is made from the top down, in batches, and is not of one moment. It
- * has the data, the ACLs and the kinds of nodes. Versions, times and numbers of
- * children begin anew.
+ * The copy is made from the top down, in batches, and is not of one moment.  It
+ * has the data, the ACLs and the kinds of nodes.  Versions, times and sequence
+ * numbers start again.
  * --------------------------------------------------------------------- */
 
 enum { COPY_BYTES = 512 * 1024 };
@@ -232,12 +231,12 @@ const option cp_options[] = {{'R', "recursive", NULL}, {'\0', NULL, NULL}};
 typedef struct copying {
   batch batch;
   const char *from, *to;
-  json_t *kinds;   /* of containers 0, of expiring nodes their TTL, by path */
-  int64_t total;   /* nodes there were at the beginning, for the progress */
+  json_t *kinds;   /* by path: 0 for containers, the TTL for expiring nodes */
+  int64_t total;   /* nodes at the start, for the progress */
   int64_t skipped; /* ephemeral nodes */
 } copying;
 
-/* A node that was read: what the operation that copies it points to. */
+/* A node's contents, to which its copying operation points. */
 typedef struct copied {
   char *path, *data;
   int len;
@@ -253,8 +252,8 @@ static void copied_free(void *owned) {
   free(n);
 }
 
-/* For snapshot_read(): notes a container or a TTL node.  Only the file tells: a
- * Stat does not, which is why cp reads the file at all. */
+/* For snapshot_read(): records a container or a TTL node.  Only the file shows
+ * this, not a Stat, so cp reads the file. */
 static int copying_kind(void *arg, const snapshot_node *node) {
   copying *k = arg;
   bool ttl = strcmp(node->kind, "ttl") == 0;
@@ -265,8 +264,8 @@ static int copying_kind(void *arg, const snapshot_node *node) {
   return failed ? no_memory(k->batch.c) : 0;
 }
 
-/* Notes which nodes are containers or expire; in memory and on an ensemble
- * there is no file to ask, and none is noted. */
+/* Records which nodes are containers or expire; in memory and on an ensemble
+ * there is no file, and none is recorded. */
 static int copying_kinds(copying *k) {
   snapshot *s;
   k->kinds = json_object();
@@ -279,15 +278,15 @@ static int copying_kinds(copying *k) {
   return status;
 }
 
-/* Any refusal ends the copying: report the reason. */
+/* Any refusal ends the copying; reports the reason. */
 static int copying_refused(void *owner, const zke_op *op, int rc) {
   copying *k = owner;
   (void)op;
   return fail_rc(k->batch.c, rc);
 }
 
-/* Reads a node: ZKE_NONODE where it went meanwhile. An ACL that is shown masked
- * is refused: the copy would have another one. */
+/* Reads a node; ZKE_NONODE if it went meanwhile.  Refuses a masked ACL: the
+ * copy would have another one. */
 static int copying_read(copying *k, const char *path, copied *n) {
   zke *z = k->batch.c->z;
   int rc = zke_get(z, path, NULL, NULL, &n->data, &n->len, NULL);
@@ -302,7 +301,7 @@ static int copying_read(copying *k, const char *path, copied *n) {
   return rc;
 }
 
-/* The operation that makes the copy at n->path of the node at path. */
+/* The operation that copies the node at path to n->path. */
 static zke_op copying_op(const copying *k, const char *path, const copied *n) {
   zke_op op;
   const json_t *kind = json_object_get(k->kinds, path);
@@ -316,7 +315,7 @@ static zke_op copying_op(const copying *k, const char *path, const copied *n) {
   return op;
 }
 
-/* Reads a node and puts its copy into the batch.  A node that went meanwhile is
+/* Reads a node and adds its copy to the batch.  A node that went meanwhile is
  * left out, unless it is the first one. */
 static int copying_add(copying *k, const char *path) {
   copied *n = calloc(1, sizeof *n);
@@ -339,7 +338,7 @@ static int copying_add(copying *k, const char *path) {
   return status;
 }
 
-/* Ephemerals belong to their sessions: they are left out. */
+/* Ephemeral nodes belong to their sessions, and are left out. */
 static int copying_all(copying *k, int limit) {
   walk w;
   int status = 0;
@@ -357,7 +356,7 @@ static int copying_all(copying *k, int limit) {
   return status;
 }
 
-/* "/b/" as the copy's path means: below /b, with the same name; for free(). */
+/* The copy's path; "/b/" means below /b, with the same name; for free(). */
 static char *copy_target(const char *from, const char *to) {
   size_t len = strlen(to);
   char *path;
@@ -368,15 +367,14 @@ static char *copy_target(const char *from, const char *to) {
   return path;
 }
 
-/* Is it the node itself or below it? */
+/* Is it the node itself, or below it? */
 static bool is_within(const char *path, const char *top) {
   size_t len = strlen(top);
   return strcmp(top, "/") == 0 ||
          (strncmp(path, top, len) == 0 && (path[len] == '/' || !path[len]));
 }
 
-/* May from be copied to to?  Looks before anything is changed; 0 or the exit
- * code. */
+/* May from be copied to to?  Checks before any change; 0 or the exit code. */
 static int copy_check(call *c, const char *from, const char *to) {
   zke_stat stat;
   int rc = zke_exists(c->z, from, NULL, NULL, &stat);
@@ -393,7 +391,7 @@ static int copy_check(call *c, const char *from, const char *to) {
   return 0;
 }
 
-/* Copies and says how many nodes that were. */
+/* Copies, and reports the number of nodes. */
 static int copy_from_to(call *c, const char *from, const char *to) {
   copying *k = malloc(sizeof *k); /* too large for a thread's stack */
   if (!k) return no_memory(c);
@@ -437,7 +435,7 @@ int cp_run(call *c) {
   return status;
 }
 
-/* Prints only that ephemeral nodes were left out: people would miss them. */
+/* Only reports ephemeral nodes that were left out: people would miss them. */
 void cp_human(call *c, json_t *row, FILE *out) {
   (void)c;
   json_int_t skipped =

@@ -1,8 +1,8 @@
 /* tree.c - commands on nodes
  *
  * ls, tree, get, set, create, delete, stat, exists, count, ephemerals and sync:
- * each calls the function of zkembed that has its name and makes rows of what
- * comes back.  Whole subtrees are in subtree.c.
+ * each calls the zkembed function of its name and prints its result.  subtree.c
+ * has the commands on whole subtrees.
  */
 #include "tree.h"
 
@@ -13,7 +13,7 @@
 #include "walk.h"
 #include "work.h"
 
-/* Prints nothing: people see that it was done by the absence of an error. */
+/* Prints nothing: no error means success. */
 static void silent_human(call *c, json_t *row, FILE *out) {
   (void)c;
   (void)row;
@@ -28,14 +28,14 @@ static json_t *path_row(const char *name, const char *path) {
 /* ------------------------------------------------------------------------
  * ls
  *
- * Rows are printed as they are read, so a directory of any size takes no memory
+ * Rows are printed as they are read, so a directory of any size needs no memory
  * for them, and head(1) can end it.
  * --------------------------------------------------------------------- */
 
 static const option ls_options[] = {
     {'s', "stat", NULL}, {'R', "recursive", NULL}, {'\0', NULL, NULL}};
 
-/* A row for a node, with its Stat where it is asked for. */
+/* A row for a node, with its Stat if requested. */
 static int ls_row(call *c, const char *member, const char *name,
                   const zke_stat *stat) {
   json_t *row = path_row(member, name);
@@ -43,7 +43,7 @@ static int ls_row(call *c, const char *member, const char *name,
   return emit_row(c, row);
 }
 
-/* A child's row.  Its Stat is read by itself, so the child may have gone
+/* A child's row.  Its Stat is read separately, so the child may have gone
  * meanwhile: then it is left out. */
 static int ls_child(call *c, const char *parent, const char *name) {
   static const zke_stat none;
@@ -71,7 +71,7 @@ static int ls_children(call *c, const char *path) {
   return status;
 }
 
-/* All that is below a node, by whole paths. */
+/* All nodes below a node, by whole paths. */
 static int ls_all(call *c, const char *path) {
   walk w;
   int status = 0;
@@ -81,7 +81,7 @@ static int ls_all(call *c, const char *path) {
   return walk_end(&w, status);
 }
 
-/* ls: names of children, or with -R paths of all that is below. */
+/* ls: names of children, or with -R paths of all nodes below. */
 static int ls_run(call *c) {
   char *path;
   int status = arg_path(c, 0, &path);
@@ -116,15 +116,15 @@ static void ls_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * tree
  *
- * The drawing is for people alone. For programs a row has the path and the
- * depth, which tell the same.
+ * Only people get the drawing.  For programs a row has the path and the depth,
+ * which say the same.
  * --------------------------------------------------------------------- */
 
 static const option tree_options[] = {
     {'L', "depth", "DEPTH"}, {'s', "stat", NULL}, {'\0', NULL, NULL}};
 
-/* What stands before a name in the drawing; for free(), NULL without memory.
- * Each level above draws a line down, unless its node was the last there. */
+/* The text before a name in the drawing; for free(), NULL without memory.  Each
+ * level above draws a line down, unless its node was the last there. */
 static char *tree_branch(const walk *w) {
   static const char past[] = "    ", beside[] = "│   ", last[] = "└── ",
                     fork[] = "├── ";
@@ -137,8 +137,8 @@ static char *tree_branch(const walk *w) {
   return text;
 }
 
-/* A node as people see it: the branch that leads to it, and its name; at the
- * top, its path. */
+/* A node for people: the branches before it, and its name; for the top, its
+ * path. */
 static json_t *tree_row_drawn(const walk *w) {
   char *branch = tree_branch(w);
   const char *name = w->depth ? walk_name(w) : w->path;
@@ -164,7 +164,7 @@ static json_t *tree_row(call *c, const walk *w) {
   return row;
 }
 
-/* tree: a row for each node, with the branches that lead to it. */
+/* tree: a row for each node, with the branches before it. */
 static int tree_run(call *c) {
   walk w;
   char *path;
@@ -178,7 +178,7 @@ static int tree_run(call *c) {
   return walk_end(&w, status);
 }
 
-/* The branches, the name, and what is not usual. */
+/* The branches, the name, and unusual properties. */
 static void tree_human(call *c, json_t *row, FILE *out) {
   (void)c;
   output_text(NULL, json_object_get(row, "branch"), out);
@@ -193,14 +193,14 @@ static void tree_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * get
  *
- * Data may be any bytes. People see them escaped (output_text()), JSON has them
- * as base64 where they are no UTF-8, and --raw writes them as they are.
+ * Data may be any bytes.  People see them escaped (output_text()), JSON has
+ * base64 if they are not UTF-8, and --raw writes them unchanged.
  * --------------------------------------------------------------------- */
 
 static const option get_options[] = {
     {'s', "stat", NULL}, {'r', "raw", NULL}, {'\0', NULL, NULL}};
 
-/* get: --raw prints the bytes and nothing else. */
+/* get: --raw prints only the bytes. */
 static int get_run(call *c) {
   char *path, *data;
   int len;
@@ -219,7 +219,7 @@ static int get_run(call *c) {
   return emit_row(c, row);
 }
 
-/* Data as people see it, or as it is. */
+/* Data for people, or raw. */
 static void get_data(const json_t *value, bool raw, FILE *out) {
   char *data;
   int len;
@@ -231,7 +231,7 @@ static void get_data(const json_t *value, bool raw, FILE *out) {
   }
 }
 
-/* The data, and below it the Stat where it is asked for. */
+/* The data, and below it the Stat if requested. */
 static void get_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -262,7 +262,7 @@ static int stat_one(call *c, const char *path) {
   return emit_row(c, row);
 }
 
-/* For each argument, or for the working node. */
+/* Calls one() for each argument, or for the working node. */
 static int for_each_path(call *c, int (*one)(call *c, const char *path)) {
   int status = 0;
   for (int i = 0; !status && (i < c->count || i == 0); i++) {
@@ -278,9 +278,9 @@ static int for_each_path(call *c, int (*one)(call *c, const char *path)) {
 /* stat: a row for each path, until one fails. */
 static int stat_run(call *c) { return for_each_path(c, stat_one); }
 
-/* exists.  To people a single command answers by its exit code alone; at a
- * prompt, where nobody sees that, by a sentence.  A script that ends by the
- * answer 1 says why. */
+/* exists.  For people a single command answers only by its exit code; at a
+ * prompt, where that is invisible, by a sentence.  A script that ends because
+ * of the answer 1 says why. */
 static int exists_run(call *c) {
   char *path;
   int status = arg_path(c, 0, &path);
@@ -300,7 +300,7 @@ static int exists_run(call *c) {
   return status;
 }
 
-/* Scripts ask for the exit status; only a person wants words. */
+/* Scripts use the exit status; only a person needs words. */
 static void exists_human(call *c, json_t *row, FILE *out) {
   if (!c->sh->person) return;
   output_text(NULL, json_object_get(row, "exists"), out);
@@ -322,8 +322,8 @@ static int count_run(call *c) {
 /* ------------------------------------------------------------------------
  * create
  *
- * The options are looked at before anything is read or made: standard input can
- * be read only once, and a node that was made by mistake is not taken back.
+ * The options are checked before anything is read or created: standard input
+ * can be read only once, and a node made by mistake is not removed.
  * --------------------------------------------------------------------- */
 
 static const option create_options[] = {{'e', "ephemeral", NULL},
@@ -345,7 +345,7 @@ bool word_ttl(const word *w, int64_t *ms_out) {
          *ms_out <= ZKE_MAX_TTL;
 }
 
-/* Which of zkembed's modes the options name together. */
+/* The zkembed mode for a combination of options. */
 int tree_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
   if (ephemeral + container + ttl > 1 || (container && sequential)) return -1;
   if (container) return ZKE_CONTAINER;
@@ -356,7 +356,7 @@ int tree_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
   return sequential ? ZKE_PERSISTENT_SEQUENTIAL : ZKE_PERSISTENT;
 }
 
-/* A node to be made. */
+/* A node to create. */
 typedef struct creation {
   char *path;
   char *data; /* NULL: null data, len -1 */
@@ -366,8 +366,8 @@ typedef struct creation {
   zke_acls *acls; /* NULL: open to all */
 } creation;
 
-/* Reads the mode and the TTL, and looks whether the options fit together.  It
- * is called before the data is read, which may be standard input. */
+/* Reads the mode and the TTL, and checks that the options fit together.  Called
+ * before the data is read, perhaps from standard input. */
 static int create_options_read(call *c, creation *n) {
   n->mode = tree_mode(option_given(c, 'e'), option_given(c, 's'),
                       option_given(c, 'c'), option_given(c, 't'));
@@ -393,8 +393,8 @@ static int create_options_read(call *c, creation *n) {
   return guard_options(c);
 }
 
-/* The nodes above it, as far as they are missing. They are persistent and open
- * to all, whatever the node itself is to be. */
+/* Creates missing parents.  They are persistent and open to all, whatever the
+ * node itself is. */
 static int create_parents(call *c, const char *path) {
   const char *slash = strrchr(path, '/');
   if (!slash || slash == path) return 0;
@@ -405,7 +405,7 @@ static int create_parents(call *c, const char *path) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* Makes it; *made_out: its path, with its number, for zke_free(). */
+/* Creates it; *made_out: its path, with its number, for zke_free(). */
 static int create_node(call *c, const creation *n, char **made_out) {
   const zke_acls *acls = n->acls ? n->acls : ZKE_OPEN_ACL;
   int rc = n->ttl_ms ? zke_create_ttl(c->z, n->path, n->data, n->len, acls,
@@ -415,7 +415,7 @@ static int create_node(call *c, const creation *n, char **made_out) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* An ephemeral node that this command stays with. */
+/* An ephemeral node while this command stays with it. */
 typedef struct vigil {
   zke *z;
   const char *path;
@@ -432,36 +432,36 @@ static int vigil_check(void *object) {
   return rc;
 }
 
-/* For wait_for_cancel(): a wait ends when the node is lost, and when that
- * cannot be found out. */
+/* For wait_for_cancel(): the wait ends when the node is lost, or its state
+ * cannot be read. */
 static bool vigil_over(void *object) { return vigil_check(object) != ZKE_OK; }
 
 /* A watcher that does nothing: the event ends the sleep, and vigil_check()
- * looks. */
+ * checks. */
 static void vigil_stir(zke *z, int type, int state, const char *path,
                        void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
 }
 
-/* --hold: stay until a signal comes, which is the way to end it and no failure.
- * A node that somebody deletes meanwhile ends it with the reason. */
+/* --hold: stays until a signal, the normal end and not a failure.  If another
+ * process deletes the node, this ends with the reason. */
 static int create_hold(call *c, vigil *v) {
   int status = emit_event(c, path_row("path", v->path));
   if (!status) status = wait_for_cancel(c, vigil_over, v, ZKE_FOREVER);
   if (!status) return fail_rc(c, vigil_check(v));
-  if (atomic_load(&c->signal)) c->code = NULL; /* as it was meant */
+  if (atomic_load(&c->signal)) c->code = NULL; /* as intended */
   return status;
 }
 
-/* Run the child for as long as the node exists. */
+/* Runs the child while the node exists. */
 static int create_guarded(call *c, vigil *v) {
   const guard g = {
       .kind = "node", .path = v->path, .check = vigil_check, .object = v};
   return guard_run(c, &g);
 }
 
-/* Stays with the node, in one of the two ways.  The watch wakes it if somebody
- * deletes the node. */
+/* Stays with the node, in one of the two ways.  The watch wakes it if another
+ * process deletes the node. */
 static int create_stay(call *c, vigil *v, bool runs_child) {
   int rc = zke_add_watch(c->z, v->path, ZKE_WATCH_PERSISTENT, vigil_stir, v);
   if (rc != ZKE_OK) return fail_rc(c, rc);
@@ -470,7 +470,7 @@ static int create_stay(call *c, vigil *v, bool runs_child) {
   return status;
 }
 
-/* Makes it, says so, and stays with it where that was asked for. */
+/* Creates it, reports it, and stays with it if requested. */
 static int create_and_stay(call *c, const creation *n) {
   char *made;
   int status = option_given(c, 'p') ? create_parents(c, n->path) : 0;
@@ -506,7 +506,7 @@ static int create_run(call *c) {
 /* ------------------------------------------------------------------------
  * set, delete
  *
- * With -v they are done only if the node has that version, which the engine
+ * With -v they succeed only if the node has that version, which the engine
  * checks in the same step as the change.
  * --------------------------------------------------------------------- */
 
@@ -548,7 +548,7 @@ static int set_run(call *c) {
   return status;
 }
 
-/* Silent, unless the Stat is asked for. */
+/* Silent, unless the Stat is requested. */
 static void set_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -572,7 +572,7 @@ static int delete_one(call *c, const char *path) {
   return rc == ZKE_OK ? emit_row(c, path_row("path", path)) : fail_rc(c, rc);
 }
 
-/* A version is that of one node, so it cannot fit several. */
+/* A version belongs to one node, so it cannot fit several. */
 static int delete_run(call *c) {
   if (option_given(c, 'v') && c->count > 1)
     return fail_usage(c, "-v is for one node, and there are several");
@@ -582,16 +582,15 @@ static int delete_run(call *c) {
 /* ------------------------------------------------------------------------
  * ephemerals, sync
  *
- * Of a file the engine knows which nodes a session owns; of an ensemble nobody
- * but the owner does, so there the tree is searched.
+ * The engine of a file knows each session's nodes; an ensemble tells them only
+ * to their owner, so there the tree is searched.
  * --------------------------------------------------------------------- */
 
 static const option ephemerals_options[] = {{'m', "mine", NULL},
                                             {'\0', NULL, NULL}};
 
-/* A row for each ephemeral node of an ensemble, or of one session (0: of all).
- * A server does not say what another session owns: the tree is looked
- * through. */
+/* A row for each ephemeral node of an ensemble, or of one session (0: all).  A
+ * server does not say what another session owns, so this searches the tree. */
 static int ephemerals_search(call *c, int64_t session) {
   walk w;
   int status = 0;
@@ -620,7 +619,7 @@ static int ephemerals_of(call *c, int64_t session) {
   return status;
 }
 
-/* The same for a session that is named, which must exist. */
+/* The same for a named session, which must exist. */
 static int ephemerals_of_one(call *c, const word *name) {
   int64_t session;
   zke_session_list *found;
@@ -662,7 +661,7 @@ static int sync_one(call *c, const char *path) {
 
 static int sync_run(call *c) { return for_each_path(c, sync_one); }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The rows of these commands, for run.c, args.c and help. */
 const command tree_commands[] = {
     {"ls", "[-s] [-R] [PATH]",
      "list a node's children; -s: with their Stat; -R: all nodes below",

@@ -1,8 +1,8 @@
-/* tree.h - what the commands that change the tree have in common
+/* tree.h - shared by the commands that change the tree
  *
- * How people write a kind of node and a time to live (create, also in a multi),
- * and an ACL (acl.c; import reads the same).  And the functions of subtree.c,
- * whose rows stand in the table of tree.c.
+ * The text forms of a node's kind and time to live (create, also in a multi),
+ * and of an ACL (acl.c; import reads the same).  And the functions of
+ * subtree.c, which have their rows in the table of tree.c.
  */
 #ifndef ZKE_TREE_H
 #define ZKE_TREE_H
@@ -13,8 +13,8 @@
  *            or a duration with its unit */
 bool word_ttl(const word *w, int64_t *ms_out);
 
-/* tree_mode - the mode for zke_create(), by which of -e, -s, -c and -t were
- *               given; -1 where they do not go together */
+/* tree_mode - the mode for zke_create(), from -e, -s, -c and -t; -1 if they do
+ *             not go together */
 int tree_mode(bool ephemeral, bool sequential, bool container, bool ttl);
 
 /* acls_parse - SCHEME:ID:PERMS, several in a word with commas between
@@ -24,21 +24,21 @@ int tree_mode(bool ephemeral, bool sequential, bool container, bool ttl);
  * Returns 0 or the exit code (acl.c). */
 int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out);
 
-/* perms_parse - "crwda", letters each once at the most; or a number, for what
- *               has no letters; false where it is neither
+/* perms_parse - "crwda", each letter at most once; or a number, for bits
+ *               without letters; false if it is neither
  * perms_json  - back
- * acl_is_masked - is it a digest "USER:x"?  It is shown so to whoever may not
- *                 see the hash, and is no user's
- * acls_are_masked - is one of a list?  To copy it would open the node to
- *                 nobody */
+ * acl_is_masked - is it a digest "USER:x"?  That is shown to callers that may
+ *               not see the hash, and matches no user
+ * acls_are_masked - is one of a list?  A copy of it would open the node to
+ *               nobody */
 bool perms_parse(const char *text, int32_t *perms_out);
 json_t *perms_json(int32_t value);
 bool acl_is_masked(const zke_acl *entry);
 bool acls_are_masked(const zke_acls *acls);
 
-/* acl_is_foreign - is it of a scheme whose meaning some other program knows?
- * acl_accept     - make its scheme valid in the lists that are written by this
- *                  handle's store; ZKE_OK or what zke_vouch() returns */
+/* acl_is_foreign - does another program know the meaning of its scheme?
+ * acl_accept     - make its scheme valid in ACLs that this handle's store
+ *                  writes; ZKE_OK or a code of zke_vouch() */
 bool acl_is_foreign(const zke_acl *entry);
 int acl_accept(zke *z, const zke_acl *entry);
 

@@ -1,16 +1,16 @@
 /* txn.c - the commands "txn …": recipes/two_phase.h for scripts
  *
- * Each command is one step of one party, and the transaction is in the file
- * between them, so that begin, vote and wait can be different processes:
+ * Each command is one step of one party.  Between steps the transaction is in
+ * the file, so begin, vote and wait can be different processes:
  *
  *     begin --> vote by each site --> decision --> ack by each site --> gone
  *          \--> abort ----------------/
  *
- * Two things belong to a session and go with it: the coordinator's part (with
- * --coordinator only it looks at the votes while it is there), and a vote in
- * the ephemeral form.  Where commands share a session, it keeps these as a
- * "part" in its list.  A single command waits for the decision instead, or
- * leaves it to the sites.
+ * Two things belong to a session and end with it: the coordinator's part (with
+ * --coordinator only it decides by the votes while it exists), and a vote in
+ * the ephemeral form.  If commands share a session, it keeps these as a "part"
+ * in its list.  A single command waits for the decision instead, or leaves it
+ * to the sites.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static const char *const decisions[] = {[ZKE_TWO_PHASE_UNDECIDED] = "undecided",
                                         [ZKE_TWO_PHASE_COMMIT] = "commit",
                                         [ZKE_TWO_PHASE_ABORT] = "abort"};
 
-/* A failed call of the recipe.  ZKE_MISUSE is a vote or an abort that comes too
+/* A failed call of the recipe.  ZKE_MISUSE is a vote or an abort that came too
  * late: a negative answer. */
 static int fail_txn(call *c, const patience *p, int rc) {
   if (rc == ZKE_MISUSE)
@@ -36,25 +36,25 @@ static int fail_txn(call *c, const patience *p, int rc) {
 /* ------------------------------------------------------------------------
  * Taking part
  *
- * A part is what a session holds of a transaction, as the file's head says. It
+ * A part is what a session holds of a transaction, as the file's head says.  It
  * is listed under the transaction's path, or below that under the site's name,
- * and each call that uses it has a reference of its own.
+ * and each call that uses it has a reference.
  * --------------------------------------------------------------------- */
 
-/* What a session holds: a coordinator, or a site with an ephemeral vote. */
+/* A session's part: a coordinator, or a site with an ephemeral vote. */
 typedef struct part {
   shared s;
   zke_two_phase *t;
 } part;
 
-/* Freeing the recipe's object gives up what the session had by it. */
+/* Freeing the recipe's object gives up the session's part. */
 static void part_free(void *object) {
   part *p = object;
   zke_two_phase_free(p->t);
   free(p);
 }
 
-/* 0 where it was lost; while it is undecided there is no token yet. */
+/* 0 if it was lost; an undecided one has no token yet. */
 static int64_t part_on_token(void *object) {
   part *p = object;
   int64_t token = zke_two_phase_token(p->t);
@@ -64,7 +64,7 @@ static int64_t part_on_token(void *object) {
 
 static const held_class part_class = {"txn", NULL, shared_drop, part_on_token};
 
-/* Makes a part of t, with one reference; takes t over even where it fails. */
+/* Makes a part of t, with one reference; takes over t even on failure. */
 static part *part_new(call *c, zke_two_phase *t) {
   part *p = malloc(sizeof *p);
   if (!p) {
@@ -78,14 +78,14 @@ static part *part_new(call *c, zke_two_phase *t) {
 }
 
 /* The path under which the session holds a part: the transaction's, or for a
- * site its own below that.  For free(); NULL without memory. */
+ * site the site's path below that.  For free(); NULL without memory. */
 static char *part_path(const char *path, const char *site) {
   char *whole;
   if (!site) return strdup(path);
   return asprintf(&whole, "%s/%s", path, site) < 0 ? NULL : whole;
 }
 
-/* Gives the session a reference; it holds the part from here on. */
+/* Gives the session a reference; from now on it holds the part. */
 static int part_hold(call *c, part *p, const char *path, const char *site) {
   char *whole = part_path(path, site);
   if (!whole) return no_memory(c);
@@ -96,8 +96,8 @@ static int part_hold(call *c, part *p, const char *path, const char *site) {
   return status;
 }
 
-/* The part that this session holds of a transaction for that site, with a
- * reference for the caller; NULL: none. */
+/* This session's part of a transaction for that site, with a reference for the
+ * caller; NULL: none. */
 static part *part_held(call *c, const char *path, const char *site) {
   char *whole = part_path(path, site);
   if (!whole) return NULL;
@@ -106,11 +106,11 @@ static part *part_held(call *c, const char *path, const char *site) {
   return p;
 }
 
-/* The part that the session holds, else a new one for this call; NULL after
- * fail_with().  A transaction that is gone is a code of its own: whoever asks
- * for the decision must not take it for "abort".
+/* The session's part, else a new one for this call; NULL after fail_with().  A
+ * transaction that is gone has a separate code: a caller that waits for the
+ * decision must not take it for "abort".
  *
- *   site  NULL: the coordinator, or whoever only looks */
+ *   site  NULL: the coordinator, or an observer */
 static part *part_open(call *c, const place *at, const char *site) {
   zke_two_phase *t;
   part *p = part_held(c, at->path, site);
@@ -128,13 +128,13 @@ static part *part_open(call *c, const place *at, const char *site) {
 /* ------------------------------------------------------------------------
  * The decision
  *
- * What it was, and for an abort why. A transaction goes when all have
- * acknowledged it, so it may be decided and gone: the recipe tells that apart,
- * and so do these functions.
+ * The decision, and for an abort the reason.  A transaction goes when all have
+ * acknowledged it, so it may be decided and gone: the recipe distinguishes
+ * this, and so do these functions.
  * --------------------------------------------------------------------- */
 
-/* A row with the decision; why, and by whom, if the transaction is still there
- * to tell. */
+/* A row with the decision; with the reason and its site if the transaction
+ * still exists. */
 static json_t *decision_row(call *c, const place *at, int decision) {
   zke_two_phase_status *s;
   json_t *row = json_pack("{s:s}", "decision", decisions[decision]);
@@ -169,8 +169,8 @@ static int part_wait(call *c, part *p, const place *at, const patience *how) {
   return decision == ZKE_TWO_PHASE_COMMIT ? STATUS_OK : STATUS_NO;
 }
 
-/* Gives up the session's part without a site, if it is decided: so a
- * coordinator acknowledges. */
+/* Gives up the session's part without a site, if the transaction is decided: a
+ * coordinator acknowledges in this way. */
 static void part_end(call *c, const place *at) {
   part *p = part_held(c, at->path, NULL);
   if (p && zke_two_phase_state(p->t) != ZKE_TWO_PHASE_UNDECIDED)
@@ -181,11 +181,11 @@ static void part_end(call *c, const place *at) {
 /* ------------------------------------------------------------------------
  * begin
  *
- * Makes the transaction. Who waits for the votes is the caller's choice: this
- * command, the session, or nobody but the sites.
+ * Creates the transaction.  The caller chooses who waits for the votes: this
+ * command, the session, or only the sites.
  * --------------------------------------------------------------------- */
 
-/* What the transaction is about, from --data or as of other commands. */
+/* The transaction's description, from --data or as in other commands. */
 static int begin_payload(call *c, char **data_out, int *len_out) {
   const word *text = option_word(c, 'd');
   if (text && (option_given(c, '6') || option_given(c, 'i')))
@@ -207,14 +207,14 @@ static int begin_options(call *c, zke_two_phase_options *o) {
   return option_duration(c, 'l', 0, &o->limit_ms);
 }
 
-/* What follows the beginning: waits here (--wait), or the session keeps the
- * coordinator's part for txn wait, or the sites go on by themselves. */
+/* After the beginning: waits here (--wait), or the session keeps the
+ * coordinator's part for txn wait, or the sites continue by themselves. */
 static int begin_end(call *c, part *p, const place *at, const patience *how) {
   if (option_given(c, 'w')) return part_wait(c, p, at, how);
   return c->sh->persists ? part_hold(c, p, at->path, NULL) : 0;
 }
 
-/* Begins it, and waits for the decision where that is asked for. */
+/* Begins it, and waits for the decision if requested. */
 static int begin_with(call *c, const place *at, const char *data, int len,
                       const patience *how) {
   zke_two_phase_options o;
@@ -254,11 +254,11 @@ static int begin_run(call *c) {
 /* ------------------------------------------------------------------------
  * vote, wait, abort, ack
  *
- * One step each, of a site or of whoever watches. Each opens the part that the
- * session holds, or a new one that lasts as long as the call.
+ * One step each, of a site or an observer.  Each opens the session's part, or a
+ * new one that lasts as long as the call.
  * --------------------------------------------------------------------- */
 
-/* What a command does with its transaction; site: NULL without one. */
+/* A command's action on its transaction; site: NULL without one. */
 typedef int part_fn(call *c, part *p, const place *at, const char *site,
                     const patience *how);
 
@@ -277,7 +277,7 @@ static int with_part(call *c, bool site, part_fn *fn) {
   return status;
 }
 
-/* Is it of the ephemeral form, in which a vote goes with its session? */
+/* Does it have the ephemeral form, in which a vote ends with its session? */
 static bool is_ephemeral(call *c, const place *at) {
   zke_two_phase_status *s;
   if (zke_two_phase_get(c->z, at->base, at->name, &s) != ZKE_OK) return false;
@@ -286,7 +286,7 @@ static bool is_ephemeral(call *c, const place *at) {
   return ephemeral;
 }
 
-/* Votes.  In the ephemeral form the site has to stay until the decision: the
+/* Votes.  In the ephemeral form the site must stay until the decision: the
  * command waits, or the session keeps the part. */
 static int vote_with(call *c, part *p, const place *at, const char *site,
                      const patience *how) {
@@ -303,15 +303,15 @@ static int vote_with(call *c, part *p, const place *at, const char *site,
   return status;
 }
 
-/* The words are checked before the transaction is looked for. */
+/* The words are checked before the transaction is opened. */
 static int vote_run(call *c) {
   if (!word_is(&c->args[2], "yes") && !word_is(&c->args[2], "no"))
     return fail_usage(c, "the vote is yes or no, not \"%s\"", c->args[2].text);
   return with_part(c, true, vote_with);
 }
 
-/* Waits for the decision.  The session that has begun the transaction is done
- * with it then. */
+/* Waits for the decision.  Then the session that began the transaction is done
+ * with it. */
 static int wait_with(call *c, part *p, const place *at, const char *site,
                      const patience *how) {
   verbose_say(c, "waiting for the decision of %s", at->path);
@@ -322,7 +322,7 @@ static int wait_with(call *c, part *p, const place *at, const char *site,
 
 static int wait_run(call *c) { return with_part(c, true, wait_with); }
 
-/* Aborts what is not decided yet. */
+/* Aborts an undecided transaction. */
 static int abort_with(call *c, part *p, const place *at, const char *site,
                       const patience *how) {
   (void)site;
@@ -335,7 +335,7 @@ static int abort_with(call *c, part *p, const place *at, const char *site,
 
 static int abort_run(call *c) { return with_part(c, false, abort_with); }
 
-/* Says that the site has done what was decided. */
+/* Reports that the site has carried out the decision. */
 static int ack_with(call *c, part *p, const place *at, const char *site,
                     const patience *how) {
   (void)at, (void)site;
@@ -353,10 +353,10 @@ static int ack_run(call *c) { return with_part(c, true, ack_with); }
 /* ------------------------------------------------------------------------
  * Looking
  *
- * status: all that the file tells of one transaction.
+ * status: all that the file has about one transaction.
  * --------------------------------------------------------------------- */
 
-/* The names of the sites for which is() is true. */
+/* The names of the sites for which is() returns true. */
 static json_t *sites_that(const zke_two_phase_status *s,
                           bool (*is)(const zke_two_phase_site *site)) {
   json_t *names = json_array();
@@ -386,7 +386,7 @@ static const char *form_of(const zke_two_phase_status *s) {
   return forms[s->form & 3];
 }
 
-/* All that is known of a transaction. */
+/* All that is known about a transaction. */
 static json_t *status_row(const char *name, const zke_two_phase_status *s) {
   return json_pack(
       "{s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:s,s:o}", "txn",
@@ -420,11 +420,11 @@ static int status_run(call *c) {
 /* ------------------------------------------------------------------------
  * pending
  *
- * For a site that begins: which transactions are there, and has it voted?
- * --wait watches the directory, so that it need not ask again and again.
+ * For a site that starts: which transactions exist, and has it voted?  --wait
+ * watches the directory, so that the site need not poll.
  * --------------------------------------------------------------------- */
 
-/* How a site has voted; "" where no site was named. */
+/* A site's vote; "" if no site was named. */
 static const char *vote_of(const zke_two_phase_status *s, const char *site) {
   for (int i = 0; site && i < s->count; i++)
     if (strcmp(s->sites[i].name, site) == 0) {
@@ -434,7 +434,7 @@ static const char *vote_of(const zke_two_phase_status *s, const char *site) {
   return "";
 }
 
-/* A row for one that is pending; one that has gone meanwhile is not. */
+/* A row for a pending transaction; none if it has gone meanwhile. */
 static int pending_one(call *c, const char *name, const char *site) {
   zke_two_phase_status *s;
   int rc = zke_two_phase_get(c->z, "/txns", name, &s);
@@ -449,7 +449,7 @@ static int pending_one(call *c, const char *name, const char *site) {
   return emit_row(c, row);
 }
 
-/* The watcher of the directory: something has come or gone. */
+/* The watcher of the directory: a transaction has come or gone. */
 static void pending_changed(zke *z, int type, int state, const char *path,
                             void *context) {
   (void)z, (void)type, (void)state, (void)path;
@@ -460,7 +460,7 @@ static bool pending_look(void *context) {
   return atomic_load((atomic_bool *)context);
 }
 
-/* Names what is pending; with --wait, waits until there is something. */
+/* Lists pending transactions; with --wait, waits until there is one. */
 static int pending_list(call *c, const char *site, const patience *how,
                         atomic_bool *changed, zke_strings **names_out) {
   for (;;) {
@@ -480,8 +480,8 @@ static int pending_list(call *c, const char *site, const patience *how,
   }
 }
 
-/* txn pending.  It needs a session only to wait, and then the directory, which
- * is made: what does not exist could not be watched below. */
+/* txn pending.  It needs a session only to wait.  Then it also creates the
+ * directory, since a missing one could not be watched. */
 static int pending_run(call *c) {
   patience how;
   atomic_bool changed = false;
@@ -503,7 +503,7 @@ static int pending_run(call *c) {
   return status;
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 #define OPTIONS_WAIT {'w', "wait", "DURATION"}, OPTIONS_CONFLICT
 static const option begin_table[] = {{'d', "data", "TEXT"},
                                      {'6', "base64", "TEXT"},

@@ -1,18 +1,18 @@
 /* waits.c - waits, deadlocks: who waits for whom, as rows or for Graphviz
  *
- * The recipes write into their znodes that they wait, and for whom follows from
- * the order of a line.  zke_line_waits() reads all lines and finds the circles;
- * nothing here decides what a deadlock is.  What is read is not of one moment,
- * so each part of a row may be missing: a keeper that has gone, a session that
- * has ended.  Such a row says null, and people read "somebody".
+ * The recipes write into their znodes that they wait; the order of a line shows
+ * for whom.  zke_line_waits() reads all lines and finds the circles; this file
+ * does not define deadlocks.  The data is not of one moment, so each part of a
+ * row may be missing: a keeper that has gone, a session that has ended.  Then
+ * the row has null, and people read "somebody".
  *
  *     waits            a row for each pair: who waits, and who keeps it waiting
- *     waits --dot      the same as a picture's text: a box for each actor, an
- *                      arrow for each pair, a circle's in red
- *     deadlocks        the pairs of the circles alone, one circle after another
+ *     waits --dot      the same as text of a picture: a box for each actor, an
+ *                      arrow for each pair, red for a circle's
+ *     deadlocks        only the pairs of the circles, one circle after another
  *
- * The list has the youngest wait first, people read the earliest first: so the
- * loops over it run backwards.  Start reading at graph_take().
+ * The list has the youngest wait first, and people read the earliest first: so
+ * the loops over it run backwards.  Start reading at graph_take().
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,27 +27,27 @@
 #include "work.h"
 
 /* ------------------------------------------------------------------------
- * What there is
+ * The data
  *
- * The waits, the sessions, and the processes that keep them alive, read in
- * this order. A row is made of all three.
+ * The waits, the sessions, and the processes that keep them alive, read in this
+ * order.  A row uses all three.
  * --------------------------------------------------------------------- */
 
-/* What all that is printed is made of. */
+/* The data for all output. */
 typedef struct graph {
   zke_wait_list *waits;       /* who waits, and for whom */
   zke_session_list *sessions; /* their names and pids; read after the waits */
   holders holders;            /* the processes that keep the sessions alive */
 } graph;
 
-/* Release the three lists; each may be empty. */
+/* Releases the three lists; each may be empty. */
 static void graph_free(graph *g) {
   zke_free(g->waits);
   zke_free(g->sessions);
   holders_free(&g->holders);
 }
 
-/* Reads who waits and for whom; 0 or the exit code.  graph_free() in any
+/* Reads who waits and for whom; 0 or the exit code.  Call graph_free() in any
  * case. */
 static int graph_take(call *c, graph *g) {
   *g = (graph){.holders = holders_begin(c->sh->file)};
@@ -56,13 +56,13 @@ static int graph_take(call *c, graph *g) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* The line that an entry stands in: its znode's directory, with a reference for
- * the caller. */
+/* An entry's line: its znode's directory, with a reference for the caller. */
 static json_t *line_text(const char *path) {
   return value_data(path, (int)(strrchr(path, '/') - path));
 }
 
-/* Does this keeper wait for something itself? */
+/* Does this keeper itself wait?  Then its box is drawn with its own wait, which
+ * knows whether it is in a circle. */
 static bool is_waiter(const graph *g, const zke_keeper *k) {
   for (int i = 0; i < g->waits->count; i++) {
     const zke_wait_info *w = &g->waits->data[i];
@@ -87,10 +87,10 @@ static json_t *bound_of(call *c, const graph *g, const zke_keeper *k,
   return bound;
 }
 
-/* A row of a wait and one of its keepers.  Where k is NULL, or its session has
+/* A row of a wait and one of its keepers.  If k is NULL, or its session has
  * ended since, the members that begin with "by_" are null.  "by_kept_by" names
- * the processes that hold a keeper's session where the one that began it does
- * not: it is they that a person has to look for. */
+ * the processes that keep a keeper's session alive without the process that
+ * began it: a person has to look for those. */
 static json_t *wait_row(call *c, graph *g, const zke_wait_info *w,
                         const zke_keeper *k) {
   const zke_session_info *by = k ? look_session(g->sessions, k->session) : NULL;
@@ -119,12 +119,13 @@ static json_t *wait_row(call *c, graph *g, const zke_wait_info *w,
 /* ------------------------------------------------------------------------
  * Rows
  *
- * waits has a row for each pair; deadlocks only those whose both sides are in
- * one circle.
+ * waits has a row for each pair; deadlocks only pairs with both sides in one
+ * circle.
  * --------------------------------------------------------------------- */
 
-/* Emit a row for each party that this one waits for.  Without any it is one
- * row: that somebody waits is told also where its keepers have just gone. */
+/* Emits a row for each party that this one waits for.  If there is none it
+ * emits one row, since a wait is reported even if its keepers have just
+ * gone. */
 static int waits_of(call *c, graph *g, const zke_wait_info *w) {
   int status = w->keeper_count ? 0 : emit_row(c, wait_row(c, g, w, NULL));
   for (int i = 0; i < w->keeper_count && !status; i++)
@@ -132,8 +133,8 @@ static int waits_of(call *c, graph *g, const zke_wait_info *w) {
   return status;
 }
 
-/* Does a keeper of a wait in a circle belong to that circle?  The same actor
- * waits there. */
+/* Is a keeper of a wait in a circle also part of that circle?  If so, the same
+ * actor waits there. */
 static bool is_in_circle(const graph *g, const zke_keeper *k, int circle) {
   for (int i = 0; i < g->waits->count; i++) {
     const zke_wait_info *w = &g->waits->data[i];
@@ -142,8 +143,8 @@ static bool is_in_circle(const graph *g, const zke_keeper *k, int circle) {
   return false;
 }
 
-/* Print "zke (pid 7, kept by …)" of the row's members of these names, or
- * "somebody" where it is not known who that is. */
+/* Prints "zke (pid 7, kept by …)" from these members of the row, or "somebody"
+ * if that is unknown. */
 static void name_of(FILE *out, json_t *row, const char *identity,
                     const char *pid, const char *kept) {
   const json_t *number = json_object_get(row, pid);
@@ -178,8 +179,8 @@ static void wait_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* Emit the waits of one circle, the earliest first.  A member may also wait for
- * others, who are not to blame: these pairs are left out. */
+/* Emits the waits of one circle, the earliest first.  A member may also wait
+ * for others, who are not to blame: those pairs are left out. */
 static int deadlock_rows(call *c, graph *g, int circle) {
   int status = 0;
   for (int i = g->waits->count - 1; i >= 0; i--) {
@@ -192,9 +193,9 @@ static int deadlock_rows(call *c, graph *g, int circle) {
   return status;
 }
 
-/* deadlocks: a row for each pair in a circle.  The exit code is STATUS_NO where
+/* deadlocks: a row for each pair in a circle.  The exit code is STATUS_NO if
  * there is a deadlock, so that a monitor need not read the rows.  Circles are
- * numbered from 1, so the greatest number is how many there are. */
+ * numbered from 1, so the greatest number is their count. */
 static int deadlocks_run(call *c) {
   graph g;
   int status = graph_take(c, &g), count = 0;
@@ -209,12 +210,12 @@ static int deadlocks_run(call *c) {
 /* ------------------------------------------------------------------------
  * Graphviz's text
  *
- * A picture of the same rows. Names of others are escaped for Graphviz's
- * strings, which is all that protects them.
+ * A picture of the same rows.  Names from other processes are escaped for
+ * Graphviz's strings; nothing else protects them.
  * --------------------------------------------------------------------- */
 
-/* Print text inside of a "…" of Graphviz's language.  Any process may have
- * chosen it: it must neither end the string nor reach the terminal as a control
+/* Prints text inside a "…" of Graphviz's language.  Any process may have chosen
+ * it: it must neither end the string nor reach the terminal as a control
  * character. */
 static void dot_text(FILE *out, const char *text) {
   for (; *text; text++) {
@@ -224,13 +225,13 @@ static void dot_text(FILE *out, const char *text) {
 }
 
 /* The name of a box.  It stands for an actor of a session, since actors wait,
- * not sessions: a session's two actors may wait for each other. */
+ * not sessions: two actors of a session may wait for each other. */
 static void dot_node_name(FILE *out, int64_t session, uint64_t actor) {
   fprintf(out, "\"%" PRIx64 ".%" PRIx64 "\"", (uint64_t)session, actor);
 }
 
-/* A box for one that waits or keeps others waiting.  It may be printed more
- * than once: Graphviz makes one box of all with the same name. */
+/* A box for an actor that waits or keeps others waiting.  It may be printed
+ * more than once: Graphviz makes one box of all with the same name. */
 static void dot_node(FILE *out, const graph *g, int64_t session, uint64_t actor,
                      bool circle) {
   const zke_session_info *who = look_session(g->sessions, session);
@@ -243,8 +244,8 @@ static void dot_node(FILE *out, const graph *g, int64_t session, uint64_t actor,
   fputs(circle ? ", color=red, fontcolor=red];\n" : "];\n", out);
 }
 
-/* An arrow from one that waits to one that keeps it waiting, with the line's
- * path.  It is dashed where the waiting one is not inside a blocking call, and
+/* An arrow from a waiting actor to one that keeps it waiting, with the line's
+ * path.  It is dashed if the waiting actor is not inside a blocking call, and
  * so can do other things. */
 static void dot_edge(FILE *out, const graph *g, const zke_wait_info *w,
                      const zke_keeper *k) {
@@ -261,8 +262,8 @@ static void dot_edge(FILE *out, const graph *g, const zke_wait_info *w,
           w->blocking ? "" : ", style=dashed");
 }
 
-/* The whole picture's text, for free(); NULL without memory.  A failed write
- * to the stream in memory is told by fclose(). */
+/* The whole picture's text, for free(); NULL without memory.  fclose() reports
+ * a failed write to the stream in memory. */
 static char *dot_of(const graph *g) {
   char *text = NULL;
   size_t len;
@@ -294,8 +295,8 @@ static char *dot_of(const graph *g) {
  * The command: a row for each pair, or the picture as one text.
  * --------------------------------------------------------------------- */
 
-/* waits --dot: the picture as one row with one member, so that --json has it as
- * a string. */
+/* waits --dot: the picture as one row with one member, so that --json prints it
+ * as a string. */
 static int waits_picture(call *c, const graph *g) {
   char *dot = dot_of(g);
   if (!dot) return no_memory(c);
@@ -322,7 +323,7 @@ static int waits_run(call *c) {
   return status;
 }
 
-/* The picture's text as it is, else a sentence for each row. */
+/* The picture's text unchanged, else a sentence for each row. */
 static void waits_human(call *c, json_t *row, FILE *out) {
   const char *text = json_string_value(json_object_get(row, "dot"));
   if (text)

@@ -2,15 +2,15 @@
  *
  * The walk is at w->path.  For each node on the way to it there is a level: the
  * names of that node's children, and which is next.  The names are read when
- * the walk comes there, so that memory goes by depth and width, not by the
+ * the walk comes there, so the memory depends on depth and width, not on the
  * number of nodes:
  *
  *     /            [a] b  c        level 0: at a
  *     /a            x [y] z        level 1: at y
- *     /a/y         the node that walk_next() gives: its level comes next
+ *     /a/y         the node of walk_next(): its level comes next
  *
- * What others remove meanwhile is passed over.  A name that cannot be one, in a
- * damaged file, ends the walk: it might lead back to where it is.
+ * Nodes that others remove meanwhile are skipped.  An invalid name, in a
+ * damaged file, ends the walk: it might lead back to the same place.
  */
 #include "walk.h"
 
@@ -34,7 +34,7 @@ static bool walk_make_room(walk *w, size_t len) {
   return larger != NULL;
 }
 
-/* Nothing is read yet; what goes wrong is told by walk_end(). */
+/* Reads nothing yet; walk_end() reports errors. */
 void walk_begin(walk *w, call *c, const char *path, int limit,
                 bool children_first) {
   *w = (walk){.c = c, .limit = limit, .children_first = children_first};
@@ -45,11 +45,11 @@ void walk_begin(walk *w, call *c, const char *path, int limit,
 /* ------------------------------------------------------------------------
  * Levels
  *
- * The path grows by a name with each level and is cut with its end, so w->path
- * is always that of the deepest level's node.
+ * The path grows by a name with each level and is cut at its end, so w->path is
+ * always that of the deepest level's node.
  * --------------------------------------------------------------------- */
 
-/* Begins the level of the node at hand; takes the names. */
+/* Begins the level of the current node; takes the names. */
 static void walk_push(walk *w, zke_strings *names) {
   if (w->level_count == w->level_room) {
     int room = w->level_room * 2 + 16;
@@ -84,9 +84,9 @@ int walk_fail_name(call *c, const char *parent) {
       parent);
 }
 
-/* Goes to the next of the level's children, of which one is left; false after
- * fail_with().  A child without a name, in a damaged file, would have its
- * parent's path, and the walk would never end. */
+/* Goes to the level's next child, which must exist; false after fail_with().  A
+ * child without a name, in a damaged file, would have its parent's path, and
+ * the walk would never end. */
 static bool walk_child(walk *w, walk_level *top) {
   const char *name = top->names->data[top->next++];
   size_t len = top->len, more = strlen(name);
@@ -104,12 +104,12 @@ static bool walk_child(walk *w, walk_level *top) {
 /* ------------------------------------------------------------------------
  * Nodes
  *
- * One node at a time: read it, give it, then go below it. What cannot be read,
- * or has gone, is passed over, and walk_end() tells of the former.
+ * One node at a time: read it, give it, then go below it.  Unreadable nodes and
+ * nodes that have gone are skipped; walk_end() reports the former.
  * --------------------------------------------------------------------- */
 
-/* The children of the node may not be read.  The walk goes on without them, and
- * walk_end() says so, if there are any. */
+/* The children of the node may not be read.  The walk continues without them,
+ * and walk_end() reports this, if there are any. */
 static int walk_deny(walk *w) {
   int rc = zke_exists(w->c->z, w->path, NULL, NULL, &w->stat);
   if (rc != ZKE_OK || w->stat.numChildren == 0) return rc;
@@ -139,14 +139,14 @@ static bool walk_visit(walk *w) {
   return w->status == 0;
 }
 
-/* False after a failure, or when the call was cancelled; the walk remembers
+/* False after a failure, or when the call was cancelled; the walk records
  * which. */
 static bool walk_goes_on(walk *w) {
   if (cancel_came(w->c)) w->cancelled = true;
   return w->status == 0 && !w->cancelled;
 }
 
-/* One step; true where it leads to a node that is to be given. */
+/* One step; true if it leads to a node for the caller. */
 static bool walk_step(walk *w) {
   walk_level *top = w->begun ? &w->levels[w->level_count - 1] : NULL;
   if (top && top->next == top->names->count) {
@@ -159,8 +159,8 @@ static bool walk_step(walk *w) {
   return walk_visit(w) && !(w->children_first && w->level_count > before);
 }
 
-/* Steps until there is a node to show; false at the end, on failure and when
- * cancelled. */
+/* Steps until there is a node for the caller; false at the end, on failure and
+ * when cancelled. */
 bool walk_next(walk *w) {
   while (walk_goes_on(w) && !(w->begun && w->level_count == 0))
     if (walk_step(w)) {
@@ -170,8 +170,8 @@ bool walk_next(walk *w) {
   return false;
 }
 
-/* The failure that counts is the caller's, then the walk's own, then that
- * something could not be read. */
+/* The caller's failure counts first, then the walk's own, then that of
+ * unreadable nodes. */
 int walk_end(walk *w, int status) {
   while (w->level_count > 0) zke_free(w->levels[--w->level_count].names);
   if (!status) status = w->status;
@@ -193,7 +193,7 @@ const char *walk_name(const walk *w) {
   return slash && slash[1] ? slash + 1 : w->path;
 }
 
-/* Is the current node the last child at this depth? tree draws by it. */
+/* Is the current node the last child at this depth?  For tree's drawing. */
 bool walk_last(const walk *w, int depth) {
   const walk_level *l = &w->levels[depth - 1];
   return l->next == l->names->count;

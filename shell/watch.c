@@ -1,14 +1,14 @@
-/* watch.c - wait for what happens to a node
+/* watch.c - wait for events of a node
  *
- * The watch is a persistent one, even if only one event is waited for.  It is
- * set before anything is printed or looked at, so that nothing falls between.
- * Events are heard and told apart: the watcher puts them into a list while
- * zke_wait_turn() dispatches, and watch_events() takes them out one by one,
- * which may mean running a command for each.  Start with watch_through().
+ * The watch is persistent, even for a single event.  It is set before anything
+ * is printed or read, so that no event is missed.  Hearing and reporting are
+ * separate: the watcher puts events into a list while zke_wait_turn()
+ * dispatches, and watch_events() takes them out one by one, which may mean
+ * running a command for each.  Start with watch_through().
  *
- * In a coprocess several calls watch at once.  A session has one kind of watch
- * on a path, and a later one would replace it: so each call has a session of
- * its own on the same store there.
+ * In a coprocess several calls may watch together.  A session has one kind of
+ * watch on a path, and a later one would replace it: so there each call has
+ * another session on the same store.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 enum { KEPT_MOST = 10000 };
 
-/* An event that was heard and not told yet. */
+/* An event that was heard and not yet reported. */
 typedef struct heard {
   struct heard *next;
   int type;
@@ -32,27 +32,27 @@ typedef struct watching {
   zke *z;
   char *path;
   int mode;       /* ZKE_WATCH_PERSISTENT… */
-  unsigned types; /* bits of the events that count */
+  unsigned types; /* bits of the selected events */
   bool follow;    /* --follow or --count */
-  int64_t most;   /* end when so many events were told */
+  int64_t most;   /* end after so many reported events */
   int64_t told;
   int64_t deadline;
-  /* what was heard and not told; the watcher runs on this thread only */
+  /* heard and not reported; the watcher runs only on this thread */
   heard *first, **last;
-  int kept;       /* how many these are */
+  int kept;       /* how many */
   bool ended;     /* the session has expired */
   bool no_memory; /* an event is missing */
-  int ran;        /* exit code of the last command that was run */
+  int ran;        /* exit code of the last command */
 } watching;
 
 /* ------------------------------------------------------------------------
  * Hearing
  *
- * The watcher runs inside zke_wait_turn(), on this thread. It only keeps the
- * event: telling may take long, and may run a command that uses the database.
+ * The watcher runs inside zke_wait_turn(), on this thread.  It only keeps the
+ * event: reporting may take long, and may run a command that uses the database.
  * --------------------------------------------------------------------- */
 
-/* Drops what was heard and not told. */
+/* Drops events that were not reported. */
 static void watch_forget(watching *w) {
   while (w->first) {
     heard *h = w->first;
@@ -72,9 +72,9 @@ static heard *watch_take(watching *w) {
   return h;
 }
 
-/* Appends an event.  When there are too many, because a command takes long with
- * each, all are dropped for one that says so, as zkembed does with events that
- * a session does not fetch. */
+/* Appends an event.  If there are too many, because the command is slow, all
+ * are dropped for one that says so, as zkembed does with a session's unread
+ * events. */
 static void watch_keep(watching *w, int type, const char *path) {
   if (w->kept == KEPT_MOST) {
     watch_forget(w);
@@ -95,7 +95,7 @@ static void watch_keep(watching *w, int type, const char *path) {
   w->kept++;
 }
 
-/* The watcher: keeps what counts, and notes the session's end. */
+/* The watcher: keeps the selected events, and records the session's end. */
 static void watch_hear(zke *z, int type, int state, const char *path,
                        void *context) {
   watching *w = context;
@@ -109,15 +109,15 @@ static void watch_hear(zke *z, int type, int state, const char *path,
 }
 
 /* ------------------------------------------------------------------------
- * Telling
+ * Reporting
  *
- * What is told of an event is its type and its path. Of the zxid the node is
- * asked afterwards, so it is that of the latest change: a reader that has seen
- * it has seen this event's, too.
+ * A report has the event's type and its path.  The zxid is read from the node
+ * afterwards, so it is that of the latest change: a reader that has seen it has
+ * also seen this event's change.
  * --------------------------------------------------------------------- */
 
-/* The word for an event, which people and programs are told. "overflow" says
- * that some were dropped, so that one has to look again. */
+/* The word for an event.  "overflow" says that some were dropped, so that the
+ * reader has to look again. */
 static const char *event_name(int type) {
   switch (type) {
     case ZKE_EVENT_CREATED:
@@ -131,12 +131,12 @@ static const char *event_name(int type) {
     case ZKE_EVENT_OVERFLOW:
       return "overflow";
     default:
-      return "unknown"; /* never: watch_hear() keeps no other */
+      return "unknown"; /* never: watch_hear() keeps no others */
   }
 }
 
-/* The zxid of the node's last change of that kind, which may be a later one
- * than the event's; -1: not known. */
+/* The zxid of the node's last change of that kind, which may be later than the
+ * event's; -1: not known. */
 static int64_t event_zxid(watching *w, int type, const char *path) {
   zke_stat stat;
   if (type == ZKE_EVENT_DELETED || type == ZKE_EVENT_OVERFLOW ||
@@ -145,20 +145,20 @@ static int64_t event_zxid(watching *w, int type, const char *path) {
   return type == ZKE_EVENT_CHILD ? stat.pzxid : stat.mzxid;
 }
 
-/* One event as a row. A zxid below zero is unknown and becomes null. */
+/* One event as a row.  A negative zxid is unknown and becomes null. */
 static json_t *event_row(const char *event, const char *path, int64_t zxid) {
   return json_pack("{s:s,s:o,s:o}", "event", event, "path", value_text(path),
                    "zxid",
                    zxid < 0 ? json_null() : json_integer((json_int_t)zxid));
 }
 
-/* A coprocess finds the one event that it asked for in the answer. */
+/* A coprocess gets a single event as its answer. */
 static int watch_emit(watching *w, json_t *row) {
   return w->follow ? emit_event(w->c, row) : emit_row(w->c, row);
 }
 
-/* Runs the command for an event.  Its exit code is noted for the end, and is no
- * failure of the watch; a command that cannot be run is one. */
+/* Runs the command for an event.  Its exit code is recorded for the end, and is
+ * not a failure of the watch; a command that cannot be run is one. */
 static int watch_run(watching *w, const char *event, const char *path,
                      int64_t zxid) {
   char *texts[4] = {NULL, NULL, NULL, NULL};
@@ -176,7 +176,7 @@ static int watch_run(watching *w, const char *event, const char *path,
   return w->c->status;
 }
 
-/* Tells one event: by a row, or by running the command. */
+/* Reports one event: by a row, or by running the command. */
 static int watch_tell(watching *w, const char *event, const char *path,
                       int64_t zxid) {
   w->told++;
@@ -184,7 +184,7 @@ static int watch_tell(watching *w, const char *event, const char *path,
                      : watch_emit(w, event_row(event, path, zxid));
 }
 
-/* Tells the oldest event that was heard. */
+/* Reports the oldest event. */
 static int watch_tell_next(watching *w) {
   heard *h = watch_take(w);
   int status = watch_tell(w, event_name(h->type), h->path,
@@ -196,11 +196,11 @@ static int watch_tell_next(watching *w) {
 /* ------------------------------------------------------------------------
  * Waiting
  *
- * The turn is taken before anything is looked at. What comes between the look
- * and the sleep has changed it, and the sleep ends at once.
+ * The turn is taken before anything is read.  An event between the read and the
+ * sleep changes the turn, and so ends the sleep immediately.
  * --------------------------------------------------------------------- */
 
-/* A signal is the way to end --follow: the exit code says so, and nothing is
+/* A signal is the normal end of --follow: the exit code says so, and nothing is
  * printed. */
 static int watch_cancelled(watching *w) {
   call *c = w->c;
@@ -209,8 +209,8 @@ static int watch_cancelled(watching *w) {
   return status;
 }
 
-/* The time of --wait is over.  With --follow that is the end, and no failure if
- * an event has come; else the sentence says what did not happen. */
+/* The time of --wait is over.  With --follow that is the end, and not a failure
+ * if an event has come; else the sentence says what did not happen. */
 static int watch_late(watching *w) {
   call *c = w->c;
   const char *format = "nothing has happened at %s";
@@ -226,7 +226,7 @@ static int watch_late(watching *w) {
   return fail_with(c, STATUS_CONFLICT, "OPERATIONTIMEOUT", "%s", sentence);
 }
 
-/* Waits for something to change; 0, or the exit code of what ends the watch. */
+/* Waits for a change; 0, or the exit code of whatever ends the watch. */
 static int watch_sleep(watching *w, int64_t turn) {
   if (cancel_came(w->c)) return watch_cancelled(w);
   if (w->no_memory) return no_memory(w->c);
@@ -238,8 +238,8 @@ static int watch_sleep(watching *w, int64_t turn) {
   return rc == ZKE_OK ? 0 : fail_rc(w->c, rc);
 }
 
-/* Tells events until there were enough. After a signal nothing more is told,
- * though it was heard. */
+/* Reports events until there were enough.  After a signal it reports no more,
+ * even if some were heard. */
 static int watch_events(watching *w) {
   int status = 0;
   while (!status && w->told < w->most) {
@@ -250,8 +250,8 @@ static int watch_events(watching *w) {
   return status;
 }
 
-/* Wait until the node exists, or does not. Each event only means a look, so
- * those that were heard are dropped. */
+/* Waits until the node exists, or does not.  Each event only causes a look, so
+ * events are dropped. */
 static int watch_until(watching *w, bool exists) {
   zke_stat stat = {0};
   for (;;) {
@@ -268,14 +268,14 @@ static int watch_until(watching *w, bool exists) {
 }
 
 /* ------------------------------------------------------------------------
- * From the beginning to the end
+ * From start to end
  *
- * A call takes back its watch whatever ends it: in a script the session goes
- * on, and would hear for nobody.
+ * A call removes its watch in any case: in a script the session continues, and
+ * would hear events for nobody.
  * --------------------------------------------------------------------- */
 
-/* --initial: the first look is told as an event, which does not count.  It is
- * taken with the watch in place, so that nothing falls between the two. */
+/* --initial: reports the first look as an event, which does not count.  The
+ * watch is set before it, so that no change is missed. */
 static int watch_initial(watching *w, int64_t zxid) {
   if (!option_given(w->c, 'i')) return 0;
   int status = watch_tell(w, "initial", w->path, zxid);
@@ -283,8 +283,8 @@ static int watch_initial(watching *w, int64_t zxid) {
   return status;
 }
 
-/* Sets the watch and prints that: whoever reads the node after this line misses
- * nothing. */
+/* Sets the watch and prints that: a program that reads the node after this line
+ * misses nothing. */
 static int watch_begin(watching *w) {
   zke_stat stat;
   int rc = zke_add_watch(w->z, w->path, w->mode, watch_hear, w);
@@ -300,7 +300,7 @@ static int watch_begin(watching *w) {
   return status ? status : watch_initial(w, zxid);
 }
 
-/* Sets the watch, waits, takes it away again; the exit code. */
+/* Sets the watch, waits, removes it; the exit code. */
 static int watch_through(watching *w) {
   call *c = w->c;
   bool until = option_given(c, 'x') || option_given(c, 'g');
@@ -314,7 +314,7 @@ static int watch_through(watching *w) {
   return status ? status : w->ran;
 }
 
-/* In a coprocess, begins a session of this call's own. */
+/* In a coprocess, begins a session for this call. */
 static int watch_session(watching *w) {
   call *c = w->c;
   w->z = c->z;
@@ -330,7 +330,7 @@ static int watch_session(watching *w) {
   return status;
 }
 
-/* What counts as an event, how many, and how long; 0 or STATUS_USAGE. */
+/* Reads which events count, how many, and how long; 0 or STATUS_USAGE. */
 static int watch_options(watching *w) {
   call *c = w->c;
   const unsigned own = 1u << ZKE_EVENT_CREATED | 1u << ZKE_EVENT_CHANGED |

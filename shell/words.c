@@ -1,11 +1,12 @@
 /* words.c - a line into words, and words into numbers, durations and bytes
  *
- * Nothing here knows of commands.  What is not wholly a number, a duration or
- * base64 is none: "5x" is refused, not read as 5.  A text with a NUL inside is
- * none either: the functions of the C library stop there, so the lengths are
- * compared, too.
+ * Nothing here knows of commands.  A text must be a number, a duration or
+ * base64 as a whole: "5x" is refused, not read as 5.  A text with a NUL inside
+ * is refused, too: the functions of the C library stop there, so the lengths
+ * are compared.
  *
- * All functions here are pure: they keep nothing, and any thread may call them.
+ * All functions here are pure: they keep no state, and any thread may call
+ * them.
  * Start reading at words_split().
  */
 #include <ctype.h>
@@ -17,42 +18,41 @@
 
 #include "shell.h"
 
-/* edit.c compares the address: only after this sentence may a further line
- * help, and it asks for one. */
+/* edit.c compares the address: only after this sentence may another line help,
+ * so it asks for one. */
 const char words_unclosed[] = "a quotation mark is not closed";
 
 /* ------------------------------------------------------------------------
  * A line into words
  *
- * Nothing is special within '…'; elsewhere a backslash is. The splitter goes
- * over the line once, and writes the bytes of words into the block that holds
- * the list.
+ * Nothing is special within '…'; elsewhere a backslash is.  The splitter reads
+ * the line once, and writes the bytes of words into the block with the list.
  * --------------------------------------------------------------------- */
 
-/* Where the splitting stands.
+/* The state of the splitting.
  *
  *     BETWEEN words -- any other character, or a quotation mark --> INSIDE
  *     INSIDE a word -- a blank, or the end of the line -----------> BETWEEN
  *     BETWEEN words -- # -----------------------------------------> the end
  *
- * Blanks and # within quotation marks, and behind a backslash, are characters
- * like others.  What is quoted does not end a word: a'b c'd is one. */
+ * Blanks and # within quotation marks, or after a backslash, are ordinary
+ * characters.  Quoted text does not end a word: a'b c'd is one. */
 typedef struct splitter {
-  const char *at, *end; /* the part of the line that is not read yet */
-  char *to;             /* where the next byte of a text goes */
+  const char *at, *end; /* the part of the line that is not yet read */
+  char *to;             /* the place for the next byte of a text */
   word *words;          /* room for all words of the line */
-  int count;            /* words that have ended */
-  bool inside;          /* INSIDE: words[count] is being made */
+  int count;            /* finished words */
+  bool inside;          /* INSIDE: words[count] is unfinished */
 } splitter;
 
-/* A word may begin with nothing in it: '' is a word too. */
+/* A word may begin with nothing in it: '' is also a word. */
 static void split_begin_word(splitter *s) {
   if (s->inside) return;
   s->inside = true;
   s->words[s->count] = (word){s->to, 0, false};
 }
 
-/* Ends the word at hand, if there is one, and writes the NUL behind it, which
+/* Ends the current word, if there is one, and writes the NUL after it, which
  * its length does not count. */
 static void split_end_word(splitter *s) {
   if (!s->inside) return;
@@ -69,7 +69,7 @@ static int hex_digit(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-/* Takes \xHH, where s->at is at the x.  Returns NULL, or what is wrong, as all
+/* Takes \xHH; s->at is at the x.  Returns NULL, or what is wrong, as all
  * functions of this section that may refuse a line. */
 static const char *split_hex(splitter *s) {
   int high = s->end - s->at > 2 ? hex_digit(s->at[1]) : -1;
@@ -80,9 +80,9 @@ static const char *split_hex(splitter *s) {
   return NULL;
 }
 
-/* Takes what stands behind a backslash in "…": a name of a byte, else the
- * character itself.  The byte of '0' is the NUL that ends `bytes`.  strchr()
- * finds a NUL of the line at the end of `names`: that is no name, hence *at. */
+/* Takes the text after a backslash in "…": a name of a byte, else the character
+ * itself.  The byte of '0' is the NUL that ends `bytes`.  strchr() finds a NUL
+ * of the line at the end of `names`, which is not a name; hence *at. */
 static const char *split_escape(splitter *s) {
   static const char names[] = "ntr0", bytes[] = "\n\t\r";
   if (s->at == s->end) return "a backslash at the end of the line";
@@ -93,7 +93,7 @@ static const char *split_escape(splitter *s) {
   return NULL;
 }
 
-/* Takes all from behind the opening quotation mark to behind the closing
+/* Takes everything from after the opening quotation mark to after the closing
  * one. */
 static const char *split_quoted(splitter *s, char mark) {
   while (s->at < s->end && *s->at != mark) {
@@ -116,7 +116,7 @@ static bool is_blank(char c) {
          c == '\v';
 }
 
-/* Takes one character, or all that is quoted, and moves between the states. */
+/* Takes one character, or a quoted text, and moves between the states. */
 static const char *split_step(splitter *s) {
   char c = *s->at++;
   if (is_blank(c)) {
@@ -137,13 +137,13 @@ static const char *split_step(splitter *s) {
   return NULL;
 }
 
-/* One block has the words and, behind them, their texts.
+/* One block has the words and, after them, their texts.
  *
- * It is large enough whatever the line holds.  A word takes at least one
- * character and the blank before the next, so there are no more than half as
- * many words as characters, and one.  A text is never longer than what it is
- * read from, and its NUL takes the place of that blank; only behind the last
- * word there may be none, and that is the one byte more. */
+ * It is large enough for any line.  A word takes at least one character and the
+ * blank before the next, so there are at most half as many words as characters,
+ * plus one.  A text is never longer than its source, and its NUL takes the
+ * place of that blank; only after the last word there may be none, so there is
+ * one byte more. */
 const char *words_split(const char *line, size_t len, words **out) {
   size_t most = len / 2 + 1;
   words *w = malloc(sizeof *w + most * sizeof(word) + len + 1);
@@ -163,8 +163,8 @@ const char *words_split(const char *line, size_t len, words **out) {
   return NULL;
 }
 
-/* Only the list is new: the texts are argv's, and have to live as long.  None
- * of the words is literal, so options are found among them. */
+/* Only the list is new: the texts are argv's, and must live as long.  No word
+ * is literal, so options are found among them. */
 words *words_copy(int count, char *const *argv) {
   words *w = malloc(sizeof *w + (size_t)count * sizeof(word));
   if (!w) return NULL;
@@ -175,7 +175,7 @@ words *words_copy(int count, char *const *argv) {
   return w;
 }
 
-/* A word with a NUL inside is equal to no text, since its length is not. */
+/* A word with a NUL inside equals no text, since the lengths differ. */
 bool word_is(const word *w, const char *text) {
   return w->len == strlen(text) && memcmp(w->text, text, w->len) == 0;
 }
@@ -183,12 +183,12 @@ bool word_is(const word *w, const char *text) {
 /* ------------------------------------------------------------------------
  * Numbers
  *
- * Functions of the C library, with all refused that they would take and that a
- * person does not mean: blanks, signs, other bases, what is left over.
+ * Functions of the C library, minus what they accept and a person does not
+ * mean: blanks, signs, other bases, trailing text.
  * --------------------------------------------------------------------- */
 
-/* strtoll() takes blanks and a plus before the digits; here they are refused,
- * as is what does not fit into 64 bits. */
+/* strtoll() accepts blanks and a plus before the digits; here they are refused,
+ * as is a number that does not fit into 64 bits. */
 bool word_number(const word *w, int64_t *number_out) {
   const char *digits = w->text + (*w->text == '-');
   if (!isdigit((unsigned char)*digits) || strlen(w->text) != w->len)
@@ -207,15 +207,15 @@ bool word_session(const word *w, int64_t *session_out) {
   if (strncmp(w->text, "0x", 2) != 0) return word_number(w, session_out);
   size_t digits = strspn(w->text + 2, "0123456789abcdefABCDEF");
   if (digits == 0 || digits + 2 != w->len) return false;
-  errno = 0; /* strtoull() alone would take a second 0x */
+  errno = 0; /* strtoull() alone would accept a second 0x */
   uint64_t session = strtoull(w->text + 2, NULL, 16);
   if (errno) return false;
   *session_out = (int64_t)session;
   return true;
 }
 
-/* strtod() takes hexadecimal, exponents and infinity; here they are refused: no
- * unit has one of these letters, and no infinity begins with a digit.  The
+/* strtod() accepts hexadecimal, exponents and infinity; here they are refused:
+ * no unit has one of these letters, and no infinity begins with a digit.  The
  * result is rounded to whole milliseconds. */
 bool word_duration(const word *w, int64_t *ms_out) {
   static const struct {
@@ -239,8 +239,9 @@ bool word_duration(const word *w, int64_t *ms_out) {
   return false;
 }
 
-/* A date and a time of UTC; what strptime() would take and no calendar has, the
- * 30th of February, is found by writing the result as a date again. */
+/* A date and a time in UTC.  strptime() accepts dates that no calendar has,
+ * such as the 30th of February: writing the result as a date again finds
+ * them. */
 static bool time_of_calendar(const char *text, int64_t *ms_out) {
   struct tm tm = {0}, back;
   const char *rest = strptime(text, "%Y-%m-%d", &tm);
@@ -261,8 +262,8 @@ static bool time_of_calendar(const char *text, int64_t *ms_out) {
   return true;
 }
 
-/* No duration is as great as the ms since 1970 of a time after 1973, as rows in
- * JSON have it. */
+/* A time after 1973, in ms since 1970 as in JSON rows, is greater than any
+ * duration. */
 bool word_time(const word *w, int64_t now_ms, int64_t *ms_out) {
   const int64_t least = INT64_C(100000000000);
   int64_t number;
@@ -280,14 +281,14 @@ bool word_time(const word *w, int64_t now_ms, int64_t *ms_out) {
 /* ------------------------------------------------------------------------
  * Base64 (RFC 4648)
  *
- * Both ways are strict, so that text and bytes correspond one to one.
+ * Both ways are strict, so text and bytes correspond one to one.
  * --------------------------------------------------------------------- */
 
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* Three bytes at a time into four digits; the last group is padded.  NULL where
- * there is no memory. */
+/* Three bytes at a time become four digits; the last group is padded.  NULL
+ * without memory. */
 char *base64_encode(const void *data, size_t len) {
   const unsigned char *from = data;
   char *text = malloc((len + 2) / 3 * 4 + 1), *to = text;
@@ -312,8 +313,8 @@ static int base64_value(char c) {
   return at ? (int)(at - base64_digits) : -1;
 }
 
-/* Four characters into as many bytes as there are; 0 where they are malformed.
- * Only the last four may have padding, and bits that no byte takes are 0. */
+/* Four characters become up to three bytes; 0 if they are malformed.  Only the
+ * last four may have padding, and unused bits must be 0. */
 static int base64_group(const char *text, bool last, char *to) {
   int digits = 4;
   if (text[3] == '=') digits = text[2] == '=' ? 2 : 3;
@@ -328,9 +329,8 @@ static int base64_group(const char *text, bool last, char *to) {
   return digits - 1;
 }
 
-/* Padding is wanted; a NUL stands behind the bytes, which len_out does not
- * count.  A text that was accepted is the only one for its bytes:
- * base64_encode() gives it back. */
+/* Padding is required; a NUL follows the bytes, which len_out does not count.
+ * Only one text is accepted for given bytes: base64_encode() gives it back. */
 bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out) {
   char *data = len % 4 ? NULL : malloc(len / 4 * 3 + 1);

@@ -1,19 +1,19 @@
-/* control.c - how a test asks the protocol server for faults
+/* control.c - the orders by which a test causes faults of the protocol server
  *
- * With --control, programs on this host can ask for faults by HTTP at the
+ * With --control, programs on this host can request faults by HTTP at the
  * server's port: POST /control with an order, which is one line, and GET
  * /control for a report.  An order is a word and values with names:
  *
  *     drop-after type=create path=/locks*
  *
- * It is answered when it was done, with JSON, or refused with a sentence; then
- * nothing was changed. The words are rows of the table `kinds`. What faults do
- * is in fault.c. An order is read as a whole before any of it is done:
- * each value is checked by a function of the table `values`, then the order's
- * own function is run. Begin with control_do().
+ * After it was done it is answered with JSON; or it is refused with a sentence,
+ * and nothing was changed.  The words are rows of the table `kinds`.  fault.c
+ * has the effects of faults.  An order is read completely before any of it is
+ * done: a function of the table `values` checks each value, then the order's
+ * own function runs.  Begin with control_do().
  *
- * Whatever an order does is done at once, but its answer is sent at the end of
- * a round: a test that has got it knows that the server has acted on it, for
+ * An order takes effect immediately, but its answer is sent at the end of a
+ * round: a test that has the answer knows that the server has acted on it, for
  * all of its connections. */
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -27,12 +27,11 @@
 /* ------------------------------------------------------------------------
  * Orders
  *
- * An order lives while control_do() runs. What is to be remembered of it until
- * its answer is in the connection (conn.wait), so nothing has to be taken back
- * where the test hangs up.
+ * An order lives while control_do() runs.  What its answer needs later is in
+ * the connection (conn.wait), so nothing has to be undone if the test hangs up.
  * --------------------------------------------------------------------- */
 
-/* The names of values. As bits, they tell which ones an order takes, needs, and
+/* The names of values.  As bits, they say which ones an order takes, needs, and
  * was given. */
 enum {
   SESSION = 1,
@@ -50,7 +49,7 @@ enum {
 
 typedef struct order order;
 
-/* One word that an order may begin with. */
+/* A word that begins an order. */
 typedef struct kind {
   const char *word;
   unsigned takes, needs; /* values */
@@ -58,32 +57,32 @@ typedef struct kind {
   void (*run)(order *o);
 } kind;
 
-/* One order while it is dealt with. */
+/* One order while it is handled. */
 struct order {
   server *s;
   conn *c;
   const kind *kind;
   const char *line;
   unsigned given;   /* values */
-  fault fault;      /* what is asked for, without its texts */
+  fault fault;      /* the requested fault, without its texts */
   const char *path; /* path=, or NULL: any */
   int number;       /* fault= */
   int64_t fired;    /* fired= */
   int64_t by_ms;    /* by= */
 };
 
-/* What an order waits for before it is answered.  All look at the end of a
- * round. */
+/* What an order waits for before it is answered.  All are checked at the end of
+ * a round. */
 enum {
   WAITS_ROUND = 1, /* until the end of the next round */
   WAITS_END,       /* until the end of this round */
   WAITS_ENDED,     /* until the sessions that are over have ended */
-  WAITS_TIME,      /* the same, and nodes whose time is over */
+  WAITS_TIME,      /* the same, and until expired nodes are gone */
   WAITS_FAULT      /* until a fault has fired so many times */
 };
 
-/* Have the order answered once what it waits for has come (control_round()).
- * count: for the answer. */
+/* Lets control_round() answer the order once its wait is over.  count: for the
+ * answer. */
 static void wait_for(order *o, int what, int64_t count) {
   o->c->wait = (control_wait){what, o->number, count};
 }
@@ -93,7 +92,7 @@ static void wait_for(order *o, int what, int64_t count) {
 static bool refuse(order *o, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Sends the sentence that refuses.  Always false, so that a function that reads
+/* Sends the sentence of a refusal.  Always false, so that a function that reads
  * a part of the order can return it. */
 static bool refuse(order *o, int status, const char *format, ...) {
   char sentence[500];
@@ -105,9 +104,8 @@ static bool refuse(order *o, int status, const char *format, ...) {
   return false;
 }
 
-/* Answer an order with one line of JSON; the value is freed. NULL stands for a
- * value that could not be made for lack of memory: then the connection ends
- * without an answer. */
+/* Answers an order with one line of JSON; frees the value.  NULL means that
+ * memory ran out: then the connection ends without an answer. */
 static void answer_json(conn *c, json_t *value) {
   char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
   char *line = NULL;
@@ -120,7 +118,7 @@ static void answer_json(conn *c, json_t *value) {
   free(text);
 }
 
-/* What has become of a fault. */
+/* A fault and its counts. */
 static json_t *report_of(const server *s, const fault *f) {
   json_t *left = f->left == FAULT_ALWAYS ? json_null() : json_integer(f->left);
   return json_pack("{s:i,s:o,s:I,s:I,s:o,s:i}", "fault", f->id, "order",
@@ -131,13 +129,12 @@ static json_t *report_of(const server *s, const fault *f) {
 /* ------------------------------------------------------------------------
  * What each order does
  *
- * Each function either refuses, by a sentence that it sends, and then nothing
- * was changed; or does what was asked for, and says by wait_for() when it is to
- * be answered.
+ * Each function either refuses, by a sentence that it sends, without changing
+ * anything; or does the order, and says by wait_for() when to answer.
  * --------------------------------------------------------------------- */
 
-/* Is there that session at this server? Else its sentence was sent. A fault for
- * a session that is not here would never fire, and its test would wait in vain.
+/* Does this server have that session?  Otherwise this sends the sentence.  A
+ * fault for another session would never fire, and its test would wait in vain.
  */
 static bool has_session(order *o) {
   int64_t id = o->fault.session;
@@ -146,16 +143,16 @@ static bool has_session(order *o) {
                 o->kind->word, (uint64_t)id);
 }
 
-/* Is there that fault, where the order names one?  Else its sentence was
- * sent. */
+/* If the order names a fault, does it exist?  Otherwise this sends the
+ * sentence. */
 static bool has_fault(order *o) {
   if (!o->number || fault_find(o->s, o->number)) return true;
   return refuse(o, 404, "%s: there is no fault %d", o->kind->word, o->number);
 }
 
-/* Add a fault. Its texts are copied, since it outlives the order; from
- * fault_add() on they are the fault's. The answer comes at the end of this
- * round: it waits for no more firings than there have been. */
+/* Adds a fault.  Its texts are copied, since it outlives the order; from
+ * fault_add() on they belong to the fault.  The answer comes at the end of this
+ * round. */
 static void add_fault(order *o) {
   fault wanted = o->fault;
   if (!has_session(o)) return;
@@ -178,8 +175,8 @@ static void add_fault(order *o) {
   wait_for(o, WAITS_FAULT, f->fired);
 }
 
-/* End a session that another server or process has, by the library. That one
- * finds out by itself, so there is nothing to wait for. */
+/* Ends, by the library, a session of another server or process.  That one finds
+ * out by itself, so there is nothing to wait for. */
 static void expire_other(order *o) {
   int64_t id = o->fault.session;
   int rc = zke_expire(o->s->z, id);
@@ -191,8 +188,8 @@ static void expire_other(order *o) {
     wait_for(o, WAITS_END, 1);
 }
 
-/* Ends a session, or all of this server.  One that another server has is ended
- * only by its number. */
+/* Ends a session, or all of this server's.  Another server's session must be
+ * named by its number. */
 static void do_expire(order *o) {
   int64_t id = o->fault.session, count = 0;
   for (client *at = o->s->sessions; at; at = at->next) {
@@ -206,8 +203,8 @@ static void do_expire(order *o) {
     wait_for(o, WAITS_ENDED, count);
 }
 
-/* Closes a session's connection, or all.  A session without one is refused:
- * nothing would happen that a test could wait for. */
+/* Closes a session's connection, or all.  A session without a connection is
+ * refused: nothing would happen that a test could wait for. */
 static void do_drop(order *o) {
   if (!has_session(o)) return;
   int count = faults_drop(o->s, o->fault.session);
@@ -218,9 +215,9 @@ static void do_drop(order *o) {
     wait_for(o, WAITS_END, count);
 }
 
-/* Moves the clock. Sessions whose clients are there count as heard from in that
- * time; only those that are away, or held, can end by it. The limit keeps all
- * sums of times far from an overflow. */
+/* Moves the clock.  Sessions with connected clients count as heard from in that
+ * time; only clients that are away or held can lose theirs.  The limit keeps
+ * all sums of times far from an overflow. */
 static void do_advance(order *o) {
   int64_t most = INT64_C(100) * 366 * 86400 * 1000;
   if (o->s->faults->advanced_ms > most - o->by_ms) {
@@ -232,34 +229,34 @@ static void do_advance(order *o) {
   wait_for(o, WAITS_TIME, 1);
 }
 
-/* Stop the server's clock: from now on only `advance` moves it. */
+/* Stops the server's clock: from now on only `advance` moves it. */
 static void do_stop_clock(order *o) {
   faults_stand(o->s, true);
   wait_for(o, WAITS_END, 1);
 }
 
-/* Let the clock go on from where it stands. */
+/* Starts the clock again from where it stopped. */
 static void do_start_clock(order *o) {
   faults_stand(o->s, false);
   wait_for(o, WAITS_END, 1);
 }
 
-/* Send on what a fault holds, or what all hold. The answer comes a round later,
- * when what was held has been dealt with. */
+/* Releases what a fault holds, or what all hold.  The answer comes a round
+ * later, when the released input has been handled. */
 static void do_release(order *o) {
   if (!has_fault(o)) return;
   wait_for(o, WAITS_ROUND, fault_release(o->s, o->number, o->fault.session));
 }
 
-/* Without a number all is as if no fault had been asked for. */
+/* Without a number, undoes all faults. */
 static void do_clear(order *o) {
   if (!has_fault(o)) return;
   if (!o->number) faults_stand(o->s, false);
   wait_for(o, WAITS_ROUND, fault_clear(o->s, o->number));
 }
 
-/* Answer when a fault has fired so many times; without a number, once. A test
- * waits by this for the moment in which its client is stuck. */
+/* Answers when a fault has fired so many times; without a number, once.  With
+ * this a test waits for the moment when its client is stuck. */
 static void do_wait(order *o) {
   if (!has_fault(o)) return;
   wait_for(o, WAITS_FAULT, o->given & FIRED ? o->fired : 1);
@@ -289,13 +286,13 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 /* ------------------------------------------------------------------------
  * Reading values
  *
- * A value is read into the order by the function of its row. A function returns
- * false where the value is none of its kind; the sentence that refuses it is
- * made of the row's `wants`.
+ * The function of a value's row reads it into the order.  It returns false if
+ * the value is not valid; the sentence of the refusal is made from the row's
+ * `wants`.
  * --------------------------------------------------------------------- */
 
-/* session=: the number of a session, or all, which is what 0 stands for. */
-/* Each returns false where the value is none of its kind. */
+/* session=: the number of a session, or all, which is stored as 0. */
+/* Like all of these, returns false if the value is not valid. */
 
 static bool read_session(order *o, const word *value) {
   if (word_is(value, "all")) return true;
@@ -308,7 +305,7 @@ static bool read_type(order *o, const word *value) {
   return o->fault.types != 0;
 }
 
-/* path=: a pattern, which fault_stops() compares with the request's paths. */
+/* path=: a pattern, which fault_stops() matches with the request's paths. */
 static bool read_path(order *o, const word *value) {
   o->path = value->text;
   return *value->text != '\0';
@@ -336,7 +333,7 @@ static bool read_by(order *o, const word *value) {
   return word_duration(value, &o->by_ms);
 }
 
-/* fault=: the number that an order to add one has answered. */
+/* fault=: a number from the answer to an order that added a fault. */
 static bool read_number(order *o, const word *value) {
   int64_t number;
   if (!word_number(value, &number) || number < 1 || number > INT_MAX)
@@ -345,13 +342,14 @@ static bool read_number(order *o, const word *value) {
   return true;
 }
 
-/* fired=: how often a fault is to have fired. */
+/* fired=: how often a fault should have fired. */
 static bool read_fired(order *o, const word *value) {
   return word_number(value, &o->fired) && o->fired > 0;
 }
 
-/* Those that end a connection or a session are no answers to a request. error=:
- * a code by its name, without the ZKE_ that ZooKeeper's own names do not have.
+/* error=: a code by its name, without the ZKE_ that ZooKeeper's own names do
+ * not have.  Codes that end a connection or a session are not answers to a
+ * request.
  */
 static bool read_error(order *o, const word *value) {
   enum { LAST = -127 };
@@ -408,7 +406,7 @@ static const char *orders(char *text, size_t size) {
   return text;
 }
 
-/* Reads name=value; false where it is refused. */
+/* Reads name=value; false if it is refused. */
 static bool read_value(order *o, const word *w) {
   char names[200];
   const char *equals = strchr(w->text, '=');
@@ -432,20 +430,19 @@ static bool read_value(order *o, const word *w) {
                 names_of(o->kind->takes, names, sizeof names), w->text);
 }
 
-/* What is so where it is not said. It comes before the values, which replace
- * what is here. Where nothing is said a fault at a request fires once, and a
- * pause or an outage any number of times. */
+/* The defaults, which values replace.  By default a fault at a request fires
+ * once, and a pause or an outage any number of times. */
 static void set_defaults(order *o) {
   fault *f = &o->fault;
   bool lasts = o->kind->act >= ACT_PAUSE;
   f->types = fault_types(o->kind->act == ACT_FAIL ? "change" : "request");
   if (lasts) f->types = fault_types("any");
-  if (o->kind->act == ACT_HOLD_EVENT) f->types = 0; /* of no request */
+  if (o->kind->act == ACT_HOLD_EVENT) f->types = 0; /* not of a request */
   f->left = lasts ? FAULT_ALWAYS : 1;
   f->error = ZKE_SYSTEMERROR;
 }
 
-/* A connect request is answered with a session or with none, and a ping is only
+/* A connect request is answered with a session or without, and a ping is only
  * answered. */
 static bool is_possible(order *o) {
   uint64_t unasked = fault_types("any") & ~fault_types("request");
@@ -457,7 +454,7 @@ static bool is_possible(order *o) {
                 "loses it");
 }
 
-/* Reads the words; false where they are refused. */
+/* Reads the words; false if they are refused. */
 static bool read_order(order *o, const words *w) {
   char text[300];
   for (int i = 0; i < KINDS; i++)
@@ -477,12 +474,12 @@ static bool read_order(order *o, const words *w) {
 /* ------------------------------------------------------------------------
  * Requests by HTTP
  *
- * Faults can stop a server for everybody, so they are for its own host, and not
- * for a page that a browser on that host shows.
+ * Faults can stop a server for all users, so only its own host may request
+ * them, and not a page in a browser on that host.
  * --------------------------------------------------------------------- */
 
-/* Is the peer a program on this host? An address of IPv4 may have come by a
- * socket of IPv6. */
+/* Is the peer a program on this host?  An IPv4 address may have come by an IPv6
+ * socket. */
 static bool is_local(const conn *c) {
   struct in_addr four;
   const char *address = c->address;
@@ -492,7 +489,7 @@ static bool is_local(const conn *c) {
          ntohl(four.s_addr) >> 24 == 127;
 }
 
-/* May this be asked for?  Else the sentence was sent. */
+/* Is the request allowed?  Otherwise this sends the sentence. */
 static bool is_allowed(server *s, conn *c, const http_request *r) {
   const char *why = NULL;
   if (!s->faults)
@@ -507,7 +504,7 @@ static bool is_allowed(server *s, conn *c, const http_request *r) {
   return !why;
 }
 
-/* Answers GET: the clock, and each fault with what has become of it. */
+/* Answers GET: the clock, and each fault with its counts. */
 void control_report(server *s, conn *c, const http_request *r) {
   if (!is_allowed(s, c, r)) return;
   json_t *list = json_array();
@@ -519,14 +516,14 @@ void control_report(server *s, conn *c, const http_request *r) {
                         s->faults->advanced_ms, "faults", list));
 }
 
-/* The line as it is reported: without its end. */
+/* The order's line for the report: without its newline. */
 static char *line_of(const char *body) {
   return strndup(body, strcspn(body, "\r\n"));
 }
 
-/* Answers POST: reads the one order of the body and begins it.  What an order
- * waits for is looked at at the end of rounds (control_round()), so the answer
- * may come later. */
+/* Answers POST: reads the one order of the body and begins it.  An order's wait
+ * is checked at the end of rounds (control_round()), so the answer may come
+ * later. */
 void control_do(server *s, conn *c, const http_request *r) {
   words *w = NULL;
   if (!is_allowed(s, c, r)) return;
@@ -551,12 +548,12 @@ void control_do(server *s, conn *c, const http_request *r) {
 /* ------------------------------------------------------------------------
  * Answers
  *
- * An order's answer waits in its connection. Looking at all connections in each
- * round is fine: it is done with --control only.
+ * An order's answer waits in its connection.  Each round searches all
+ * connections, which is acceptable since it happens only with --control.
  * --------------------------------------------------------------------- */
 
-/* Are there nodes whose time is over?  Those of a file go by its processes'
- * clock, which is not moved. */
+/* Are there expired nodes?  A file's nodes follow the clock of its processes,
+ * which is not moved. */
 static bool has_overdue(server *s) {
   int overdue = 0;
   return strcmp(s->c->sh->file, ":memory:") == 0 &&
@@ -575,7 +572,7 @@ static void look_at_fault(server *s, conn *c) {
     http_refuse(c, 410, "fault %d was cleared", w.fault);
 }
 
-/* Answers an order where it was done. */
+/* Answers an order that is done. */
 static void look_at_order(server *s, conn *c) {
   int what = c->wait.what;
   if (what == WAITS_FAULT) {

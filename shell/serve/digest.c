@@ -1,6 +1,6 @@
 /* digest.c - the SASL mechanism DIGEST-MD5 (RFC 2831), as text
  *
- * digest.h says what it is for.  MD5 first, then the tokens.  Begin with
+ * digest.h describes its purpose.  MD5 first, then the tokens.  Begin with
  * digest_parse() and digest_response().
  */
 #include "digest.h"
@@ -13,7 +13,7 @@
 /* ------------------------------------------------------------------------
  * MD5 (RFC 1321)
  *
- * Only for DIGEST-MD5, which names it. Nothing here relies on its strength.
+ * Only for DIGEST-MD5, which requires it.  Nothing here relies on its strength.
  * --------------------------------------------------------------------- */
 
 enum { BLOCK = 64 };
@@ -32,11 +32,11 @@ static const uint32_t md5_table[BLOCK] = {
     0xffeff47d, 0x85845dd1, 0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1,
     0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391};
 
-/* How far each step of a round rotates; they come again after four. */
+/* How far each step of a round rotates; they repeat after four. */
 static const int md5_shift[4][4] = {
     {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
 
-/* The function of a step, and which word of the block it takes. */
+/* The function of a step, and the word of the block that it uses. */
 static uint32_t md5_mix(int step, const uint32_t v[4], int *word_out) {
   if (step < 16) {
     *word_out = step;
@@ -73,7 +73,7 @@ static void md5_block(uint32_t h[4], const unsigned char *p) {
   for (int i = 0; i < 4; i++) h[i] += v[i];
 }
 
-/* Behind the last whole block come a bit, zeros and the number of bits. */
+/* After the last whole block come a bit, zeros and the number of bits. */
 void digest_md5(const void *data, size_t len, unsigned char out[MD5_BYTES]) {
   uint32_t h[4] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476};
   unsigned char tail[2 * BLOCK] = {0};
@@ -93,12 +93,12 @@ void digest_md5(const void *data, size_t len, unsigned char out[MD5_BYTES]) {
 /* ------------------------------------------------------------------------
  * A client's token
  *
- * A token is a list of name=value, where values may be quoted. A name that is
- * known may stand there once, others are passed over; what is malformed is
- * refused as a whole.
+ * A token is a list of name=value, with values that may be quoted.  A known
+ * name may occur once, others are ignored; a malformed token is refused as a
+ * whole.
  * --------------------------------------------------------------------- */
 
-/* Where the answer keeps a directive; NULL: one that it does not know. */
+/* The answer's member for a directive; NULL if it is unknown. */
 static const char **directive(digest_answer *a, const char *name) {
   const struct {
     const char *name, **value;
@@ -119,9 +119,9 @@ static const char **directive(digest_answer *a, const char *name) {
 
 static char *pass_blanks(char *at) { return at + strspn(at, " \t\r\n"); }
 
-/* Reads a quoted value in place, from behind its first quote; returns where it
- * ends, behind the last, or NULL.  A backslash stands before a character that
- * is meant as it is. */
+/* Reads a quoted value in place, from after its first quote; returns the end,
+ * after the last quote, or NULL.  A backslash makes the next character
+ * literal. */
 static char *read_quoted(char *at, const char **value_out) {
   char *to = at;
   *value_out = at;
@@ -135,8 +135,8 @@ static char *read_quoted(char *at, const char **value_out) {
   return at + 1;
 }
 
-/* Reads a directive's value; *end_out gets what stands behind it: a comma, or
- * the end.  The value ends in a NUL. */
+/* Reads a directive's value; sets *end_out to what follows: a comma, or the
+ * end.  The value ends in a NUL. */
 static bool read_value(char *at, const char **value_out, char **end_out) {
   if (*at == '"') {
     at = read_quoted(at + 1, value_out);
@@ -181,11 +181,11 @@ bool digest_parse(const char *token, size_t len, digest_answer *out) {
 }
 
 /* ------------------------------------------------------------------------
- * What has to be answered
+ * The expected answers
  *
- * The hash that proves a password, in the two forms in which client and server
- * send it. The server knows user and password, and compares what it calculates
- * with what it got.
+ * The hash that proves a password, in the two forms that client and server
+ * send.  The server knows user and password, and compares its result with the
+ * client's.
  * --------------------------------------------------------------------- */
 
 static void to_hex(const unsigned char bytes[MD5_BYTES], char out[DIGEST_HEX]) {
@@ -193,8 +193,8 @@ static void to_hex(const unsigned char bytes[MD5_BYTES], char out[DIGEST_HEX]) {
     snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* A text of parts with colons between them, up to a NULL; its length.  What
- * does not fit is left out: all parts but the password are of one token. */
+/* Joins parts with colons, up to a NULL; returns the length.  Text that does
+ * not fit is left out: all parts but the password come from one token. */
 static size_t join(char *out, size_t size, const char *const *parts) {
   size_t len = 0;
   for (int i = 0; parts[i]; i++) {
@@ -209,7 +209,7 @@ static size_t join(char *out, size_t size, const char *const *parts) {
 
 enum { JOINED_MOST = 2 * DIGEST_TOKEN_MOST };
 
-/* The digits of H(A1): the hash of who and the password, and the nonces. */
+/* The digits of H(A1): the hash of user, realm and password, and the nonces. */
 static void hash_who(const digest_answer *a, const char *password,
                      char out[DIGEST_HEX]) {
   const char *const who[] = {a->username, a->realm, password, NULL};

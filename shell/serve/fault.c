@@ -1,23 +1,22 @@
 /* fault.c - faults of the protocol server, for tests
  *
- * A test says beforehand what is to happen (control.c), and it happens at
- * a request: none of it depends on when something is done.  A fault names the
- * requests that it applies to, and how often it fires.  Each request meets the
- * faults in the order in which they were asked for, once, before it is taken
- * (fault_stops()); the first that fires is the only one.  What it does before
- * the request is done is done there; what it does afterwards is the request's
- * fate, which goes with it to its reply (fault_answers()).
+ * A test says in advance what should happen (control.c), and it happens at a
+ * request: nothing depends on timing.  A fault names the requests that it
+ * applies to, and how often it fires.  Each request meets the faults once, in
+ * the order in which they were requested, before it is taken (fault_stops());
+ * only the first that fires counts.  Its effect before the request happens
+ * there; its effect afterwards is the request's fate, which goes with the
+ * request to its reply (fault_answers()).
  *
- * An event that is about to be sent meets the faults that are for events in the
- * same way (fault_event()).
+ * In the same way an event that is about to be sent meets the faults for events
+ * (fault_event()).
  *
- * Holding is a matter of the connection.  A deaf one stays as it is in front of
- * the frame that was held, so what is behind waits, too; of a mute one nothing
- * is sent from a place in its output on.
+ * Connections are held, not single requests.  A deaf connection stops before
+ * the frame that was held, so later frames wait, too; of a mute one nothing is
+ * sent from a place in its output on.
  *
- * Time: the server's clock can stand, and be moved.  A session whose client is
- * connected and is not held counts as heard from in all of the time that it is
- * moved by.
+ * Time: the server's clock can be stopped and moved.  A session whose client is
+ * connected and not held counts as heard from throughout a move.
  */
 #include <fnmatch.h>
 #include <limits.h>
@@ -27,19 +26,21 @@
 #include "fault.h"
 
 /* ------------------------------------------------------------------------
- * What a request is
+ * Requests
  *
- * What a fault asks of a frame: its type, its session, its paths. The frame is
- * read in a copy and stays whole, since the request is not done here.
+ * A fault looks at a frame's type, its session and its paths.  It reads a copy
+ * of the frame and leaves the original unchanged, since the request is not done
+ * here.
  * --------------------------------------------------------------------- */
 
-/* The first frame of a connection has no type; this is no type of the wire. */
+/* The first frame of a connection has no type; this number is not used on the
+ * wire. */
 enum { CONNECT = INT_MAX };
 
 /* Groups of requests: a fault can name one of them. */
 enum { CHANGES = 1, READS = 2, UNASKED = 4 };
 
-/* Where paths stand in a request. */
+/* The position of paths in a request. */
 enum path_place { NOWHERE, FIRST, IN_EACH };
 
 /* The names of doc/server.md.  A name may have several types. */
@@ -81,8 +82,8 @@ static const struct {
 
 enum { TYPES = sizeof types / sizeof *types };
 
-/* The rows of types[] that a name of doc/testing-recipes.md stands for, as
- * bits: one request by its name, a group, or all; 0: there is no such name. */
+/* The rows of types[] that a name of doc/testing-recipes.md covers, as bits:
+ * one request by its name, a group, or all; 0: there is no such name. */
 uint64_t fault_types(const char *name) {
   bool all = strcmp(name, "any") == 0, asked = strcmp(name, "request") == 0;
   unsigned group = 0;
@@ -97,9 +98,9 @@ uint64_t fault_types(const char *name) {
   return found;
 }
 
-/* A frame that is looked at. */
+/* A frame under inspection. */
 typedef struct sight {
-  int row; /* of types[]; -1: none that is known */
+  int row; /* of types[]; -1: unknown */
   int64_t session;
   const char *frame;
   size_t len;
@@ -121,14 +122,14 @@ static char *open_frame(const sight *at, zke_jute_reader *r) {
   return copy;
 }
 
-/* Ends what open_frame() has begun.  What was read points into the copy, and
- * is gone as well. */
+/* Ends the work of open_frame().  Values that were read point into the copy,
+ * and are gone as well. */
 static void close_frame(char *copy, zke_jute_reader *r) {
   zke_jute_reader_free(r);
   free(copy);
 }
 
-/* The session that a client comes back to; 0: it wants a new one. */
+/* The session that a client wants back; 0: it wants a new one. */
 static int64_t session_wanted(const sight *at) {
   zke_jute_connect_request request = {0};
   zke_jute_reader r;
@@ -138,8 +139,8 @@ static int64_t session_wanted(const sight *at) {
   return read ? request.session_id : 0;
 }
 
-/* What a frame asks for and for which session.  A connection that has not
- * introduced itself is about to do that, whatever the frame looks like. */
+/* What a frame asks for, and for which session.  On a connection without a
+ * greeting it is a connect request, whatever it looks like. */
 static sight look_at(const conn *c, const char *frame, size_t len) {
   sight at = {.row = -1, .frame = frame, .len = len};
   if (!c->greeted) {
@@ -154,8 +155,8 @@ static sight look_at(const conn *c, const char *frame, size_t len) {
 
 /* ---- paths ---- */
 
-/* Does a path fit a pattern?  A "*" of it stands for slashes as well, so one
- * pattern can mean a whole subtree. */
+/* Does a path match a pattern?  A "*" also matches slashes, so one pattern can
+ * mean a whole subtree. */
 static bool fits(const char *pattern, const char *path) {
   return path && fnmatch(pattern, path, 0) == 0;
 }
@@ -182,7 +183,7 @@ static const zke_jute_record *record_of(int type) {
   }
 }
 
-/* Does one operation of a multi have such a path? */
+/* Does a path of one operation of a multi match? */
 static bool some_fits(zke_jute_reader *r, const char *pattern) {
   union {
     const char *path;
@@ -200,7 +201,7 @@ static bool some_fits(zke_jute_reader *r, const char *pattern) {
   return false;
 }
 
-/* Does the request have a path of that pattern? */
+/* Does a path of the request match? */
 static bool has_path(const sight *at, const char *pattern) {
   zke_jute_request_header head;
   zke_jute_path_request first;
@@ -222,12 +223,12 @@ static bool has_path(const sight *at, const char *pattern) {
 /* ------------------------------------------------------------------------
  * Connections
  *
- * What a fault does to a connection, at once and later. A connection is deaf
- * or mute until a time, or until it is released, and by which fault is noted
- * in it.
+ * What a fault does to a connection, immediately and later.  A connection is
+ * deaf or mute until a time, or until it is released; it records which fault
+ * did this.
  * --------------------------------------------------------------------- */
 
-/* Closes a connection.  What was answered before arrives, unless it is held. */
+/* Closes a connection.  Earlier answers arrive, unless they are held. */
 static void hang_up(conn *c) {
   if (c->faults.mute_by)
     conn_drop(c);
@@ -235,13 +236,13 @@ static void hang_up(conn *c) {
     conn_end(c);
 }
 
-/* The end of what is held from now on; 0: when it is released. */
+/* When a hold that starts now ends; 0: when it is released. */
 static int64_t end_of(const server *s, const fault *f) {
   return f->for_ms ? s->now_ms + f->for_ms : 0;
 }
 
-/* Nothing of the connection is taken any more.  The latest fault that holds it
- * is the one that lets it go. */
+/* Takes nothing more from the connection.  The latest fault that holds it is
+ * the one that releases it. */
 static void make_deaf(conn *c, const fault *f, int64_t until_ms) {
   conn_faults *at = &c->faults;
   at->deaf = true;
@@ -250,7 +251,7 @@ static void make_deaf(conn *c, const fault *f, int64_t until_ms) {
   conn_touch(c);
 }
 
-/* What is sent from now on is held. */
+/* Holds everything that is sent from now on. */
 static void make_mute(conn *c, const fault *f, int64_t until_ms) {
   conn_faults *at = &c->faults;
   if (!at->mute_by) at->mute_at = c->out.len;
@@ -259,16 +260,14 @@ static void make_mute(conn *c, const fault *f, int64_t until_ms) {
   conn_touch(c);
 }
 
-/* The connection's frames are taken again, from the one in front of which it
- * was held. */
+/* Takes the connection's frames again, starting with the held one. */
 static void end_deaf(conn *c) {
   c->faults.deaf = false;
   c->faults.deaf_by = 0;
   conn_touch(c);
 }
 
-/* What was kept of the connection's output is sent, with all that came behind
- * it. */
+/* Sends the held output of the connection, and all output after it. */
 static void end_mute(conn *c) {
   c->faults.mute_by = 0;
   conn_touch(c);
@@ -277,14 +276,14 @@ static void end_mute(conn *c) {
 /* ------------------------------------------------------------------------
  * At a request
  *
- * The three moments at which the server asks: before a frame is taken, before
- * a reply is sent, before an event is sent. Each frame is asked about once,
- * also where it is looked at again.
+ * The server asks at three moments: before a frame is taken, before a reply is
+ * sent, before an event is sent.  Each frame meets the faults once, even if it
+ * is looked at again.
  * --------------------------------------------------------------------- */
 
-/* Is this a frame that the fault names, by its type, session and path?  It is
- * asked before fires(), which counts, so the path is read for faults that are
- * not used up only. */
+/* Does the fault apply to this frame, by its type, session and path?  The
+ * caller asks this before fires(), which counts, so the path is read only for
+ * faults that are not used up. */
 static bool applies(const fault *f, const sight *at) {
   if (f->left == 0 || at->row < 0) return false;
   if (!(f->types >> at->row & 1)) return false;
@@ -292,7 +291,7 @@ static bool applies(const fault *f, const sight *at) {
   return !f->path || has_path(at, f->path);
 }
 
-/* Does a fault that applies fire now?  It is counted. */
+/* Does a fault that applies fire now?  Counts it. */
 static bool fires(fault *f) {
   f->seen++;
   if (f->skip > 0) {
@@ -310,10 +309,9 @@ static fault *choose(const server *s, const sight *at) {
   return NULL;
 }
 
-/* Meets the faults, once for each frame: true when the frame must not be taken
- * now, because the connection is closed or held in front of it.  Otherwise the
- * fate that a fault has given the request waits in the connection for its
- * reply. */
+/* Meets the faults, once for each frame: true if the frame must not be taken
+ * now, because the connection is closed or held before it.  Otherwise the
+ * request's fate waits in the connection for its reply. */
 bool fault_stops(server *s, conn *c, const char *frame, size_t len) {
   if (!s->faults || c->faults.looked) return false;
   c->faults.looked = true;
@@ -335,17 +333,16 @@ bool fault_stops(server *s, conn *c, const char *frame, size_t len) {
   return true;
 }
 
-/* What is behind a request whose reply is lost is not done. */
+/* Requests after one with a lost reply are not done. */
 void fault_taken(conn *c) {
   if (c->faults.fate.what == FATE_LOST) c->faults.deaf = true;
   c->faults.fate = (fate){0};
   c->faults.looked = false;
 }
 
-/* Applies a request's fate to its reply; true when the reply is lost.  The
- * fault may have been removed since: then a reply is not held, but one that
- * was to be lost still is, since the client must not learn what it was told to
- * miss. */
+/* Applies a request's fate to its reply; true if the reply is lost.  The fault
+ * may have been removed since: then a reply is not held; but a reply to be lost
+ * still is, since the client must not learn what it was meant to miss. */
 bool fault_answers(server *s, conn *c, const fate *how) {
   fault *f = fault_find(s, how->fault);
   if (f) f->fired++;
@@ -354,7 +351,7 @@ bool fault_answers(server *s, conn *c, const fate *how) {
   return how->what == FATE_LOST;
 }
 
-/* The first that fires is the only one, as at a request. */
+/* Only the first that fires counts, as at a request. */
 void fault_event(server *s, conn *c, const char *path) {
   for (fault *f = s->faults ? s->faults->first : NULL; f; f = f->next) {
     if (f->act != ACT_HOLD_EVENT || f->left == 0) continue;
@@ -366,7 +363,7 @@ void fault_event(server *s, conn *c, const char *path) {
   }
 }
 
-/* A request by HTTP is let in (http_take()). */
+/* An HTTP request is admitted (http_take()). */
 bool fault_refuses(server *s, conn *c) {
   if (!s->faults || c->in_len - c->in_at < 4) return false;
   for (fault *f = s->faults->first; f; f = f->next) {
@@ -383,11 +380,11 @@ bool fault_refuses(server *s, conn *c) {
 /* ------------------------------------------------------------------------
  * The list
  *
- * The faults in the order in which they were asked for. Numbers are never
- * given again, so that an order about one that has gone finds nothing.
+ * The faults in the order of their requests.  Numbers are never reused, so an
+ * order about a fault that has gone finds nothing.
  * --------------------------------------------------------------------- */
 
-/* Makes the empty list: from here on the server accepts orders.  False without
+/* Makes the empty list: from now on the server accepts orders.  False without
  * memory. */
 bool faults_begin(server *s) {
   s->faults = calloc(1, sizeof *s->faults);
@@ -401,7 +398,7 @@ static void fault_free(fault *f) {
   free(f);
 }
 
-/* Frees the list and lets the clock go; the server has no faults from then on.
+/* Frees the list and releases the clock; from then on the server has no faults.
  * It may be called for a server that never had any. */
 void faults_end(server *s) {
   if (!s->faults) return;
@@ -415,20 +412,20 @@ void faults_end(server *s) {
   clock_stand(false);
 }
 
-/* The fault of a number; NULL where it was removed, or has never been. */
+/* The fault with a number; NULL if it was removed, or never existed. */
 fault *fault_find(const server *s, int id) {
   for (fault *f = s->faults->first; f; f = f->next)
     if (f->id == id) return f;
   return NULL;
 }
 
-/* Is it the connection of a client, of that session or of any? */
+/* Is it a client's connection, of that session or of any? */
 static bool is_of(const conn *c, int64_t session) {
   if (!c->session || c->dropped) return false;
   return !session || c->session->id == session;
 }
 
-/* What lasts begins at once, for the connections that there are. */
+/* A lasting fault begins immediately, for the existing connections. */
 static void begin(server *s, fault *f) {
   f->until_ms = end_of(s, f);
   if (f->act == ACT_OUTAGE) faults_drop(s, 0);
@@ -441,9 +438,9 @@ static void begin(server *s, fault *f) {
   }
 }
 
-/* Puts a copy of a fault at the end of the list, so that faults are met in the
- * order in which they were asked for; the texts are then the list's.  A fault
- * that lasts begins at once.  NULL without memory. */
+/* Appends a copy of a fault to the list, so that faults are met in the order of
+ * their requests; the list then owns the texts.  A lasting fault begins
+ * immediately.  NULL without memory. */
 fault *fault_add(server *s, const fault *wanted) {
   fault *f = malloc(sizeof *f), **end = &s->faults->first;
   if (!f) return NULL;
@@ -457,7 +454,7 @@ fault *fault_add(server *s, const fault *wanted) {
   return f;
 }
 
-/* Is what the fault `by` holds of the connection meant? */
+/* Is the hold of fault `by` on the connection meant? */
 static bool is_meant(const server *s, const conn *c, int by, int id,
                      int64_t session) {
   if (!by || (id && by != id)) return false;
@@ -466,9 +463,9 @@ static bool is_meant(const server *s, const conn *c, int by, int id,
          (f && f->session == session);
 }
 
-/* Ends what a fault holds, of one session or of all; number and session 0
- * stand for any.  The result counts connections that are let go and outages
- * that end, since those are what a test can see. */
+/* Ends a fault's holds, of one session or of all; number and session 0 stand
+ * for any.  The result counts released connections and ended outages, since a
+ * test can see those. */
 int fault_release(server *s, int id, int64_t session) {
   int count = 0;
   for (conn *c = s->conns; c; c = c->next) {
@@ -488,9 +485,9 @@ int fault_release(server *s, int id, int64_t session) {
   return count;
 }
 
-/* Removes a fault, or all for 0, and lets go what it held; how many there
- * were.  Releasing comes first: no connection may be left to a fault that
- * cannot be named any more. */
+/* Removes a fault, or all for 0, and ends its holds; returns how many there
+ * were.  The release comes first: no connection may stay held by a fault that
+ * can no longer be named. */
 int fault_clear(server *s, int id) {
   fault **at = &s->faults->first;
   int count = 0;
@@ -509,8 +506,8 @@ int fault_clear(server *s, int id) {
   return count;
 }
 
-/* How many connections the fault holds now.  One that is about to be closed
- * counts as gone. */
+/* How many connections the fault holds now.  A connection that is about to be
+ * closed does not count. */
 int fault_holds(const server *s, const fault *f) {
   int count = 0;
   for (const conn *c = s->conns; c; c = c->next)
@@ -519,9 +516,9 @@ int fault_holds(const server *s, const fault *f) {
   return count;
 }
 
-/* Closes the connections of a session, or of all for 0, without sending what
- * they still have; how many.  Their sessions live on and wait for their
- * clients. */
+/* Closes the connections of a session, or of all for 0, without sending the
+ * rest of their output; returns how many.  Their sessions live on and wait for
+ * their clients. */
 int faults_drop(server *s, int64_t session) {
   int count = 0;
   for (conn *c = s->conns; c; c = c->next) {
@@ -535,11 +532,11 @@ int faults_drop(server *s, int64_t session) {
 /* ------------------------------------------------------------------------
  * Time
  *
- * The server's clock, as the rest of it sees it: real time, and what was
- * added, while it does not stand.
+ * The server's clock, as its other files see it: real time, plus what was
+ * added, while the clock is not stopped.
  * --------------------------------------------------------------------- */
 
-/* A connection that is still to say whose it is has as much time for that as
+/* A connection that has not yet identified itself has as much time left as
  * before. */
 void faults_advance(server *s, int64_t ms) {
   s->now_ms += ms;
@@ -549,29 +546,29 @@ void faults_advance(server *s, int64_t ms) {
     if (!c->session) c->heard_ms += ms;
 }
 
-/* Stops the server's clock and the library's together, or lets both go on, so
- * that they never disagree on whether a session is over. */
+/* Stops the server's clock and the library's together, or starts both, so that
+ * they always agree whether a session is over. */
 void faults_stand(server *s, bool stands) {
   s->faults->stands = stands;
   clock_stand(stands);
 }
 
-/* How much of the time that has passed counts for sessions: none while the
- * clock stands. */
+/* How much of the elapsed time counts for sessions: none while the clock is
+ * stopped. */
 int64_t faults_passed(const server *s, int64_t ms) {
   return s->faults && s->faults->stands ? 0 : ms;
 }
 
-/* The time until then, where that is less than so many ms. */
+/* The time until then, if that is less than so many ms. */
 static int64_t sooner(const server *s, int64_t until_ms, int64_t ms) {
   int64_t left = until_ms - s->now_ms;
   if (!until_ms || left >= ms) return ms;
   return left < 0 ? 0 : left;
 }
 
-/* How long the server may wait for the next thing to happen, at most ms: until
- * a fault's time is over, and a moment only while an order waits for its end,
- * which no descriptor tells. */
+/* How long the server may wait for an event, at most ms: until a fault's time
+ * is over, and only a moment while an order waits for its end, which no
+ * descriptor reports. */
 int64_t faults_pause(const server *s, int64_t ms) {
   enum { LOOK_MS = 10 };
   if (!s->faults || s->faults->stands) return ms;
@@ -585,12 +582,12 @@ int64_t faults_pause(const server *s, int64_t ms) {
   return ms;
 }
 
-/* Has a time come?  0 is none, and never comes. */
+/* Has a time come?  0 means never. */
 static bool is_over(const server *s, int64_t until_ms) {
   return until_ms && s->now_ms >= until_ms;
 }
 
-/* While the clock stands the library must not end sessions by its own. */
+/* While the clock is stopped, the library must not end sessions by its own. */
 void faults_round(server *s) {
   if (!s->faults) return;
   for (client *at = s->sessions; at && s->faults->stands; at = at->next)

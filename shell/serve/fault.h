@@ -1,10 +1,10 @@
-/* fault.h - the faults of the protocol server, for what asks for them */
+/* fault.h - the faults of the protocol server, for control.c */
 #ifndef ZKE_SERVE_FAULT_H
 #define ZKE_SERVE_FAULT_H
 
 #include "serve.h"
 
-/* What a fault does.  From ACT_PAUSE on they last until they are released, or
+/* What a fault does.  Faults from ACT_PAUSE on last until they are released, or
  * for their time; the others wait for a request that they apply to, and
  * ACT_HOLD_EVENT for an event. */
 enum fault_act {
@@ -24,26 +24,26 @@ typedef struct fault {
   struct fault *next;
   int id; /* from 1 on */
   enum fault_act act;
-  /* the requests that it applies to; of events, the session and the path */
+  /* the requests that it applies to; for events, the session and the path */
   int64_t session;  /* 0: any */
   uint64_t types;   /* fault_types() */
   char *path;       /* a pattern as of fnmatch(); NULL: any */
-  int64_t skip;     /* so many of them go unharmed first */
+  int64_t skip;     /* so many of them are spared first */
   int64_t left;     /* how often it still fires, or FAULT_ALWAYS */
-  int64_t for_ms;   /* what it holds goes on after that; 0: when released */
+  int64_t for_ms;   /* how long it holds; 0: until released */
   int error;        /* of ACT_FAIL */
-  int64_t until_ms; /* server's clock: the end of one that lasts; 0: none */
-  /* what has become of it */
-  int64_t seen;  /* requests that it applies to, or events */
-  int64_t fired; /* how often it has fired, and that was done */
-  char *line;    /* as it was asked for */
+  int64_t until_ms; /* server's clock: when a lasting one ends; 0: never */
+  /* what has happened with it */
+  int64_t seen;  /* requests or events that it applies to */
+  int64_t fired; /* how often it has taken effect */
+  char *line;    /* the order that asked for it */
 } fault;
 
 struct faults {
-  fault *first; /* in the order in which they were asked for */
+  fault *first; /* in the order of their requests */
   int count;
   int next_id;
-  bool stands;         /* the clock does */
+  bool stands;         /* the clock is stopped */
   int64_t advanced_ms; /* of the clock, by tests */
 };
 
@@ -51,15 +51,15 @@ struct faults {
  *                 memory
  * fault_find    - the one with that number; NULL: there is none
  * fault_free    - its texts, and itself
- * fault_clear   - remove those with that number, 0: all; what they hold goes on
- * fault_release - let go what is held; one that lasts ends.  By the fault's
- *                 number and the session, 0: any.  How many connections go on,
- *                 faults that have ended included
+ * fault_clear   - remove those with that number, 0: all; ends their holds
+ * fault_release - end holds; a lasting fault ends.  By the fault's number and
+ *                 the session, 0: any.  Returns how many connections were
+ *                 released, plus the faults that ended
  * fault_holds   - how many connections it holds
  * fault_types   - the requests of that name ("create", "change"); 0: none
  * faults_drop   - close the connections of a session, 0: of all; how many
- * faults_advance - let the server's clock go on at once
- * faults_stand  - stop the clock, or let it go */
+ * faults_advance -move the server's clock forward
+ * faults_stand  - stop the clock, or start it */
 fault *fault_add(server *s, const fault *wanted);
 fault *fault_find(const server *s, int id);
 int fault_clear(server *s, int id);

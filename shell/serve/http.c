@@ -1,12 +1,12 @@
 /* http.c - HTTP at the port of the protocol server
  *
- * A program without a session asks the server by HTTP: what begins with "GET "
- * or "POST" instead of a frame is such a request.  It has one answer, and then
- * the connection is closed.  This file knows the form of requests and answers;
- * what stands behind a path is told by the caller's table (serve.c).
+ * A program without a session asks the server by HTTP: input that begins with
+ * "GET " or "POST" instead of a frame is such a request.  It has one answer,
+ * and then the connection is closed.  This file knows the form of requests and
+ * answers; the caller's table (serve.c) has the pages.
  *
- * A sentence that refuses is the answer's body, and stands in its first line,
- * too: most HTTP clients show one of the two without being asked.
+ * The sentence of a refusal is the answer's body, and also in its first line:
+ * most HTTP clients show one of the two by default.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ enum { HEAD_MOST = 16 * 1024, BODY_MOST = 16 * 1024 };
  * request.
  * --------------------------------------------------------------------- */
 
-/* What the first line says of a status.  Refusals do not come here: theirs is
+/* The first line's text for a status.  Refusals do not use this: they have
  * their sentence. */
 static const char *reason_of(int status) {
   switch (status) {
@@ -57,21 +57,21 @@ static void answer(conn *c, int status, const char *reason, const char *type,
   conn_end(c);
 }
 
-/* Answers the one request of the connection, which ends when the answer was
+/* Answers the one request of the connection, which ends after the answer was
  * sent. */
 void http_answer(conn *c, int status, const char *type, const char *body) {
   answer(c, status, reason_of(status), type, body);
 }
 
-/* A line of a head has no control characters. */
+/* Removes control characters, which a line of a head must not have. */
 static void make_line(char *text) {
   for (; *text; text++)
     if (is_control(*text)) *text = ' ';
 }
 
-/* Refuses a request by a sentence, which is the body and stands in the first
- * line.  Characters that would end that line become spaces: the sentence may
- * quote what the peer has sent. */
+/* Refuses a request by a sentence, in the body and in the first line.
+ * Characters that would end that line become spaces: the sentence may quote the
+ * peer's text. */
 void http_refuse(conn *c, int status, const char *format, ...) {
   char sentence[500], body[sizeof sentence + 1];
   va_list arguments;
@@ -86,13 +86,13 @@ void http_refuse(conn *c, int status, const char *format, ...) {
 /* ------------------------------------------------------------------------
  * Requests
  *
- * A request is taken when its head and its body are there as a whole. Both are
- * bounded, and what comes from a page of another origin can be told from what
- * a program sends.
+ * A request is taken when its head and its body are complete.  Both are
+ * bounded, and requests from a page of another origin can be told from those of
+ * programs.
  * --------------------------------------------------------------------- */
 
-/* Finds a line of the head by its name, which ends with a colon; the value, up
- * to its line's end.  NULL: there is none. */
+/* Finds a line of the head by its name, which ends with a colon; returns the
+ * value, up to its line's end.  NULL: there is none. */
 static const char *head_line(const char *head, const char *name) {
   size_t len = strlen(name);
   for (const char *at = strchr(head, '\n'); at; at = strchr(at + 1, '\n'))
@@ -110,15 +110,15 @@ static bool is_address(const char *host) {
   return len > 0 && strspn(host, "0123456789.") >= len;
 }
 
-/* A page tells its origin with what it sends.  One whose own name has been made
- * to lead here (DNS rebinding) reads without that, but as from that name. */
+/* A page sends its origin with its data.  After DNS rebinding a page reads
+ * without an origin, but with its own host name. */
 bool http_is_from_page(const http_request *r) {
   const char *host = head_line(r->head, "Host:");
   if (head_line(r->head, "Origin:")) return true;
   return host && !is_address(host);
 }
 
-/* The length of the body that the head tells; -1: none that can be taken. */
+/* The head's length of the body; -1: none that is valid. */
 static int64_t body_length(const char *head) {
   const char *value = head_line(head, "Content-Length:");
   if (head_line(head, "Transfer-Encoding:")) return -1;
@@ -142,7 +142,7 @@ static bool read_first_line(http_request *r, char *line) {
   return true;
 }
 
-/* Runs what stands behind the path. */
+/* Runs the page of the path. */
 static void run_page(server *s, conn *c, const http_request *r,
                      const http_page *pages) {
   bool known = false;
@@ -159,7 +159,7 @@ static void run_page(server *s, conn *c, const http_request *r,
     http_refuse(c, 404, "there is no %s", r->path);
 }
 
-/* Takes a copy of what has come, when all of the request is there. */
+/* If the request is complete, takes a copy of it. */
 static void take_whole(server *s, conn *c, size_t head_len,
                        const http_page *pages) {
   size_t there = c->in_len - c->in_at;
@@ -188,9 +188,8 @@ static void take_whole(server *s, conn *c, size_t head_len,
   free(text);
 }
 
-/* Is this connection one for HTTP?  Then its request is run as soon as all of
- * it has come, and nothing on it is ever read as frames.  pages ends by one
- * without a path. */
+/* Is this an HTTP connection?  Then its request runs as soon as it is complete,
+ * and its input is never read as frames.  pages ends by one without a path. */
 bool http_take(server *s, conn *c, const http_page *pages) {
   size_t there = c->in_len - c->in_at;
   if (there < 4) return false;

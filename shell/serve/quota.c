@@ -3,21 +3,21 @@
  *     /zookeeper/quota/PATH/zookeeper_limits   what PATH may hold
  *     /zookeeper/quota/PATH/zookeeper_stats    what it holds
  *
- * Both are texts, "count=5,bytes=-1=;countHardLimit=9"; -1 is no limit, and so
- * is a name that is not there.  ZooKeeper's server writes the statistics anew
- * at each change.  Here they are calculated when a client reads them.  So they
- * are right whoever has changed the tree, and cost nothing where nobody reads
- * them.
+ * Both are texts, "count=5,bytes=-1=;countHardLimit=9"; -1 means no limit, and
+ * so does a missing name.  ZooKeeper's server writes the statistics at each
+ * change.  Here they are calculated when a client reads them, so they are right
+ * whichever program changes the tree, and cost nothing unless they are read.
  *
- * Limits are looked at with --enforce-quota only, as with ZooKeeper's
- * enforceQuota: before each create and set the quota of the path, if it has
- * one, is looked for and its subtree counted.  A hard limit refuses the change.
- * A soft one, which counts if there is no hard one, is only told of.  Of quotas
- * within each other the deepest counts.
+ * Limits count only with --enforce-quota, as with ZooKeeper's enforceQuota:
+ * before each create and set, this finds the path's quota, if there is one, and
+ * counts its subtree.  A hard limit refuses the change.  A soft one, which
+ * counts if there is no hard one, is only reported.  Of nested quotas the
+ * deepest counts.
  *
- * A count takes time by the size of the subtree, in which nobody else is
- * served.  So a request, which may be a multi of thousands of operations,
- * counts each subtree once: all of them are judged by the state before it.
+ * A count takes time in proportion to the subtree, and no other client is
+ * served meanwhile.  So a request, which may be a multi of thousands of
+ * operations, counts each subtree once: all its operations are judged by the
+ * state before it.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@
 /* ------------------------------------------------------------------------
  * The two nodes
  *
- * Their texts, read and made. Counting a subtree is the expensive part:
- * quota_counts keeps it for one request.
+ * Reads and makes their texts.  Counting a subtree is expensive: quota_counts
+ * keeps the result for one request.
  * --------------------------------------------------------------------- */
 
 /* Two limits of one thing; -1: none. */
@@ -73,8 +73,8 @@ static limits read_limits(const char *text) {
   return out;
 }
 
-/* The limits of a path, of which the first len bytes count.  ZKE_NONODE: it has
- * no quota, and where *deeper gets false nothing below it has one. */
+/* The limits of a path's first len bytes.  ZKE_NONODE: it has no quota; if
+ * *deeper becomes false, nothing below it has one. */
 static int find_limits(server *s, const char *path, size_t len, limits *out,
                        bool *deeper) {
   char *node = NULL, *data = NULL;
@@ -97,8 +97,8 @@ static int find_limits(server *s, const char *path, size_t len, limits *out,
   return rc;
 }
 
-/* The path whose statistics a node has: its length, and *path_out; 0: it has
- * none.  "/" has no quota, as with ZooKeeper. */
+/* The path that a node has statistics of: its length, and *path_out; 0: none.
+ * "/" has no quota, as in ZooKeeper. */
 static size_t stats_of(const char *node, const char **path_out) {
   static const char leaf[] = "/zookeeper_stats";
   size_t root = strlen(QUOTA), len = strlen(node), end = strlen(leaf);
@@ -108,12 +108,12 @@ static size_t stats_of(const char *node, const char **path_out) {
   return len - root - end;
 }
 
-/* A soft limit that the request passes: by how much there is then. */
+/* A soft limit that the request exceeds, and the count after it. */
 typedef struct passed {
-  int64_t now, most; /* now 0: none is passed */
+  int64_t now, most; /* now 0: none is exceeded */
 } passed;
 
-/* What the subtree of a path holds, where rc is ZKE_OK. */
+/* The contents of a path's subtree, if rc is ZKE_OK. */
 struct quota_counts {
   quota_counts *next;
   int rc;
@@ -122,8 +122,8 @@ struct quota_counts {
   char path[];
 };
 
-/* Counts it, unless the request has done so; NULL: without memory.  A path that
- * is not there holds nothing. */
+/* Counts the subtree, unless the request has done so; NULL without memory.  A
+ * missing path holds nothing. */
 static quota_counts *count_once(server *s, quota_counts **counted,
                                 const char *path, size_t len) {
   for (quota_counts *at = *counted; at; at = at->next)
@@ -138,7 +138,7 @@ static quota_counts *count_once(server *s, quota_counts **counted,
   return new;
 }
 
-/* At a request's end: the next one counts anew, since others change the tree
+/* At a request's end: the next one counts again, since others change the tree
  * meanwhile. */
 void quota_forget(quota_counts **counted) {
   while (*counted) {
@@ -148,9 +148,9 @@ void quota_forget(quota_counts **counted) {
   }
 }
 
-/* ZooKeeper keeps this node's data up to date; here it is counted when somebody
- * reads it.  NULL is also the answer where it cannot be counted: then the
- * client sees the data that is stored. */
+/* ZooKeeper keeps this node's data up to date; here it is counted at each read.
+ * Returns NULL also if it cannot be counted: then the client sees the stored
+ * data. */
 char *quota_stats(server *s, quota_counts **counted, const char *node) {
   limits unused;
   bool deeper;
@@ -170,13 +170,13 @@ char *quota_stats(server *s, quota_counts **counted, const char *node) {
 /* ------------------------------------------------------------------------
  * Enforcement
  *
- * Called before each create and set. It refuses what it knows to be too much,
- * and nothing else. A soft limit is told of when the change has been made.
+ * Called before each create and set.  It refuses only changes that it knows to
+ * exceed a limit.  A soft limit is reported after the change has been made.
  * --------------------------------------------------------------------- */
 
-/* Finds the deepest quota over a path: how much of the path it is of; 0: there
- * is none.  It goes down from the top, and stops where there are no quotas any
- * more: so a path without one costs one or two reads. */
+/* Finds the deepest quota over a path: returns how much of the path it covers;
+ * 0: there is none.  It goes down from the top, and stops where no quotas are
+ * below: so a path without one costs one or two reads. */
 static size_t find_quota(server *s, const char *path, limits *out) {
   size_t found = 0;
   bool deeper =
@@ -191,8 +191,8 @@ static size_t find_quota(server *s, const char *path, limits *out) {
   return found;
 }
 
-/* The limit that counts, or -1.  ZooKeeper does not look at the soft one if
- * there is a hard one. */
+/* The effective limit, or -1.  ZooKeeper ignores the soft one if there is a
+ * hard one. */
 static int64_t limit_of(limit l) { return l.hard > -1 ? l.hard : l.soft; }
 
 static void tell(server *s, int kind, const char *path, const char *what,
@@ -201,8 +201,8 @@ static void tell(server *s, int kind, const char *path, const char *what,
               kind == TELL_QUOTA ? "hard" : "soft", most);
 }
 
-/* Is the change to be refused, since it would pass a hard limit?  That is told.
- * A soft one is noted. */
+/* Must the change be refused, since it would exceed a hard limit?  Reports
+ * that.  Notes a soft one. */
 static bool is_refused(server *s, const char *path, const char *what,
                        int64_t now, limit l, passed *soft) {
   int64_t most = limit_of(l);
@@ -224,14 +224,14 @@ void quota_tell_passed(server *s, const quota_counts *counted) {
   }
 }
 
-/* How many bytes of data a node has; 0 where there is none. */
+/* How many bytes of data a node has; 0 if it does not exist. */
 static int64_t bytes_at(server *s, const char *path) {
   zke_stat stat;
   return zke_exists(s->z, path, NULL, NULL, &stat) == ZKE_OK ? stat.dataLength
                                                              : 0;
 }
 
-/* What cannot be found out is not refused: the change itself fails then. */
+/* If the count fails, this does not refuse: the change itself fails then. */
 bool quota_refuses(server *s, quota_counts **counted, const char *path,
                    bool is_create, int len) {
   limits l = {{0, 0}, {0, 0}};

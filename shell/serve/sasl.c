@@ -1,14 +1,14 @@
-/* sasl.c - who the users of the protocol server are
+/* sasl.c - the users of the protocol server
  *
  * The users of SASL come from a file of lines "name:password", --users.  They
  * are few, and read once, at the start.  A client proves by DIGEST-MD5
  * (digest.h) that it knows a password: it sends any token, gets a challenge
- * with a nonce of its connection's own, and answers that.  Its session then has
- * the identity sasl:name.  Realm, service and host are those that ZooKeeper's
- * clients and server have fixed.
+ * with a new nonce, and answers that.  Its session then has the identity
+ * sasl:name.  Realm, service and host are the fixed ones of ZooKeeper's clients
+ * and server.
  *
- * A super user passes every check of an ACL: the user of SASL that --super-user
- * names, or whoever adds the digest identity that --super-digest has.
+ * A super user passes every check of an ACL: the SASL user that --super-user
+ * names, or any client that adds the digest identity of --super-digest.
  *
  * Begin with users_load() and sasl_token().
  */
@@ -32,31 +32,31 @@ enum { LINE_MOST = 1000, NONCE_BYTES = 30 };
 struct user {
   user *next;
   const char *password;
-  char name[]; /* and the password behind it */
+  char name[]; /* and the password after it */
 };
 
-/* What of an exchange the server remembers. */
+/* The server's state of an exchange. */
 struct sasl {
   char *nonce; /* for free() */
-  bool over;   /* answered, rightly or not */
+  bool over;   /* answered, correctly or not */
 };
 
 /* ------------------------------------------------------------------------
  * The file of users
  *
- * The file is read before the server listens, and not again: a change of it
- * wants a restart.
+ * The file is read once, before the server listens: a change of it needs a
+ * restart.
  * --------------------------------------------------------------------- */
 
-/* The user of that name; NULL: there is none. */
+/* The user with that name; NULL: there is none. */
 static const user *find_user(const server *s, const char *name) {
   for (const user *at = s->users; at; at = at->next)
     if (strcmp(at->name, name) == 0) return at;
   return NULL;
 }
 
-/* Can a name or a password be sent by every client as the same bytes?  Of other
- * characters they make different ones. */
+/* Do all clients send a name or a password as the same bytes?  Other characters
+ * than ASCII differ between them. */
 static bool is_ascii(const char *text) {
   for (; *text; text++)
     if (*text < ' ' || *text > '~') return false;
@@ -93,8 +93,8 @@ static int add_user(server *s, const char *path, int number, const char *line) {
   return 0;
 }
 
-/* Adds those of all lines.  An empty one, and one that begins with '#', is no
- * user. */
+/* Adds the users of all lines.  Skips empty lines and those that begin with
+ * '#'. */
 static int read_users(server *s, FILE *f, const char *path) {
   char *line = NULL;
   size_t size = 0;
@@ -113,9 +113,10 @@ static int read_users(server *s, FILE *f, const char *path) {
   return status;
 }
 
-/* Open the file of passwords; 0 or the exit code. One that everybody can read
- * or write is refused: whoever can read it is every user of it. The open file
- * is looked at and not its path, so that nobody can exchange it in between. */
+/* Opens the file of passwords; 0 or the exit code.  Refuses a file that
+ * everybody can read or write: a reader of it could be any of its users.  This
+ * checks the open file, not its path, so that it cannot be exchanged in
+ * between. */
 static int open_users(server *s, const char *path, FILE **f_out) {
   struct stat st;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -133,8 +134,8 @@ static int open_users(server *s, const char *path, FILE **f_out) {
   return status;
 }
 
-/* Read the users. From now on the scheme sasl is valid in the ACLs that clients
- * write, also before any of them has logged in. */
+/* Reads the users.  From now on the scheme sasl is valid in the ACLs that
+ * clients write, even before any user has logged in. */
 static int load_users(server *s, const char *path) {
   FILE *f = NULL;
   int status = open_users(s, path, &f);
@@ -148,8 +149,8 @@ static int load_users(server *s, const char *path) {
   return rc == ZKE_OK ? 0 : fail_rc(s->c, rc);
 }
 
-/* Is it a name, a colon and the base64 of a SHA-1? A mistyped one would match
- * nobody and be noticed late. */
+/* Is it a name, a colon and the base64 of a SHA-1?  A mistyped one would match
+ * no client and be noticed late. */
 static bool is_super_digest(const char *text) {
   char *hash;
   size_t len;
@@ -161,7 +162,7 @@ static bool is_super_digest(const char *text) {
   return len == 20;
 }
 
-/* Do the options that are about users have any?  0 or STATUS_USAGE. */
+/* Do the options about users have a users file?  0 or STATUS_USAGE. */
 static int check_users(server *s) {
   if (option_given(s->c, 'U')) return 0;
   if (option_given(s->c, 'S'))
@@ -175,8 +176,8 @@ static int check_users(server *s) {
   return 0;
 }
 
-/* The super user has to be one of the users.  Any other name is a mistake, and
- * is refused: nobody could log in by it. */
+/* The super user must be one of the users.  Any other name is a mistake and is
+ * refused, since no client could log in by it. */
 int users_load(server *s) {
   const word *path = option_word(s->c, 'U'), *super = option_word(s->c, 'S'),
              *digest = option_word(s->c, 'D');
@@ -207,12 +208,12 @@ void users_free(server *s) {
 /* ------------------------------------------------------------------------
  * Identities
  *
- * What a client has proven is known twice: to the library, which checks ACLs by
- * it, and to the connection, which tells it by whoAmI. The library comes first,
- * so whoAmI never shows what does not count.
+ * A client's identities are kept twice: by the library, which checks ACLs with
+ * them, and by the connection, for whoAmI.  The library comes first, so whoAmI
+ * never shows an identity that does not count.
  * --------------------------------------------------------------------- */
 
-/* Has the client proven this before, on this connection? */
+/* Has the client already proven this on this connection? */
 static bool is_noted(const conn *c, const char *scheme, const char *proof,
                      const char *name, size_t len) {
   for (const identity *at = c->identities; at; at = at->next)
@@ -222,8 +223,8 @@ static bool is_noted(const conn *c, const char *scheme, const char *proof,
   return false;
 }
 
-/* Notes for whoAmI who a connection's client is, once.  By two passwords one
- * name is two identities. */
+/* Records an identity of a connection's client for whoAmI, once.  One name with
+ * two passwords is two identities. */
 static int note_identity(conn *c, const char *scheme, const char *proof,
                          const char *name, size_t len) {
   if (is_noted(c, scheme, proof, name, len)) return ZKE_OK;
@@ -238,14 +239,14 @@ static int note_identity(conn *c, const char *scheme, const char *proof,
   return ZKE_OK;
 }
 
-/* Let the session pass every check of an ACL, as ZooKeeper's super user does.
+/* Lets the session pass every check of an ACL, as ZooKeeper's super user does.
  */
 static int make_super(conn *c) {
   int rc = zke_vouch(c->session->z, "super", "");
   return rc == ZKE_OK ? note_identity(c, "super", "", "", 0) : rc;
 }
 
-/* Is it the certificate, "user:password", that --super-digest is of? */
+/* Does the certificate, "user:password", match --super-digest? */
 static bool is_super(const server *s, const char *cert, size_t name,
                      const char *hash) {
   if (!s->super_digest || strlen(s->super_digest) != name + ZKE_DIGEST_SIZE ||
@@ -254,8 +255,8 @@ static bool is_super(const server *s, const char *cert, size_t name,
   return strcmp(s->super_digest + name + 1, hash) == 0;
 }
 
-/* May a connection have a further identity with a name of so many bytes?  They
- * are kept for as long as it lasts, and whoAmI sends them all. */
+/* May a connection have another identity with a name of so many bytes?  They
+ * are kept as long as it lasts, and whoAmI sends them all. */
 static bool has_room_for(const conn *c, size_t len) {
   enum { EACH = sizeof(identity), MOST = 64 * 1024 };
   size_t sum = EACH + len;
@@ -264,9 +265,9 @@ static bool has_room_for(const conn *c, size_t len) {
   return sum <= MOST;
 }
 
-/* The name is what stands before the colon; it may be shown, the password not.
- * Once a connection's identities take too much memory, each new one is refused
- * as one that is not proven. */
+/* The name is the part before the colon; it may be shown, the password not.  If
+ * a connection's identities take too much memory, each new one is refused as
+ * not proven. */
 int users_digest(server *s, conn *c, const char *cert, int len) {
   const char *colon = memchr(cert, ':', (size_t)len);
   size_t name = colon ? (size_t)(colon - cert) : (size_t)len;
@@ -287,15 +288,15 @@ int users_digest(server *s, conn *c, const char *cert, int len) {
  * password.
  * --------------------------------------------------------------------- */
 
-/* A nonce that nobody can foresee and no other connection has. */
+/* An unpredictable nonce that no other connection has. */
 static char *make_nonce(void) {
   unsigned char bytes[NONCE_BYTES];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return NULL;
   return base64_encode(bytes, sizeof bytes);
 }
 
-/* Answer the first token, whatever it says: DIGEST-MD5 begins with the server's
- * challenge. */
+/* Answers the first token, whatever it says: DIGEST-MD5 begins with the
+ * server's challenge. */
 static int challenge(conn *c, char **token_out) {
   sasl *new = calloc(1, sizeof *new);
   if (!new) return ZKE_NOMEM;
@@ -315,8 +316,8 @@ static bool is_same(const char *value, const char *expected) {
   return value && strcmp(value, expected) == 0;
 }
 
-/* Does the answer belong to the challenge of this connection?  An answer that
- * was heard elsewhere, or is sent once more, does not. */
+/* Does the answer belong to this connection's challenge?  An answer from
+ * elsewhere, or a repeated one, does not. */
 static bool answers(const digest_answer *a, const char *nonce) {
   return a->username && a->cnonce && a->response && is_same(a->nonce, nonce) &&
          is_same(a->realm, REALM) && a->uri && strcasecmp(a->uri, URI) == 0 &&
@@ -325,9 +326,9 @@ static bool answers(const digest_answer *a, const char *nonce) {
          (!a->charset || strcasecmp(a->charset, "utf-8") == 0);
 }
 
-/* The user whose password the answer proves; NULL: none. For an unknown name
- * the same is calculated, so that the time of a refusal does not tell which
- * names there are. */
+/* The user whose password the answer proves; NULL: none.  For an unknown name
+ * this calculates the same, so that the time of a refusal does not reveal the
+ * names. */
 static const user *prove(const server *s, const digest_answer *a) {
   char expected[DIGEST_HEX];
   const user *who = find_user(s, a->username);

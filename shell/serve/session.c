@@ -2,20 +2,20 @@
  *
  * A client's session is a kept session of the library (zke_attach()): it
  * outlives its connection, and the server.  This file knows when it ends, which
- * connection it has, and what of its events has been sent.
+ * connection it has, and which of its events have been sent.
  *
  *     client_open(), client_attach() --> connected <--\
  *                                         |   |       | client_attach()
  *                 its connection has gone |   |       |
  *                                         |   \--> away
  *                                         v         |
- *                 over: its time is over, or somebody has ended it, or another
- *                 server has it now
+ *                 over: its time is over, or another process has ended it, or
+ *                 another server has it now
  *
- * Time: ZooKeeper's rules.  A session that was not heard of for its timeout
- * ends at the next tick.  The clock is the server's, which goes on by half a
- * tick at most while the server stands still.  The library's own timeout is
- * longer: it ends the sessions of a server that is gone.
+ * Time: ZooKeeper's rules.  A session that was silent for its timeout ends at
+ * the next tick.  The clock is the server's, which advances by half a tick at
+ * most while the server stands still.  The library's own timeout is longer: it
+ * ends the sessions of a dead server.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,19 +27,20 @@
  *
  * Events go from the library's queue into a connection's output at three
  * moments: before an answer that may show their change, when the store's
- * descriptor tells of them, and before a watch is changed.
+ * descriptor reports them, and before a watch is changed.
  * --------------------------------------------------------------------- */
 
-/* Events of a session that the library keeps until they are put into its
- * connection's output, once a round.  One transaction may make very many, for a
- * watch of a whole tree.  Where they are more the client loses some, and those
- * of watches that stay are not made up for when it comes back. */
+/* How many events of a session the library keeps; once a round they go into its
+ * connection's output.  One transaction may make very many, for a watch of a
+ * whole tree.  If there are more, the client loses some, and those of lasting
+ * watches are not repeated when it comes back. */
 enum { EVENTS_MOST = 1 << 20 };
 
-/* Is the client told of it?  Answers do not count for what may wait: one may be
- * large, and its client reads it.  What the library adds to ZooKeeper's is not
- * for the wire: where events were dropped the connection is, too.  Its client
- * comes back and names its watches with what it has seen, which no event does.
+/* Should the client get this event?  Answers do not count for the limit of
+ * waiting bytes: one may be large, and its client reads it.  The library's own
+ * additions to ZooKeeper's events are not for the wire: if events were dropped,
+ * the connection is dropped, too.  Its client comes back and names its watches
+ * and the last zxid it saw, which makes up for what no event can say.
  */
 static bool is_for_client(conn *c, int type) {
   conns_relieve(c->server);
@@ -61,7 +62,7 @@ static bool is_for_client(conn *c, int type) {
 }
 
 /* The watcher of all watches on the wire: puts the event into the connection's
- * output.  Those of one dispatch come in the library's order, which is
+ * output.  The events of one dispatch come in the library's order, which is
  * ZooKeeper's. */
 void client_watcher(zke *z, int type, int state, const char *path,
                     void *context) {
@@ -81,15 +82,15 @@ void client_watcher(zke *z, int type, int state, const char *path,
   conn_touch(c);
 }
 
-/* The session ends in the next round.  It is not ended here, because the
- * caller may be inside a call of the library on its handle. */
+/* Marks the session; it ends in the next round.  It does not end here, because
+ * the caller may be inside a call of the library on its handle. */
 void client_over(client *session) {
   session->over = true;
   session->server->some_over = true;
 }
 
-/* The default watcher: the session has ended by no doing of its client, because
- * a person has expired it, or another server on the file has it now. */
+/* The default watcher: the session has ended without its client, because a
+ * person has expired it, or another server on the file has it now. */
 static void client_ended(zke *z, int type, int state, const char *path,
                          void *context) {
   (void)z, (void)path;
@@ -98,19 +99,18 @@ static void client_ended(zke *z, int type, int state, const char *path,
     client_over(context);
 }
 
-/* Sends the events of changes up to a zxid, so that a reply that shows a
- * change comes behind the event that tells of it.  False: they cannot be read
- * now, and such a reply must not come before them.  That the session has ended
- * is told elsewhere (client_ended()). */
+/* Sends the events of changes up to a zxid, so that a reply that shows a change
+ * comes after the event of that change.  False: they cannot be read now, and
+ * such a reply must not come before them.  client_ended() handles the session's
+ * end. */
 bool client_events(client *session, int64_t zxid) {
   int rc = zke_dispatch_to(session->z, zxid, NULL, NULL);
   return rc == ZKE_OK || rc == ZKE_SESSIONEXPIRED || rc == ZKE_SESSIONMOVED ||
          rc == ZKE_INVALIDSTATE;
 }
 
-/* Short, so that a client whose request waits for nobody hardly notices; longer
- * where processes write without pause, so that the server gets its turn among
- * them. */
+/* Short, so that a client whose request need not wait hardly notices; longer
+ * while processes write without a pause, so that the server gets its turn. */
 enum { PATIENCE_MS = 20, PATIENCE_MOST_MS = 100 };
 
 void server_limit(server *s, zke *z) {
@@ -119,11 +119,11 @@ void server_limit(server *s, zke *z) {
   zke_limit(z, s->blocked ? 0 : zke_now(z) + ms);
 }
 
-/* A thread has one limit, so it is taken back by whichever handle. */
+/* A thread has one limit, so any handle can remove it. */
 void server_unlimit(server *s) { zke_limit(s->z, ZKE_FOREVER); }
 
-/* Notes that another process has the file: calls of this round try once and do
- * not wait. */
+/* Records that another process has the file: further calls of this round try
+ * once and do not wait. */
 void server_blocked(server *s) { s->blocked = true; }
 
 /* The function of a batch that changes nothing. */
@@ -132,7 +132,7 @@ static int write_nothing(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* By a batch without changes, which costs no sync. */
+/* Tries a batch without changes, which costs no sync. */
 bool server_can_write(server *s) {
   server_limit(s, s->z);
   if (zke_batch(s->z, write_nothing, NULL) == ZKE_OPERATIONTIMEOUT)
@@ -141,14 +141,14 @@ bool server_can_write(server *s) {
   return !s->blocked;
 }
 
-/* Notes the zxid of the thread's latest call, if none was greater. */
+/* Records the zxid of the thread's latest call, unless a greater one is
+ * known. */
 void server_saw(server *s) {
   int64_t zxid = zke_zxid();
   if (zxid > s->zxid) s->zxid = zxid;
 }
 
-/* The zxid that the file has now; where it cannot be read, the latest that was
- * seen. */
+/* The file's current zxid; if it cannot be read, the latest known one. */
 int64_t server_zxid(server *s) {
   if (zke_exists(s->z, "/", NULL, NULL, NULL) == ZKE_OK) server_saw(s);
   return s->zxid;
@@ -161,38 +161,38 @@ int64_t server_zxid(server *s) {
  * client_enter() and client_free().
  * --------------------------------------------------------------------- */
 
-/* What a client asks for, brought into the server's limits. */
+/* The timeout that a client asks for, brought into the server's limits. */
 static int64_t negotiate(const server *s, int64_t timeout_ms) {
   if (timeout_ms < s->timeout_min_ms) return s->timeout_min_ms;
   return timeout_ms > s->timeout_max_ms ? s->timeout_max_ms : timeout_ms;
 }
 
-/* The time is rounded up to the next tick, so that a session lives for longer
- * than its timeout and no longer than that and a tick. */
+/* The time is rounded up to the next tick, so that a session lives longer than
+ * its timeout, but by at most one tick. */
 void client_heard(server *s, client *session) {
   int64_t end = s->now_ms + session->timeout_ms;
   session->expires_ms = (end / s->tick_ms + 1) * s->tick_ms;
   zke_touch(session->z);
 }
 
-/* Is the session's client there, and not held? */
+/* Is the session's client connected, and not held? */
 static bool is_connected(const client *session) {
   const conn *c = session->conn;
   return c && !c->dropped && !c->gone && !c->faults.deaf;
 }
 
-/* After the clock was moved: sessions whose clients are there and are not held
+/* After the clock was moved: sessions whose clients are connected and not held
  * count as heard from. */
 void clients_heard(server *s) {
   for (client *at = s->sessions; at; at = at->next)
     if (is_connected(at)) client_heard(s, at);
 }
 
-/* The options of the library's session.  Its timeout ends sessions whose server
- * is no more; while the server lives it must not be the earlier one, also where
- * the library counts a pause of the server as 1.5 seconds.  One short frame can
- * ask for a large node thousands of times, so what a multiRead reads has a
- * limit. */
+/* The options of the library's session.  Its timeout ends the sessions of a
+ * dead server.  While the server lives, the server's own timeout must come
+ * first, even if the library counts a pause of the server as 1.5 seconds.  One
+ * short frame can ask for a large node thousands of times, so a multiRead's
+ * data has a limit. */
 static zke_options options_for(const server *s, client *session,
                                int64_t timeout_ms, const conn *c) {
   enum { PAUSE_MS = 1500, READ_MOST = 64 * 1024 * 1024 };
@@ -206,14 +206,14 @@ static zke_options options_for(const server *s, client *session,
   return o;
 }
 
-/* A session that is in no list; NULL without memory. */
+/* A session that is not in the list; NULL without memory. */
 static client *client_new(server *s) {
   client *new = calloc(1, sizeof *new);
   if (new) new->server = s;
   return new;
 }
 
-/* Puts it into the list, when it has its handle. */
+/* Puts it into the list, once it has its handle. */
 static void client_enter(server *s, client *new) {
   new->id = zke_session_id(new->z);
   zke_password(new->z, new->password);
@@ -224,7 +224,7 @@ static void client_enter(server *s, client *new) {
   s->session_count++;
 }
 
-/* Gives it its connection.  One by TCP has its address as an identity. */
+/* Gives it its connection.  A TCP connection has its address as an identity. */
 static void client_connect(server *s, client *session, conn *c,
                            int64_t timeout_ms) {
   session->timeout_ms = negotiate(s, timeout_ms);
@@ -234,7 +234,7 @@ static void client_connect(server *s, client *session, conn *c,
   client_heard(s, session);
 }
 
-/* A new session, connected to c.  On failure c is as it was, and ZooKeeper's
+/* A new session, connected to c.  On failure c is unchanged, and ZooKeeper's
  * code says why. */
 int client_open(server *s, conn *c, int64_t timeout_ms) {
   client *new = client_new(s);
@@ -250,15 +250,15 @@ int client_open(server *s, conn *c, int64_t timeout_ms) {
   return ZKE_OK;
 }
 
-/* The session of that number at this server, unless it is over; NULL: none. */
+/* This server's session with that id, unless it is over; NULL: none. */
 client *client_find(server *s, int64_t id) {
   for (client *at = s->sessions; at; at = at->next)
     if (at->id == id && !at->over) return at;
   return NULL;
 }
 
-/* The watches of a connection are rows of the session: they go with it.  If
- * that cannot be written now, they fire into the void. */
+/* The watches of a connection are rows of the session, and go with the
+ * connection.  If that cannot be written now, their events are lost. */
 void client_detach(client *session) {
   conn *c = session->conn;
   session->conn = NULL;
@@ -270,16 +270,16 @@ void client_detach(client *session) {
   server_unlimit(session->server);
 }
 
-/* Drops the connection that a session has. */
+/* Drops a session's connection. */
 static void client_disconnect(client *session) {
   if (session->conn) conn_drop(session->conn);
   client_detach(session);
 }
 
-/* The library's attachment is a new one each time: watches, pending events and
- * identities of the connection before are gone.  A session that this server
- * does not have may be another's, or from before a restart.  A wrong password
- * closes the session's connection as well, as in ZooKeeper. */
+/* The library's attachment is new each time: watches, pending events and
+ * identities of the old connection are gone.  A session that this server does
+ * not have may be another server's, or from before a restart.  A wrong password
+ * also closes the session's connection, as in ZooKeeper. */
 int client_attach(server *s, conn *c, int64_t id, const char *password,
                   int64_t timeout_ms) {
   client *session = client_find(s, id), *new = NULL;
@@ -301,7 +301,7 @@ int client_attach(server *s, conn *c, int64_t id, const char *password,
   return ZKE_OK;
 }
 
-/* Takes it off the list, and frees it; its handle goes by this function. */
+/* Takes it off the list and frees it; release() gives up its handle. */
 static int client_free(server *s, client *session, int (*release)(zke *z)) {
   *session->link = session->next;
   if (session->next) session->next->link = session->link;
@@ -312,13 +312,13 @@ static int client_free(server *s, client *session, int (*release)(zke *z)) {
   return rc;
 }
 
-/* What it owned goes in one transaction.  Where that cannot be written now, the
- * library does it as soon as it can. */
+/* Its nodes go in one transaction.  If that cannot be written now, the library
+ * does it as soon as possible. */
 int client_close(server *s, client *session) {
   return client_free(s, session, zke_close);
 }
 
-/* It lives on in the file, unless it is over or another server's by now. */
+/* It lives on in the file, unless it is over or now another server's. */
 int client_leave(server *s, client *session) {
   int rc = client_free(s, session, zke_detach);
   bool gone = rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE ||
@@ -326,13 +326,13 @@ int client_leave(server *s, client *session) {
   return gone ? ZKE_OK : rc;
 }
 
-/* So many sessions end in one round, each by a transaction: requests of others
- * come in between. */
+/* How many sessions end in one round, each by a transaction: other clients'
+ * requests come in between. */
 enum { END_AT_ONCE = 256 };
 
-/* Sessions are looked at once a tick; those that somebody has ended, when one
- * is.  The client of one that is over finds out when it comes back.  While
- * another process writes they have to stay until the next round. */
+/* Checks the sessions' time once a tick, and ended sessions as soon as there is
+ * one.  The client of a session that is over finds out when it comes back.
+ * While another process writes, sessions stay until the next round. */
 bool clients_expire(server *s) {
   bool tick = s->now_ms / s->tick_ms != s->swept_ms / s->tick_ms;
   if (!tick && !s->some_over) return false;
@@ -348,7 +348,7 @@ bool clients_expire(server *s) {
     if (s->some_over) break;
     s->counts.expired++;
     if (at->conn) conn_drop(at->conn);
-    server_limit(s, at->z); /* another may have begun to write since */
+    server_limit(s, at->z); /* another process may have begun to write */
     client_close(s, at);
     server_unlimit(s);
   }

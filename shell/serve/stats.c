@@ -1,9 +1,8 @@
-/* stats.c - what the protocol server knows of itself
+/* stats.c - the protocol server's statistics
  *
- * Several of the four-letter words (words.c) tell the same numbers, which
- * are calculated here, under ZooKeeper's names.  A number that would have no
- * meaning here has no name here: a program that asks for it finds nothing, and
- * no made-up 0.
+ * Several of the four-letter words (words.c) report the same numbers, which are
+ * calculated here, under ZooKeeper's names.  A number without a meaning here is
+ * left out: a program that asks for it finds nothing, not an invented 0.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -17,11 +16,11 @@
 /* ------------------------------------------------------------------------
  * Times
  *
- * Of durations only count, sum, least, greatest and the last are kept.
+ * For durations only count, sum, least, greatest and the last are kept.
  * --------------------------------------------------------------------- */
 
-/* Counts one duration.  The first is the least, whatever the struct's zeros
- * say. */
+/* Counts one duration.  The first is also the least, although the struct starts
+ * with zeros. */
 void timing_add(timing *t, int64_t ms) {
   if (t->count == 0 || ms < t->min_ms) t->min_ms = ms;
   if (ms > t->max_ms) t->max_ms = ms;
@@ -30,7 +29,7 @@ void timing_add(timing *t, int64_t ms) {
   t->count++;
 }
 
-/* The average; 0, and no NaN, before anything was counted. */
+/* The average; 0, not NaN, if nothing was counted. */
 double timing_average(const timing *t) {
   return t->count ? (double)t->sum_ms / (double)t->count : 0;
 }
@@ -38,19 +37,18 @@ double timing_average(const timing *t) {
 /* ------------------------------------------------------------------------
  * Numbers
  *
- * They are asked for seldom, so they are counted when somebody asks.  Anybody
- * may, without a session, and as often as a port can take.  So what took many
- * rows to count is told again for a second.
+ * They are rarely needed, so they are counted on request.  Any program may
+ * request them, without a session, and as often as a port can take.  So a count
+ * of many rows is reused for a second.
  * --------------------------------------------------------------------- */
 
-/* Until when a number is told again that took so many rows; 0: not at all. */
+/* How long a count of so many rows is reused; 0: not at all. */
 static int64_t keep_until(const server *s, int64_t rows) {
   enum { ROWS_MOST = 10000, KEPT_MS = 1000 };
   return rows > ROWS_MOST ? s->now_ms + KEPT_MS : 0;
 }
 
-/* How many nodes the file has, the root included; 0 when it cannot be read
- * now. */
+/* How many nodes the file has, with the root; 0 if it cannot be read now. */
 int64_t stats_nodes(server *s) {
   kept_counts *k = &s->kept;
   int64_t count = 0;
@@ -60,7 +58,7 @@ int64_t stats_nodes(server *s) {
   return k->nodes;
 }
 
-/* How many requests of the connection have come whole and were not taken. */
+/* How many complete requests of the connection have not been taken. */
 int64_t stats_waiting(conn *c) {
   size_t at = 0, len;
   int64_t count = 0;
@@ -75,8 +73,8 @@ int64_t stats_all_waiting(const server *s) {
   return count;
 }
 
-/* Java's numbers for reading and writing.  One that is about to end is not
- * read any more. */
+/* Java's numbers for reading and writing.  A connection that is about to end is
+ * not read any more. */
 int stats_interest(const conn *c) {
   return (c->waited & EPOLLIN && !c->ended ? 1 : 0) |
          (c->waited & EPOLLOUT ? 4 : 0);
@@ -95,8 +93,8 @@ static int open_descriptors(void) {
 /* ------------------------------------------------------------------------
  * Sessions and watches
  *
- * The file has the watches of all processes that use it. What a server tells
- * are those of its own clients, so lists are filtered by its sessions' ids.
+ * The file has the watches of all processes that use it.  A server reports only
+ * its own clients' watches, so lists are filtered by its sessions' ids.
  * --------------------------------------------------------------------- */
 
 /* For qsort() and bsearch(): a difference of two ids may not fit into an int.
@@ -117,12 +115,13 @@ static int64_t *sorted_ids(const server *s) {
   return ids;
 }
 
-/* Is it among what sorted_ids() has returned? */
+/* Is it one of the ids that sorted_ids() returned? */
 static bool is_ours(const server *s, const int64_t *ids, int64_t id) {
   return bsearch(&id, ids, (size_t)s->session_count, sizeof *ids, order_ids);
 }
 
-/* Ephemeral nodes of all sessions, and watches of those of this server. */
+/* Counts the ephemeral nodes of all sessions, and the watches of this
+ * server's. */
 static void count_all(server *s) {
   zke_session_list *list;
   kept_counts *k = &s->kept;
@@ -143,7 +142,7 @@ static void count_all(server *s) {
   k->sessions_until_ms = keep_until(s, rows);
 }
 
-/* By session, the newest first, and those of one session by path. */
+/* By session, the newest first, and within a session by path. */
 static int order_watches(const void *a, const void *b) {
   const zke_watch_info *one = a, *other = b;
   if (one->session != other->session)
@@ -156,7 +155,8 @@ void stats_by_session(own_watches *w) {
 }
 
 /* The library lists the watches of all sessions of the file.  Those of sessions
- * that no client of this server has are other programs', and left out. */
+ * without a client of this server belong to other programs, and are left
+ * out. */
 void stats_watches(server *s, own_watches *w) {
   *w = (own_watches){NULL, NULL, 0};
   int64_t *ids = sorted_ids(s);
@@ -186,8 +186,8 @@ bool stats_repeated(const own_watches *w, int i) {
   return !stats_new_session(w, i) && !stats_new_path(w, i);
 }
 
-/* Counts paths while the list is sorted by path, as the library gives it, and
- * sessions after it was sorted by those. */
+/* Counts paths while the list is sorted by path, as the library returns it, and
+ * sessions after sorting by those. */
 watch_counts stats_count_watches(server *s) {
   own_watches w;
   if (s->now_ms < s->kept.watches_until_ms) return s->kept.watches;
@@ -222,7 +222,7 @@ static void put_timing(FILE *out, const char *name, const timing *t) {
   fprintf(out, "zk_sum_%s\t%" PRId64 "\n", name, t->sum_ms);
 }
 
-/* Writes what is counted in the file, whoever has changed it. */
+/* Writes the counts of the file, which any program may have changed. */
 static void put_tree(server *s, FILE *out) {
   count_all(s);
   put(out, "znode_count", stats_nodes(s));
@@ -230,7 +230,7 @@ static void put_tree(server *s, FILE *out) {
   put(out, "watch_count", s->kept.own_watches);
 }
 
-/* Writes what is counted of connections and packets. */
+/* Writes the counts of connections and packets. */
 static void put_traffic(server *s, FILE *out) {
   const counts *n = &s->counts;
   put(out, "num_alive_connections", s->conn_count);

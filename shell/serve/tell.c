@@ -1,19 +1,19 @@
-/* tell.c - what the protocol server says on standard error
+/* tell.c - the protocol server's messages on standard error
  *
- * A client that is refused often sees no more than a connection that ends.  So
- * whoever runs the server is told: each kind of refusal has a line of its own,
- * with the client's address where one client is meant, what was refused, and
- * the option that changes it, if there is one.
+ * A refused client often sees only that its connection ends.  So the server
+ * tells its operator: each kind of refusal has a line, with the client's
+ * address if it concerns one client, what was refused, and the option that
+ * changes it, if there is one.
  *
- * Clients decide how often something is refused.  So each kind is told once in
- * a while, and the next line of that kind says how many were left out: a
- * client cannot fill a disk with lines.
+ * Clients decide how often something is refused.  So each kind is reported once
+ * in a while, and its next line says how many were left out: a client cannot
+ * fill a disk with lines.
  *
- * Standard error may be a pipe that nobody empties, which must stop neither the
- * server nor others.  So a line that would not be taken at once is left out.
- * Nothing is written while the library holds what others wait for: what is said
- * in a batch, and what the library tells its logger, is kept until
- * server_print().  Begin with server_tell().
+ * Standard error may be a pipe without a reader, which must stop neither the
+ * server nor others.  So a line that would block is left out.  Nothing is
+ * written while the library holds a lock that others wait for: messages in a
+ * batch, and those of the library's logger, are kept until server_print().
+ * Begin with server_tell().
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -24,7 +24,7 @@
 
 #include "serve.h"
 
-/* What a line begins with, and how long its kind is silent after it. */
+/* The start of a line, and how long its kind is silent after it. */
 static const struct {
   const char *name;
   int64_t silent_ms;
@@ -44,9 +44,9 @@ static const struct {
                        [TELL_QUOTA] = {"quota exceeded", 60000},
                        [TELL_SOFT_QUOTA] = {"quota exceeded", 60000}};
 
-/* The place where it is noted when the kind was last told.  Each path with a
- * quota has a place of its own.  A new path takes over a place that need not be
- * silent any more; NULL: there is none. */
+/* The record of when the kind was last reported.  Each path with a quota has
+ * its own.  A new path takes over a record whose silence is over; NULL: there
+ * is none. */
 static told *find_place(server *s, int kind, const char *path) {
   told *found = NULL;
   if (kind < TELL_QUOTA) return &s->told[kind];
@@ -61,15 +61,15 @@ static told *find_place(server *s, int kind, const char *path) {
   return found;
 }
 
-/* Cuts off what is longer than can_print() asks for, as the path of a quota may
- * be. */
+/* Cuts a line to the length that can_print() checks; a quota's path may be
+ * longer. */
 static void shorten(char *line, size_t len) {
   static const char end[] = "...\n";
   if (len > PIPE_BUF) memcpy(line + PIPE_BUF - strlen(end), end, sizeof end);
 }
 
-/* Keeps a line, which is freed later.  Where as many are kept as there is room
- * for, it is counted only. */
+/* Keeps a line, which is freed later.  If there is no room, it is only
+ * counted. */
 static void keep_line(server *s, char *line) {
   if (s->line_count < LINES_MOST) {
     s->lines[s->line_count++] = line;
@@ -79,15 +79,15 @@ static void keep_line(server *s, char *line) {
   free(line);
 }
 
-/* Does standard error take a line of at most PIPE_BUF bytes at once?  A pipe
- * does while it is ready for writing. */
+/* Can standard error take a line of at most PIPE_BUF bytes without blocking?  A
+ * pipe can while it is ready for writing. */
 static bool can_print(void) {
   struct pollfd to = {.fd = fileno(stderr), .events = POLLOUT};
   return poll(&to, 1, 0) == 1 && to.revents & POLLOUT;
 }
 
-/* A line that standard error does not take at once is counted and not printed:
- * whoever does not read it cannot stop the server. */
+/* A line that would block is counted and not printed: a reader that stops
+ * reading cannot stop the server. */
 void server_print(server *s) {
   for (int i = 0; i < s->line_count; i++) {
     if (can_print())
@@ -103,9 +103,9 @@ void server_print(server *s) {
   s->lines_left_out = 0;
 }
 
-/* Keeps a line of these texts, but for those that are "", and of how many lines
- * were left out before it.  What clients have sent may stand in them, so
- * strange characters are escaped. */
+/* Keeps a line of these texts, except empty ones, and of how many lines were
+ * left out before it.  It may contain a client's text, so control characters
+ * are escaped. */
 static void make_line(server *s, const char *name, const char *about,
                       const char *sentence, int64_t left_out) {
   char *line = NULL;
@@ -126,17 +126,17 @@ static void make_line(server *s, const char *name, const char *about,
   }
 }
 
-/* Keeps a warning of the library's.  Errors are left out: requests that fail
- * tell of most.  The logger may be called after the server has ended; it keeps
- * nothing then. */
+/* Keeps a warning of the library's.  Errors are left out: the failing requests
+ * report most of them.  The logger may be called after the server has ended;
+ * then it keeps nothing. */
 void server_log(void *context, int level, const char *text) {
   const shell *sh = context;
   if (level == ZKE_LOG_WARN && sh->server)
     make_line(sh->server, "", "", text, 0);
 }
 
-/* Says a line, unless its kind has to be silent; at once if nobody waits for
- * that. */
+/* Reports a line, unless its kind must be silent; immediately if no process
+ * waits. */
 static void tell(server *s, int kind, const char *about, const char *format,
                  va_list arguments) {
   char *sentence;
@@ -154,7 +154,7 @@ static void tell(server *s, int kind, const char *about, const char *format,
   place->left_out = 0;
 }
 
-/* For what is about no client, or about one that has no connection. */
+/* For messages about no client, or about one without a connection. */
 void server_tell(server *s, int kind, const char *about, const char *format,
                  ...) {
   va_list arguments;
@@ -178,10 +178,9 @@ void conn_tell(const conn *c, int kind, const char *format, ...) {
   va_end(arguments);
 }
 
-/* The sentence is the library's, and so it has to be asked for before another
- * call fails. */
+/* The sentence is the library's, so ask for it before another call fails. */
 void server_tell_failed(server *s, const conn *c, int rc) {
-  bool is_lost = rc == ZKE_CONNECTIONLOSS; /* a commit, perhaps */
+  bool is_lost = rc == ZKE_CONNECTIONLOSS; /* perhaps during a commit */
   if (rc > -200 && rc != ZKE_SYSTEMERROR && !is_lost) return;
   const char *why = rc == ZKE_NOMEM ? "out of memory" : zke_errmsg();
   if (c)

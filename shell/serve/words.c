@@ -2,7 +2,7 @@
  *
  * A person or a monitor sends four letters instead of a frame, gets a text, and
  * the connection is closed.  The texts have the form of ZooKeeper 3.8, since
- * programs read them; what has no meaning here is left out, not made up.
+ * programs read them; values without a meaning here are left out, not invented.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@
 /* ------------------------------------------------------------------------
  * Texts
  *
- * A function writes the answer to one word. What cannot be read now is told as
- * 0 or left out: that is better than no answer for a monitor that asks every
- * few seconds.
+ * A function writes the answer to one word.  A value that cannot be read now is
+ * 0 or left out: for a monitor that asks every few seconds, this is better than
+ * no answer.
  * --------------------------------------------------------------------- */
 
 /* ruok: the server answers, so it runs. */
@@ -33,8 +33,8 @@ static void say_isro(server *s, FILE *out) {
   fputs("rw", out);
 }
 
-/* The lines of srvr, which stat has, too. The order of the lines is
- * ZooKeeper's, since programs look for some by their place. */
+/* The lines of srvr, which stat has, too.  The lines are in ZooKeeper's order,
+ * since programs find some by their position. */
 static void say_state(server *s, FILE *out) {
   const counts *n = &s->counts;
   fprintf(out, "Latency min/avg/max: %" PRId64 "/%.4f/%" PRId64 "\n",
@@ -59,7 +59,7 @@ static void say_srvr(server *s, FILE *out) {
   say_state(s, out);
 }
 
-/* What stat and cons say of a connection first. */
+/* How stat and cons begin a connection's line. */
 static void say_peer(conn *c, FILE *out) {
   fprintf(out,
           " /%s:%d[%d](queued=%" PRId64 ",recved=%" PRId64 ",sent=%" PRId64,
@@ -67,7 +67,8 @@ static void say_peer(conn *c, FILE *out) {
           c->issued);
 }
 
-/* stat: the same, and a line for each connection, with the one that asks. */
+/* stat: the same, and a line for each connection, including the one that
+ * asks. */
 static void say_stat(server *s, FILE *out) {
   say_version(out);
   fputs("Clients:\n", out);
@@ -79,7 +80,7 @@ static void say_stat(server *s, FILE *out) {
   say_state(s, out);
 }
 
-/* What cons says of one that has a session. */
+/* The part of cons about a connection with a session. */
 static void say_session(const server *s, const conn *c, FILE *out) {
   fprintf(out,
           ",sid=0x%" PRIx64 ",lop=%s,est=%" PRId64 ",to=%" PRId64
@@ -94,7 +95,7 @@ static void say_session(const server *s, const conn *c, FILE *out) {
           (int64_t)timing_average(&c->took), c->took.max_ms);
 }
 
-/* cons: all connections, with what their sessions have done. */
+/* cons: all connections, with their sessions' activity. */
 static void say_cons(server *s, FILE *out) {
   for (conn *c = s->conns; c; c = c->next) {
     say_peer(c, out);
@@ -104,8 +105,8 @@ static void say_cons(server *s, FILE *out) {
   fputs("\n", out);
 }
 
-/* The sizes of the database and of its log, which are files beside each other
- * here.  A database in memory has neither. */
+/* The sizes of the database and of its log, which is a file beside it.  A
+ * database in memory has neither. */
 static void say_sizes(const char *file, FILE *out) {
   struct stat of;
   char *log = NULL;
@@ -118,8 +119,7 @@ static void say_sizes(const char *file, FILE *out) {
   free(log);
 }
 
-/* conf: what the server was started with.  -1 is ZooKeeper's word for what is
- * not configured. */
+/* conf: the server's options.  In ZooKeeper -1 means not configured. */
 static void say_conf(server *s, FILE *out) {
   fprintf(out, "clientPort=%d\nsecureClientPort=-1\ndataDir=%s\n", s->port,
           s->c->sh->file);
@@ -131,7 +131,7 @@ static void say_conf(server *s, FILE *out) {
   fputs("clientPortListenBacklog=-1\nserverId=0\n", out);
 }
 
-/* envi: of ZooKeeper's lines those that are not about Java. */
+/* envi: ZooKeeper's lines that are not about Java. */
 static void say_envi(server *s, FILE *out) {
   struct utsname host = {0};
   (void)s;
@@ -147,12 +147,13 @@ static void say_mntr(server *s, FILE *out) { stats_monitor(s, out); }
 /* ------------------------------------------------------------------------
  * dump
  *
- * ZooKeeper gathers what ends at the same time in a set.  A session here ends
- * at a tick, too, and its connection with it.  A connection without a session
- * ends some seconds after it was last heard of.
+ * ZooKeeper puts items that end at the same time into a set.  A session here
+ * ends at a tick, too, and its connection with it.  A connection without a
+ * session ends some seconds after it was last heard from.
  * --------------------------------------------------------------------- */
 
-/* What ends at a time of the server's clock: a session, or a connection. */
+/* An item that ends at a time of the server's clock: a session or a
+ * connection. */
 typedef struct due {
   int64_t ms;
   const client *session;
@@ -165,7 +166,7 @@ static int order_dues(const void *a, const void *b) {
   return (one->ms > other->ms) - (one->ms < other->ms);
 }
 
-/* A time as Java writes it, "Thu Nov 26 19:50:18 UTC 2026". */
+/* A time in Java's form, "Thu Nov 26 19:50:18 UTC 2026". */
 static void say_date(const server *s, int64_t ms, FILE *out) {
   time_t at = (time_t)((clock_wall_ms() + ms - s->now_ms) / 1000);
   struct tm parts;
@@ -175,8 +176,8 @@ static void say_date(const server *s, int64_t ms, FILE *out) {
   fputs(text, out);
 }
 
-/* The line of one that has a time: a connection by its address and its session,
- * or a session by its id. */
+/* The line of an item: a connection with its address and its session, or a
+ * session with its id. */
 static void say_due(const due *at, FILE *out) {
   uint64_t id = at->session ? (uint64_t)at->session->id : 0;
   if (at->conn)
@@ -186,7 +187,7 @@ static void say_due(const due *at, FILE *out) {
     fprintf(out, "\t0x%" PRIx64 "\n", id);
 }
 
-/* The line of how many sets and members there are, then each set: its time, and
+/* The line with the numbers of sets and members, then each set: its time, and
  * its members below it. */
 static void say_sets(const server *s, const char *title, due *all, int count,
                      FILE *out) {
@@ -203,7 +204,7 @@ static void say_sets(const server *s, const char *title, due *all, int count,
   }
 }
 
-/* Which ephemeral nodes each session has; those without any have no line. */
+/* The ephemeral nodes of each session; sessions without any have no line. */
 static void say_ephemerals(server *s, FILE *out) {
   char *text = NULL;
   size_t len;
@@ -224,8 +225,7 @@ static void say_ephemerals(server *s, FILE *out) {
   free(text);
 }
 
-/* dump: when sessions and connections end, and which ephemeral nodes there
- * are. */
+/* dump: when sessions and connections end, and which ephemeral nodes exist. */
 static void say_dump(server *s, FILE *out) {
   int count = 0;
   size_t most = (size_t)s->session_count + (size_t)s->conn_count + 1;
@@ -251,8 +251,8 @@ static void say_dump(server *s, FILE *out) {
 /* ------------------------------------------------------------------------
  * Watches
  *
- * One list, of the watches of this server's clients alone (stats.c):
- * counted, by session, or by path.
+ * One list of the watches of only this server's clients (stats.c): counted, by
+ * session, or by path.
  * --------------------------------------------------------------------- */
 
 /* wchs: how many watches there are. */
@@ -299,7 +299,7 @@ static void say_wchp(server *s, FILE *out) {
 static const struct {
   char word[5];
   void (*say)(server *s, FILE *out);
-  bool is_list; /* grows with what clients do */
+  bool is_list; /* grows with the clients' activity */
 } words_known[] = {{"ruok", say_ruok, false}, {"srvr", say_srvr, false},
                    {"stat", say_stat, true},  {"mntr", say_mntr, false},
                    {"cons", say_cons, true},  {"conf", say_conf, false},
@@ -316,15 +316,15 @@ static void words_answer(server *s, conn *c, size_t which) {
     return;
   }
   conn_end(c);
-  c->received++; /* a word is a packet, as with ZooKeeper */
+  c->received++; /* a word is a packet, as in ZooKeeper */
   s->counts.received++;
   words_known[which].say(s, out);
   if (fclose(out) == 0) zke_jute_append(&c->out, &text);
   free(text.data);
 }
 
-/* As the length of a frame each of them is far above the limit.  A word stays
- * in the input until its answer has been sent, and is answered once. */
+/* Read as the length of a frame, each word is far above the limit.  A word
+ * stays in the input until its answer has been sent, and is answered once. */
 bool letters_take(server *s, conn *c) {
   if (c->ended) return true;
   if (c->in_len - c->in_at < 4) return false;
