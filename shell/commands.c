@@ -1,8 +1,8 @@
-/* commands.c - which commands there are
+/* commands.c - the list of commands
  *
- * The list stands above the files of the commands, and below main.c: run.c
- * finds a command by it without knowing any, and whatever else runs lines (the
- * fuzz targets) has the same commands.
+ * The list is above the files of the commands, and below main.c: run.c finds a
+ * command by it without knowing any, and other programs that run lines (the
+ * fuzz targets) have the same commands.
  */
 #include "shell.h"
 

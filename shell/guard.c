@@ -1,14 +1,14 @@
 /* guard.c - a command of the user's, run while something is held
  *
- * The command ("the child") is started with the user's words as they are.
- * While it runs this thread waits, dispatching, for three things: the child's
- * end, the loss of what is held, and a cancel.  Signals are passed on by the
- * thread of signals.c.  Start with guard_run(); run_wait() is the machine:
+ * The command ("the child") is started with the user's words unchanged.  While
+ * it runs, this thread dispatches and waits for three things: the child's end,
+ * the loss of what is held, and a cancel.  The thread of signals.c passes
+ * signals on.  Start with guard_run(); run_wait() is the state machine:
  *
  *     RUNS     the child runs
  *      |         it has ended by itself -----------------> its exit code
  *      |         it could not be executed ---------------> 127 or 126
- *      |       it has ended, and a signal did that, or --wait-all was given:
+ *      |       a signal ended it, or it ended with --wait-all:
  *     STAYS    its descendants keep what is held
  *      |         all of them are gone -------------------> its exit code, or
  *      |                                                   128 + the signal
@@ -22,54 +22,56 @@
  *     LEFT     some cannot be killed: another user's, or stuck in the kernel
  *                ----------------------------------------> 76
  *
- * With --on-lost warn a loss is told, and the machine stays in RUNS until the
- * child has ended; the exit code is 76 then, too.
+ * With --on-lost warn a loss is reported, and the machine stays in RUNS until
+ * the child has ended; then too the exit code is 76.
  *
- * WHO GETS A SIGNAL.  The child stays in our process group.  In a group of its
- * own it could not read from the terminal, ^Z would stop one of the two, and
- * whoever kills our group, as timeout(1) does, would miss it.
+ * WHO GETS A SIGNAL.  The child stays in our process group.  In another group
+ * it could not read from the terminal, ^Z would stop only one of us, and a
+ * program that kills our group, as timeout(1) does, would miss it.
  *
- * - What a terminal sends (^C, ^\, a new size) the kernel gives to all of its
- *   foreground group, the command included: none of it is passed on.
- * - INT, TERM, HUP and QUIT that a process sends to us go on to all processes
- *   of the command in that group, so that a script's work ends with it.
- *   Strangers in the group, such as the script that runs us, are spared.
- *   TERM and HUP end a script behind the command, whatever that made of them.
- * - Others, such as USR1, are for the child alone, which may expect them.
+ * - Signals of a terminal (^C, ^\, a new size) reach its whole foreground
+ *   group, including the command, by the kernel: none is passed on.
+ * - INT, TERM, HUP and QUIT that a process sends to us are passed to all
+ *   processes of the command in that group, so that a script's work ends with
+ *   it.  Other processes of the group, such as the script that runs us, are
+ *   spared.  TERM and HUP also end a script after the command, whatever it did
+ *   with them.
+ * - Others, such as USR1, go only to the child, which may expect them.
  *
- * WHEN A SIGNAL ENDS THE CHILD its work may go on: in a descendant that ignores
- * the signal, or that is in another group.  Nobody else may get in meanwhile.
- * The child and its descendants inherit two descriptors: the one that keeps
- * the session alive, and the writing end of a pipe on which nobody writes.  The
- * reading end is ours, and tells us when the last of them is gone.  They have
- * high numbers, so that a script's own 3 to 9 do not replace them.
+ * WHEN A SIGNAL ENDS THE CHILD its work may continue: in a descendant that
+ * ignores the signal, or that is in another group.  Nobody else may get what is
+ * held meanwhile.  The child and its descendants inherit two descriptors: the
+ * one that keeps the session alive, and the writing end of a pipe that is never
+ * written.  The reading end is ours, and tells us when the last of them is
+ * gone.  They have high numbers, so that a script's own 3 to 9 do not replace
+ * them.
  *
  * WHEN THIS PROCESS IS KILLED:
  *
  * - What is held stays held until the last process that has the keep-alive
  *   descriptor is gone, or has closed it.
- * - The child gets a signal: TERM, since with the descriptor there is time for
- *   it to clean up; KILL with --close, since without the descriptor the next
- *   holder is already on its way; none with --outlive.
+ * - The child gets a signal: TERM, since with the descriptor it has time to
+ *   clean up; KILL with --close, since without the descriptor the next holder
+ *   may already have started; none with --outlive.
  *
- * When the child ends by itself, what is held is given up, whatever the child
- * has left running: ending a session does not ask about descriptors.
+ * When the child ends by itself, what is held is released, even if the child
+ * has left processes running: ending a session ignores their descriptors.
  *
  * The descendants are read from /proc.  Orphans become our children
- * (PR_SET_CHILD_SUBREAPER), so that they are found too.  That is not done if
- * this process had children before it was executed, since their ends would be
- * taken from whoever expects them: then a process whose parent ended before
- * the loss is missed.  What a command has left running is not of the next
- * command that this process runs.  But what such a leftover forks
- * meanwhile counts as the next command's as soon as its own parent has ended,
- * and is ended with that command on a loss.
+ * (PR_SET_CHILD_SUBREAPER), so that they are found too.  This is not done if
+ * this process had children before it was executed, since it would take their
+ * ends from the program that expects them; then a process whose parent ended
+ * before the loss is missed.  Processes that one command has left do not belong
+ * to the next command.  But if such a process forks during the next command,
+ * its child counts as the next command's once its own parent has ended, and is
+ * ended with that command on a loss.
  *
- * There is one child at a time: a coprocess, whose calls run at once, runs no
+ * There is one child at a time: a coprocess, with its parallel calls, runs no
  * commands.
  *
- * THREADS.  Two: the call's, which runs everything but the section "Signals,
- * on their thread", and the one of signals.c.  What both use is guarded by
- * running.m.  The order of the mutexes is signals.c's first, then running.m.
+ * THREADS.  Two: the call's, which runs everything but the section "Signals, on
+ * their thread", and that of signals.c.  running.m guards what both use.  Take
+ * signals.c's mutex first, then running.m.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -91,11 +93,11 @@
 
 enum {
   KEEPALIVE_FD = 100, /* the least number of the child's descriptor */
-  LOOK_MS = 20,       /* between looks at those that are to end */
-  SAY_MS = 100,       /* before a word about those that stay */
+  LOOK_MS = 20,       /* between looks at processes that should end */
+  SAY_MS = 100,       /* before a message about those that stay */
   STAYS_MS = 500,     /* between looks at those that stay for long */
-  RETRY_MS = 100,     /* where the database could not be asked */
-  KILL_MS = 5000      /* how long to wait for what was killed */
+  RETRY_MS = 100,     /* if the database could not be read */
+  KILL_MS = 5000      /* how long to wait after KILL */
 };
 
 /* In the order in which they are passed: a run never goes back. */
@@ -113,26 +115,26 @@ typedef struct run {
 
   /* guarded by running.m */
   pid_t pid;       /* 0: not started, or gone */
-  sigset_t heard;  /* signals that came while it, or what it left, ran */
+  sigset_t heard;  /* signals that came while it or its descendants ran */
   bool asked;      /* INT, TERM, HUP or QUIT has come */
-  int stop;        /* TERM or HUP has: it ends a script, too; 0: none */
-  bool stays;      /* it has ended, and its descendants are waited for */
-  bool tell;       /* it is to be said which these are */
-  sigset_t early;  /* signals that it was given before we took ours */
+  int stop;        /* TERM or HUP has come: ends a script, too; 0: none */
+  bool stays;      /* it has ended, and we wait for its descendants */
+  bool tell;       /* these should be reported */
+  sigset_t early;  /* signals passed to it before we took ours */
   bool woken;      /* the condition variable's predicate */
   processes known; /* descendants, as last seen */
 
-  /* the call's thread's alone */
+  /* only for the call's thread */
   pthread_cond_t wake; /* with running.m: replaces the handle while deaf */
-  bool deaf;           /* the handle cannot be waited on any more */
+  bool deaf;           /* the handle can no longer be waited on */
   bool adopts;         /* orphans become our children */
   bool ended;          /* the child; outcome is waitpid()'s */
-  bool cancelled;      /* that was seen, and passed on */
+  bool cancelled;      /* the cancel was seen, and passed on */
   int outcome;
   int report;       /* a pipe: errno, if the child could not be executed */
   int alive;        /* a pipe: ends when no descendant is left; -1: none */
-  processes former; /* descendants that earlier commands left behind; they are
-                       not this command's */
+  processes former; /* descendants of earlier commands, which are not this
+                       command's */
   int lost;         /* the code of the loss, or 0 */
   loss loss;        /* with lost: the rest of it */
   enum phase phase;
@@ -148,12 +150,12 @@ static struct {
 /* ------------------------------------------------------------------------
  * Options
  *
- * OPTIONS_GUARD of shell.h, read once before anything is held, so that a
- * mistake in them costs nobody a lock, and a second time into the run.
+ * OPTIONS_GUARD of shell.h, read once before anything is held, so that an error
+ * in them costs no lock, and a second time into the run.
  * --------------------------------------------------------------------- */
 
 /* Only checks them, before anything is held; guard_run() reads them again.  A
- * word of the child becomes a string of C, so a NUL in it, which a script can
+ * word of the child becomes a C string, so a NUL in it, which a script can
  * write as "\0", is refused rather than taken for its end. */
 int guard_options(call *c) {
   int64_t grace;
@@ -184,9 +186,9 @@ static int run_options(run *r) {
 /* ------------------------------------------------------------------------
  * The child's words and environment
  *
- * The words go to the child as they are. In the environment is what it may
- * want to know of its lock: the database, the session and the token.  A zke
- * inside of it also learns which process waits for it.
+ * The child gets the words unchanged.  Its environment has what it may need
+ * about its lock: the database, the session and the token.  A zke inside it
+ * also learns which process waits for it.
  * --------------------------------------------------------------------- */
 
 /* A list of texts as execvpe() takes it. */
@@ -196,8 +198,8 @@ typedef struct texts {
   bool failed;  /* there was no memory for one; it stays so */
 } texts;
 
-/* Adds a formatted text; the list ends by NULL at any time.  Without memory
- * failed is set, and whoever wants the list looks at it once, at the end. */
+/* Adds a formatted text; the list always ends by NULL.  Without memory this
+ * sets failed, which the user of the list checks once, at the end. */
 __attribute__((format(printf, 2, 3))) static void texts_add(texts *t,
                                                             const char *format,
                                                             ...) {
@@ -231,9 +233,9 @@ static bool same_name(const char *entry, const char *other) {
   return strncmp(entry, other, len) == 0 && entry[len] == '=';
 }
 
-/* Is this variable not to be inherited?  That is so if it is set anew, and for
- * everything that an outer zke said of its own lock and session: a command that
- * is run for an event, under no lock, must not take these for ours. */
+/* Should this variable not be inherited?  That applies if it is set again, and
+ * to all that an outer zke has set about its own lock and session: a command
+ * that runs for an event, without a lock, must not take these for ours. */
 static bool is_replaced(const char *entry, const char *const *more, int count) {
   static const char *const ours[] = {"ZKE_DB", "ZKE_SESSION", "ZKE_LOCK_KIND",
                                      "ZKE_LOCK_NAME", "ZKE_LOCK_TOKEN"};
@@ -251,9 +253,9 @@ static void environment_held(texts *t, const guard *g) {
   texts_add(t, "ZKE_LOCK_TOKEN=%" PRId64, g->token);
 }
 
-/* The inherited environment without what is replaced, then what the command
- * needs to find the database and the session, then more.  The file is told by
- * its whole path, since the command may work in another directory. */
+/* The inherited environment without replaced variables, then what the command
+ * needs to find the database and the session, then more.  The file has its
+ * whole path, since the command may work in another directory. */
 static texts environment_make(const run *r, const char *const *more,
                               int count) {
   texts t = {NULL, 0, false};
@@ -272,11 +274,11 @@ static texts environment_make(const run *r, const char *const *more,
 /* ------------------------------------------------------------------------
  * In the child, between fork() and exec()
  *
- * This process has several threads, of which only the one that forks is in the
+ * This process has several threads, and only the one that forks is in the
  * child.  A lock that another thread had at that moment stays locked there for
- * ever.  So the child takes none: it makes system calls, and calls execvpe(),
- * which in the C library neither locks nor allocates.  All memory that it needs
- * was made before the fork.
+ * ever.  So the child takes no locks: it makes system calls, and calls
+ * execvpe(), which in the C library neither locks nor allocates.  All its
+ * memory was allocated before the fork.
  * --------------------------------------------------------------------- */
 
 /* All that the child needs, made by the parent before the fork; the child only
@@ -293,9 +295,9 @@ typedef struct start {
   int report;    /* where errno is written to; closes by exec() */
 } start;
 
-/* Sets standard input: what the command is to read, nothing, or ours.  "null"
- * is 0 where standard input was closed before: then it is in its place already,
- * and must stay open; -1 leaves the child with our input. */
+/* Sets standard input: the given bytes, nothing, or ours.  "null" is 0 if
+ * standard input was closed before: then it is already in its place, and must
+ * stay open; -1 leaves the child with our input. */
 static void child_streams(const start *s) {
   int null = s->input < 0 && s->no_input ? open("/dev/null", O_RDONLY) : -1;
   if (s->input >= 0) dup2(s->input, STDIN_FILENO);
@@ -305,8 +307,8 @@ static void child_streams(const start *s) {
   }
 }
 
-/* Lets a descriptor survive the exec(): under a high number, or, where the
- * limit is too low for that, under the one that it has. */
+/* Lets a descriptor survive the exec(): under a high number, or, if the limit
+ * is too low for that, under its own. */
 static void child_keep(int fd) {
   if (fcntl(fd, F_DUPFD, KEEPALIVE_FD) < 0) fcntl(fd, F_SETFD, 0);
 }
@@ -322,9 +324,9 @@ static void child_await(const int *go) {
 /* The child, from fork() to exec(): asks for a signal at the parent's death,
  * keeps its descriptors, undoes our signal mask.
  *
- * The parent may have died before prctl(): that signal would never come, and
- * getppid() tells.  The report's pipe closes by itself in exec(), so that the
- * parent finds errno in it, or its end. */
+ * If the parent died before prctl(), that signal would never come; getppid()
+ * detects this.  exec() closes the report's pipe, so the parent finds errno in
+ * it, or its end. */
 _Noreturn static void child_run(const start *s, const int *go) {
   if (s->death) {
     prctl(PR_SET_PDEATHSIG, s->death);
@@ -346,31 +348,30 @@ _Noreturn static void child_run(const start *s, const int *go) {
 /* ------------------------------------------------------------------------
  * Descendants
  *
- * A list of processes from /proc, renewed at each look (process.c). It only
- * grows by marking children of what is marked, and a process is known by
- * number and time of start, so a stranger is never signalled. running.m is
- * held for all that reads or changes r->known.
+ * A list of processes from /proc, renewed at each look (process.c).  It grows
+ * only by marking children of marked processes, and a process is identified by
+ * number and start time, so an unrelated one is never signalled.  running.m is
+ * held for every access to r->known.
  * --------------------------------------------------------------------- */
 
-/* Is it in the list?  Its number alone does not tell, since it may be another
- * process by now: its start must be the same. */
+/* Is it in the list?  Its number alone does not decide, since it may have been
+ * reused: its start must be the same. */
 static bool is_among(const processes *list, const process *p) {
   const process *before = processes_find(list, p->pid);
   return before && before->start == p->start;
 }
 
-/* Is it a descendant by itself, whatever its parent?  One that was known before
- * stays one when its parent ends.  Where orphans come to us, every child of
- * ours is one, but for what earlier commands have left; else only the
- * command. */
+/* Is it a descendant whatever its parent?  A process that was known before
+ * stays one when its parent ends.  If orphans come to us, every child of ours
+ * is one, except those of earlier commands; else only the command. */
 static bool is_root(const run *r, const process *p) {
   if (is_among(&r->known, p)) return true;
   if (is_among(&r->former, p)) return false;
   return r->adopts ? p->parent == getpid() : p->pid == r->pid;
 }
 
-/* Marks the descendants of the command.  The list is by number, so that a child
- * may stand before its parent: marking is repeated until nothing is added. */
+/* Marks the descendants of the command.  The list is sorted by number, so a
+ * child may stand before its parent: marking repeats until nothing is added. */
 static void family_mark(const run *r, processes *f) {
   bool more = true;
   for (size_t i = 0; i < f->count; i++)
@@ -402,20 +403,20 @@ static size_t family_look(run *r) {
   return live;
 }
 
-/* Is it in our group, where the command was started, or in the group that the
- * command has moved to?  A command may move itself, as an interactive shell
- * does; its work then is in that group. */
+/* Is it in our group, where the command was started, or in the group to which
+ * the command has moved?  An interactive shell, for example, moves itself; its
+ * work then is in that group. */
 static bool is_in_group(const run *r, const process *p) {
   const process *child = processes_find(&r->known, r->pid);
   return p->group == getpgrp() || (child && p->group == child->group);
 }
 
-/* running.m is held.  Sends a signal once to each process that descends from
- * the command at this moment.
+/* running.m is held.  Sends a signal once to each current descendant of the
+ * command.
  *
  *   group  only to those in the command's group
  *
- * The child gets it even where /proc tells nothing, unless it has it already:
+ * The child gets it even if /proc shows nothing, unless it has it already:
  * run_pass_on(). */
 static void family_signal_held(run *r, int signal, bool group) {
   family_look(r);
@@ -445,16 +446,16 @@ static bool family_is_gone(run *r) {
 /* ------------------------------------------------------------------------
  * Signals, on their thread
  *
- * What follows runs on the thread of signals.c, with its mutex and running.m.
+ * This section runs on the thread of signals.c, with its mutex and running.m.
  * It passes signals on and wakes the call's thread; it never decides that the
  * run is over.
  * --------------------------------------------------------------------- */
 
 /* Does this signal come from the terminal?  Then the kernel has given it to all
  * processes of the foreground group, and the child has it already.  A hangup is
- * different: the leader of the terminal's session gets it alone, and if that
- * is this process, the child has not heard of it.  SI_KERNEL tells the
- * kernel's signals from those of kill(). */
+ * different: only the leader of the terminal's session gets it, and if that is
+ * this process, the child has not got it.  SI_KERNEL marks the kernel's
+ * signals, unlike those of kill(). */
 static bool is_terminals(const siginfo_t *info) {
   if (info->si_code != SI_KERNEL) return false;
   switch (info->si_signo) {
@@ -476,8 +477,8 @@ static bool ends_us(int signal) {
 }
 
 /* running.m is held.  Passes a signal on, as the file's head says under WHO
- * GETS A SIGNAL.  After the child's end it is for all that the child has left,
- * in whatever group. */
+ * GETS A SIGNAL.  After the child's end it goes to all its descendants, in any
+ * group. */
 static void run_pass(run *r, int signal) {
   if (ends_us(signal))
     family_signal_held(r, signal, r->pid != 0);
@@ -485,14 +486,14 @@ static void run_pass(run *r, int signal) {
     kill(r->pid, signal);
 }
 
-/* running.m is held, and signals.c's mutex.  Deals with one signal; false: the
- * call is to be cancelled by it as well.
+/* running.m is held, and signals.c's mutex.  Handles one signal; false: it
+ * should also cancel the call.
  *
- * SIGCHLD wakes the call's thread, wherever it sleeps.  A signal that comes
- * while there is no child is not for a child.  run_pass_on() has given the
- * child some signals already: it gets none of them a second time, but its
- * descendants do, if it has any by now.  A command that is run for an event
- * gets the signal, and the call that waits for the next event ends with it. */
+ * SIGCHLD wakes the call's thread, wherever it sleeps.  A signal without a
+ * child is not for a child.  run_pass_on() has already given some signals to
+ * the child: it gets none of them twice, but its descendants do, if it has any
+ * by now.  A command that runs for an event gets the signal, and the call that
+ * waits for the next event ends with it. */
 static bool run_hear(run *r, const siginfo_t *info) {
   int signal = info->si_signo;
   if (signal == SIGCHLD) {
@@ -519,8 +520,8 @@ static bool run_hook(void *unused, const siginfo_t *info) {
   return all;
 }
 
-/* What a cancel calls, on another thread.  zke_wake() ends zke_wait_turn();
- * the condition variable is for a run that is deaf. */
+/* A cancel calls this, on another thread.  zke_wake() ends zke_wait_turn(); the
+ * condition variable is for a deaf run. */
 static int run_wake(void *object) {
   run *r = object;
   pthread_mutex_lock(&running.m);
@@ -531,7 +532,7 @@ static int run_wake(void *object) {
 }
 
 /* Directs signals to this run; NULL: to none.  After signals_hook() has
- * returned, the hook does not run any more, and r may go. */
+ * returned, the hook no longer runs, and r may be freed. */
 static void run_install(run *r) {
   pthread_mutex_lock(&running.m);
   running.now = r;
@@ -542,22 +543,21 @@ static void run_install(run *r) {
 /* ------------------------------------------------------------------------
  * Waiting for its end
  *
- * The machine of the file's head. Each judge_…() looks at one thing and may
- * change r->phase; run_wait() calls all of them, then sleeps. Phases go
- * forward only.
+ * The machine of the file's head.  Each judge_…() checks one thing and may
+ * change r->phase; run_wait() calls all of them, then sleeps.  Phases only go
+ * forward.
  * --------------------------------------------------------------------- */
 
 /* running.m is held.  The child has ended: do its descendants keep what is
- * held?  Not if it ended by itself, unless --wait-all says so, and not if they
- * have no descriptor of ours. */
+ * held?  Not if it ended by itself, unless with --wait-all, and not if they do
+ * not have our descriptor. */
 static bool run_must_stay(const run *r) {
   return r->alive >= 0 && (r->all || r->asked || WIFSIGNALED(r->outcome));
 }
 
-/* Takes in the child's end, and, where orphans come to us, theirs, which would
- * stay zombies else.  A child's end is either seen by waitpid() here, or the
- * hook, which takes running.m too, sets woken after it was cleared: it is never
- * slept through. */
+/* Reaps the child, and, if orphans come to us, those, which would otherwise
+ * stay zombies.  No end of the child is missed: either waitpid() here sees it,
+ * or the hook, which takes running.m too, sets woken after it was cleared. */
 static void run_reap(run *r) {
   int outcome;
   pid_t pid;
@@ -574,8 +574,8 @@ static void run_reap(run *r) {
   pthread_mutex_unlock(&running.m);
 }
 
-/* Not every failure to ask is a loss: a database may be busy or a disk full,
- * and the lock is held all the same. */
+/* Not every failed check is a loss: a database may be busy or a disk full, and
+ * the lock is still held. */
 static bool is_loss(int rc) {
   switch (rc) {
     case ZKE_LOST:
@@ -590,8 +590,8 @@ static bool is_loss(int rc) {
   }
 }
 
-/* Asks the child and its descendants to end.  One that was stopped acts on TERM
- * only when it goes on, hence CONT. */
+/* Asks the child and its descendants to end.  A stopped process acts on TERM
+ * only after it continues, hence CONT. */
 static void run_ask(run *r) {
   family_signal(r, SIGTERM);
   family_signal(r, SIGCONT);
@@ -599,7 +599,7 @@ static void run_ask(run *r) {
   r->until = zke_now(r->c->z) + r->grace_ms;
 }
 
-/* Says on standard error that the lock was lost and the command goes on
+/* Reports on standard error that the lock was lost and the command continues
  * (--on-lost warn). */
 static void warn_lost(const run *r) {
   char why[512];
@@ -619,9 +619,9 @@ static void warn_lost(const run *r) {
   json_decref(row);
 }
 
-/* What is held was lost, with this code.  Why is noted now, but told when the
- * command has ended (run_status()): another one may have the lock already, and
- * nothing may delay the end of this command. */
+/* What is held was lost, with this code.  The reason is recorded now, but
+ * reported after the command has ended (run_status()): another process may
+ * already have the lock, and nothing may delay the end of this command. */
 static void run_lose(run *r, int rc) {
   if (!r->g || !r->g->check || r->lost || r->phase > STAYS) return;
   r->lost = rc;
@@ -632,8 +632,8 @@ static void run_lose(run *r, int rc) {
     run_ask(r);
 }
 
-/* Asks whether what is held is held still; if not, begins the end of the
- * command.  After the child's end nobody needs it but those that STAY. */
+/* Checks whether it is still held; if not, begins the end of the command.
+ * After the child's end only processes that STAY need it. */
 static void judge_loss(run *r) {
   if (!r->g || !r->g->check || r->lost) return;
   if (r->ended && r->phase != STAYS) return;
@@ -641,8 +641,8 @@ static void judge_loss(run *r) {
   if (is_loss(rc)) run_lose(r, rc);
 }
 
-/* Passes a cancel on to the child, once: it may have come while there was no
- * child that the hook could give the signal to. */
+/* Passes a cancel on to the child, once: it may have come before there was a
+ * child to which the hook could give the signal. */
 static void judge_cancel(run *r) {
   if (r->cancelled || r->ended || !cancel_came(r->c)) return;
   r->cancelled = true;
@@ -652,11 +652,11 @@ static void judge_cancel(run *r) {
   pthread_mutex_unlock(&running.m);
 }
 
-/* ---- those that stay ---- */
+/* ---- processes that stay ---- */
 
 /* Has the last descendant gone?  Then the pipe is at its end: read() returns 0.
- * While one has the writing end, the read fails with EAGAIN.  Nobody writes
- * into it on purpose; what stands there by mistake is thrown away. */
+ * While any process has the writing end, the read fails with EAGAIN.  Nothing
+ * writes into it on purpose; anything written by mistake is discarded. */
 static bool stays_are_gone(const run *r) {
   char bytes[64];
   ssize_t n;
@@ -665,8 +665,8 @@ static bool stays_are_gone(const run *r) {
   return n == 0;
 }
 
-/* Writes for whom the place is kept, in words or as JSON.  `list` is what
- * holders_list() has found. */
+/* Writes which processes keep it, in words or as JSON.  `list` comes from
+ * holders_list(). */
 static void stays_tell(const run *r, json_t *list, FILE *out) {
   if (r->c->format == FORMAT_JSON) {
     json_t *row = json_pack("{s:s,s:s,s:s,s:O}", "event", "waiting", "kind",
@@ -681,7 +681,7 @@ static void stays_tell(const run *r, json_t *list, FILE *out) {
   fputc('\n', out);
 }
 
-/* Written in one piece, since those that stay may write to standard error,
+/* Written in one piece, since those processes may write to standard error,
  * too. */
 static void stays_say(const run *r) {
   char *text = NULL;
@@ -696,10 +696,10 @@ static void stays_say(const run *r) {
   holders_free(&h);
 }
 
-/* Begins STAYS, and tells whom it waits for: after SAY_MS, in which most of
- * what the same signal ends is gone, and again with each later signal.  With
- * --wait-all the user knows, and it is told only where the user asked, or a
- * signal came. */
+/* Begins STAYS, and reports the processes that it waits for: after SAY_MS, in
+ * which most processes end by the same signal, and again with each later
+ * signal.  With --wait-all the user knows, so it is reported only with
+ * --verbose, or after a signal. */
 static void judge_stays(run *r) {
   int64_t now = zke_now(r->c->z);
   pthread_mutex_lock(&running.m);
@@ -716,7 +716,7 @@ static void judge_stays(run *r) {
   if (tells && !stays_are_gone(r)) stays_say(r);
 }
 
-/* Moves on from asking to killing, and from killing to giving up, when the
+/* Goes on from asking to killing, and from killing to giving up, when the
  * phase's time is over. */
 static void judge_phase(run *r) {
   bool over = zke_now(r->c->z) >= r->until;
@@ -731,8 +731,8 @@ static void judge_phase(run *r) {
   }
 }
 
-/* Is there nothing left to wait for?  In STAYS after a loss there is nothing to
- * keep any more: with --on-lost warn the descendants are not ended either. */
+/* Is there nothing left to wait for?  After a loss there is nothing to keep in
+ * STAYS: with --on-lost warn the descendants are not ended either. */
 static bool run_over(run *r) {
   if (r->phase == LEFT) return true;
   if (r->phase == RUNS) return r->ended;
@@ -741,7 +741,7 @@ static bool run_over(run *r) {
 }
 
 /* Sleeps on the condition variable until the deadline, a cancel or a child's
- * end.  Without a deadline it looks again each second, to be sure. */
+ * end.  Without a deadline it looks again each second, to be safe. */
 static void run_sleep_deaf(run *r, int64_t deadline) {
   int64_t ms = deadline - zke_now(r->c->z);
   if (deadline == ZKE_FOREVER) ms = 1000;
@@ -753,9 +753,9 @@ static void run_sleep_deaf(run *r, int64_t deadline) {
   pthread_mutex_unlock(&running.m);
 }
 
-/* When to look next.  RUNS needs no looks: events wake it.  Nothing tells of a
- * descendant's end, so the other phases look; those that STAY may do so for
- * hours, so that the pauses grow up to STAYS_MS. */
+/* When to look next.  RUNS needs no looks: events wake it.  No event reports a
+ * descendant's end, so the other phases look; processes may STAY for hours, so
+ * the pauses grow up to STAYS_MS. */
 static int64_t run_pause(run *r) {
   if (r->phase == RUNS) return ZKE_FOREVER;
   if (r->phase != STAYS) return zke_now(r->c->z) + (int64_t)LOOK_MS;
@@ -764,9 +764,9 @@ static int64_t run_pause(run *r) {
   return zke_now(r->c->z) + pause;
 }
 
-/* Sleeps until something may have changed since `turn` was read.  A handle that
- * says that its session is over is of no use any more: that is a loss, and from
- * then on the condition variable is waited on instead. */
+/* Sleeps until something may have changed since `turn` was read.  If the
+ * session is over, its handle is useless: that is a loss, and from then on this
+ * waits on the condition variable instead. */
 static void run_sleep(run *r, int64_t turn) {
   call *c = r->c;
   int64_t deadline = run_pause(r);
@@ -780,9 +780,9 @@ static void run_sleep(run *r, int64_t turn) {
   run_sleep_deaf(r, deadline);
 }
 
-/* The machine of the file's head: looks at everything, then sleeps, until it is
- * over.  The turn is read before the looks, so that no event falls between a
- * look and the sleep. */
+/* The machine of the file's head: checks everything, then sleeps, until it is
+ * over.  The turn is read before the checks, so that no event is missed between
+ * a check and the sleep. */
 static void run_wait(run *r) {
   cancel_by(r->c, run_wake, r);
   for (;;) {
@@ -799,19 +799,19 @@ static void run_wait(run *r) {
 }
 
 /* ------------------------------------------------------------------------
- * From the beginning to the end
+ * From start to end
  *
- * Everything that the child needs is made before the fork, and taken away in
- * the opposite order on the one way out, whatever has failed.
+ * Everything that the child needs is made before the fork, and released in the
+ * opposite order on the only way out, after any failure.
  * --------------------------------------------------------------------- */
 
 /* Gives the child the terminal's signals that are pending here right after the
- * fork, while signals.c takes none.  Such a signal came either before the fork:
- * then the child has not got it, since pending signals are not inherited.  Or
- * it came after: then the child has it pending, too, since it takes none before
- * we are done (child_await()), and a second one of the same number merges with
- * it.  Either way the child gets it once, and run_hear() leaves it out when it
- * is taken here. */
+ * fork, while signals.c takes none.  If such a signal came before the fork, the
+ * child does not have it, since pending signals are not inherited.  If it came
+ * after, the child has it pending, too, since it takes none before we are done
+ * (child_await()), and a second one of the same number merges with it.  Either
+ * way the child gets it once, and run_hear() does not pass it on when it is
+ * taken here. */
 static void run_pass_on(run *r) {
   static const int terminals[] = {SIGINT, SIGQUIT, SIGHUP};
   sigset_t pending;
@@ -824,9 +824,9 @@ static void run_pass_on(run *r) {
   }
 }
 
-/* Forks, while signals.c takes no signal: so each signal finds either no child,
- * and cancels the call before the fork, or a child that gets it.  Standard
- * output is flushed first, or the child would have a copy of what is in it. */
+/* Forks while signals.c takes no signal: so each signal finds either no child,
+ * and cancels the call before the fork, or a child that gets it.  Flushes
+ * standard output first, or the child would have a copy of its buffer. */
 static int run_fork(run *r, const start *s) {
   call *c = r->c;
   pid_t pid = -1;
@@ -841,7 +841,7 @@ static int run_fork(run *r, const start *s) {
   int why = errno;
   if (r->pid) run_pass_on(r);
   if (go[0] >= 0) close(go[0]);
-  if (go[1] >= 0) close(go[1]); /* the child goes on */
+  if (go[1] >= 0) close(go[1]); /* the child continues */
   pthread_mutex_unlock(&running.m);
   signals_release();
   if (late) return fail_cancelled(c);
@@ -849,15 +849,15 @@ static int run_fork(run *r, const start *s) {
   return pid > 0 ? 0 : fail_errno(c, STATUS_SYSTEM, "cannot fork");
 }
 
-/* Lets orphans become our children, if there is a loss to be feared and this
- * process had no child before its first command: with others, waitpid(-1) would
- * take their ends, too.
+/* Lets orphans become our children, if a loss is possible and this process had
+ * no child before its first command: with others, waitpid(-1) would take their
+ * ends, too.
  *
- * Whatever child is there later was left by a command of ours.  Nobody else
- * waits for those, so their ends are taken in here; those that live are noted,
- * with their descendants, as not of this command. */
+ * Any later child was left by a command of ours.  No other code waits for
+ * those, so this reaps them; the living ones are recorded, with their
+ * descendants, as not of this command. */
 static void run_adopt(run *r) {
-  static bool alone; /* all children are of our commands; the call's thread's */
+  static bool alone; /* all children are our commands'; call's thread */
   siginfo_t info;
   if (!alone) alone = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0;
   while (alone && waitpid(-1, NULL, WNOHANG) > 0) continue;
@@ -872,7 +872,7 @@ static void run_adopt(run *r) {
   pthread_mutex_unlock(&running.m);
 }
 
-/* Makes the two descriptors by which descendants keep what is held; none where
+/* Makes the two descriptors by which descendants keep what is held; none if
  * nothing is held, or with --close.  A database in memory has no session that
  * could be kept alive, and that of an ensemble ends with this process. */
 static int run_keepalive(run *r, start *s) {
@@ -888,8 +888,8 @@ static int run_keepalive(run *r, start *s) {
   return 0;
 }
 
-/* Has the child left errno in the pipe, because it could not be executed?  The
- * exit code for that, or 0. */
+/* If the child left errno in the pipe, because it could not be executed,
+ * returns the exit code for that; otherwise 0. */
 static int run_unexecuted(run *r) {
   call *c = r->c;
   int why;
@@ -904,10 +904,10 @@ static int run_unexecuted(run *r) {
                    strerror(why));
 }
 
-/* Has this signal, which has ended the child, come to this process, too?  The
- * kernel gives a signal to all of a group before one of them can be reaped.
- * But ours may not be taken yet: then it is pending.  Or it was taken when the
- * child was reaped already, and has cancelled the call. */
+/* Has the signal that ended the child come to this process, too?  The kernel
+ * gives a signal to all of a group before one of them can be reaped.  But ours
+ * may not be taken yet: then it is pending.  Or it was taken after the child
+ * was reaped, and has cancelled the call. */
 static bool run_got(const run *r, int signal) {
   sigset_t pending;
   signals_hold();
@@ -918,8 +918,8 @@ static bool run_got(const run *r, int signal) {
   return got;
 }
 
-/* The child was ended by this signal.  If it had come to this process, too,
- * then main() ends by it as well, which is what its sender expects. */
+/* This signal ended the child.  If it had come to this process, too, then
+ * main() also ends by it, as its sender expects. */
 static int run_signalled(run *r, int signal) {
   shell *sh = r->c->sh;
   if (run_got(r, signal)) {
@@ -930,7 +930,7 @@ static int run_signalled(run *r, int signal) {
   return STATUS_SIGNAL + signal;
 }
 
-/* What was held was lost: says why, now that the command has ended. */
+/* What is held was lost: reports why, now that the command has ended. */
 static int fail_lost(run *r) {
   char why[512];
   loss_text(r->c, &r->loss, why, sizeof why);
@@ -940,7 +940,7 @@ static int fail_lost(run *r) {
                    why, r->known.count);
 }
 
-/* What the command has come to, as an exit code. */
+/* The command's result as an exit code. */
 static int run_status(run *r) {
   if (r->lost) return fail_lost(r);
   int status = run_unexecuted(r);
@@ -951,7 +951,7 @@ static int run_status(run *r) {
 
 /* From the fork to the last process's end; the exit code.
  *
- *   status  of what was made for the child: only with 0 it is started
+ *   status  of the preparations: the child starts only with 0
  *
  * The child's ends of the pipes are closed in any case, so that the other ends
  * see when the child's copies are gone.  A command on the command line ends as
@@ -976,9 +976,9 @@ static int run_through(run *r, const start *s, int status) {
   return status;
 }
 
-/* Makes the child's standard input, if the caller gave bytes for it.  It is a
- * file without a name: a pipe would block us where the child does not read.
- * *fd_out is to be closed also where this fails, unless it is -1. */
+/* Makes the child's standard input, if the caller gave bytes for it.  It is an
+ * unnamed file: a pipe would block us if the child does not read.  Close
+ * *fd_out even on failure, unless it is -1. */
 static int run_input(run *r, int *fd_out) {
   if (!r->g || !r->g->input) return 0;
   const char *at = r->g->input, *end = at + r->g->input_len;
@@ -989,9 +989,9 @@ static int run_input(run *r, int *fd_out) {
   return fail_errno(r->c, STATUS_SYSTEM, "cannot pass on the data");
 }
 
-/* Makes everything that the child needs, runs it, and takes it all away.  After
- * the report's pipe everything is taken away at the one end below, whatever has
- * failed: -1 and NULL stand for what was not made. */
+/* Makes everything that the child needs, runs it, and releases everything.
+ * After the report's pipe is made, the end below releases all, after any
+ * failure: -1 and NULL mean that something was not made. */
 static int run_begin(run *r, const char *const *more, int count) {
   call *c = r->c;
   int ends[2];
@@ -1024,8 +1024,8 @@ static int run_begin(run *r, const char *const *more, int count) {
   return status;
 }
 
-/* run_begin() with the condition variable around it, whose clock does not jump
- * when somebody sets the time. */
+/* run_begin() with a condition variable, whose clock does not jump when the
+ * time is set. */
 static int run_all(run *r, const char *const *more, int count) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -1039,15 +1039,15 @@ static int run_all(run *r, const char *const *more, int count) {
   return status;
 }
 
-/* Runs the command under what the call holds, and returns when that may be
- * given up, as the file's head says; giving it up is the caller's. */
+/* Runs the command while the call holds something, and returns when that may be
+ * released, as the file's head says; the caller releases it. */
 int guard_run(call *c, const guard *g) {
   run r = {.c = c, .g = g, .alive = -1};
   int status = run_options(&r);
   return status ? status : run_all(&r, g->more, g->more_count);
 }
 
-/* Runs a command for an event, under no lock: nothing can be lost. */
+/* Runs a command for an event, without a lock: nothing can be lost. */
 int guard_event(call *c, const char *const *more, int count) {
   run r = {.c = c, .alive = -1, .grace_ms = 5000};
   return run_all(&r, more, count);

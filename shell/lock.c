@@ -1,10 +1,9 @@
 /* lock.c - the commands lock, lock take, lock release, rwlock, sem, elect and
  * release
  *
- * lock, rwlock, sem and elect do the same with different recipes: they stand in
- * the recipe's line, get what they wait for, and hold it.  A struct kind has
- * the recipe's functions, so that the code below is written once.  Start with
- * join(), which is a whole call:
+ * lock, rwlock, sem and elect do the same with different recipes: they join the
+ * recipe's line, acquire, and hold.  A struct kind has the recipe's functions,
+ * so that the code below exists once.  Start with join(), which is a whole call:
  *
  *     make         the recipe's object; nothing is in the file yet
  *       |
@@ -26,9 +25,9 @@
  *               goes on at once ----------------------------> 0
  *
  * In the last case the object moves into the session's list (held_add()).  In
- * every other case join() frees it, which leaves the line and releases what
- * is still held: so no way out of this file leaves a znode behind, but one
- * that the session's end removes.
+ * every other case join() frees it, which leaves the line and releases what is
+ * still held: so every path out of this file leaves no znode, or one that the
+ * session's end removes.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,12 +45,12 @@
 /* ------------------------------------------------------------------------
  * The kinds
  *
- * One table of functions for each recipe. Its make function takes the options
- * of the command. The sections below know the recipes by this table, but for
- * a sentence that only one of them needs.
+ * One table of functions for each recipe.  Its make function takes the options
+ * of the command.  The sections below know the recipes only by this table,
+ * except for a sentence that only one of them needs.
  * --------------------------------------------------------------------- */
 
-/* One call that stands in a line, or is about to. */
+/* One call that stands in a line, or will join it. */
 typedef struct contender {
   call *c;
   const struct kind *kind;
@@ -61,14 +60,13 @@ typedef struct contender {
   int how;     /* rwlock: the mode; semaphore: permits */
   int limit;   /* semaphore: in all; 0: what the file says */
   bool take;   /* lock take: this is the process that holds */
-  bool got;    /* contend() was successful: it is held */
+  bool got;    /* contend() succeeded: it is held */
 } contender;
 
-/* A recipe as this file needs it.  All functions but state() return zkembed
- * codes. */
+/* A recipe for this file.  All functions but state() return zkembed codes. */
 typedef struct kind {
   const char *base;  /* "locks": where names without a slash are */
-  const char *held;  /* "is held", as people say it */
+  const char *held;  /* "is held", for people */
   int waiting;       /* what state() is while it waits */
   held_class class_; /* for the session's list: name, release, free, token */
   int (*make)(contender *k);  /* sets k->object */
@@ -78,17 +76,17 @@ typedef struct kind {
                                                      and wait */
   int (*try_)(contender *k);   /* get it without waiting, or leave */
   int (*cancel)(void *object); /* from any thread: end acquire() */
-  int (*state)(void *object);  /* as known, without asking the file */
-  int (*check)(void *object);  /* asks the file whether it is still held */
+  int (*state)(void *object);  /* last known, without reading the file */
+  int (*check)(void *object);  /* reads the file: is it still held? */
   int (*parties)(zke *z, const char *path, zke_party_list **list);
 } kind;
 
-/* Functions of the kind that only forward.  The table calls them with an
- * object whose type it does not know.
+/* Functions of the kind that only forward.  The table calls them with an object
+ * of unknown type.
  *
- * The listener does nothing, but it has to be there: only an object with a
- * listener watches its own znode.  Then somebody who takes it away wakes the
- * thread that waits in zke_wait_turn(), and that thread asks check(). */
+ * The listener does nothing, but has to exist: only an object with a listener
+ * watches its own znode.  Then a process that takes it away wakes the thread in
+ * zke_wait_turn(), and that thread calls check(). */
 #define KIND_FUNCTIONS(name, give_up)                                     \
   CANCELLER(name##_give_up, zke_##name, give_up)                          \
   CANCELLER(name##_cancel, zke_##name, zke_##name##_cancel)               \
@@ -106,7 +104,7 @@ KIND_FUNCTIONS(rwlock, zke_rwlock_release)
 KIND_FUNCTIONS(semaphore, zke_semaphore_release)
 KIND_FUNCTIONS(election, zke_election_resign)
 
-/* The make functions set k->object, which stays NULL where they fail. */
+/* The make functions set k->object, which stays NULL on failure. */
 static int lock_make(contender *k) {
   zke_lock_options o = {.size = sizeof o,
                         .data = k->label,
@@ -121,15 +119,15 @@ static int lock_make(contender *k) {
 static int lock_start(contender *k) { return zke_lock_start(k->object); }
 static int lock_try(contender *k) { return zke_lock_try(k->object); }
 
-/* wait_aloud() may have got it by start(): to acquire it again would be
+/* wait_aloud() may have acquired it by start(): a second acquire would be
  * refused, since it is not reentrant. */
 static int lock_acquire(contender *k, int64_t deadline) {
   if (lock_token(k->object)) return ZKE_OK;
   return zke_lock_acquire(k->object, deadline);
 }
 
-/* As lock_make(), for a read/write lock; whether it reads or writes is said
- * where it begins (k->how). */
+/* As lock_make(), for a read/write lock; k->how selects the mode at the
+ * start. */
 static int rwlock_make(contender *k) {
   zke_rwlock_options o = {.size = sizeof o,
                           .data = k->label,
@@ -152,8 +150,7 @@ static int rwlock_acquire(contender *k, int64_t deadline) {
   return zke_rwlock_acquire(k->object, k->how, deadline);
 }
 
-/* The same for a semaphore of k->limit permits; 0 takes the limit that the file
- * has. */
+/* The same for a semaphore of k->limit permits; 0 takes the file's limit. */
 static int semaphore_make(contender *k) {
   zke_semaphore_options o = {.size = sizeof o,
                              .limit = k->limit,
@@ -177,7 +174,7 @@ static int semaphore_acquire(contender *k, int64_t deadline) {
   return zke_semaphore_acquire(k->object, k->how, deadline);
 }
 
-/* The same for an election, where the label is the leader's name. */
+/* The same for an election; the label is the leader's name. */
 static int election_make(contender *k) {
   zke_election_options o = {
       .size = sizeof o, .name = k->label, .listener = election_heard};
@@ -191,15 +188,15 @@ static int election_start(contender *k) {
   return zke_election_start(k->object);
 }
 
-/* Observers hear of a leader only when it says that it is ready; a command
- * needs no preparation, so this one says it at once. */
+/* Observers hear of a leader only when it declares itself ready; a command
+ * needs no preparation, so this does it immediately. */
 static int election_acquire(contender *k, int64_t deadline) {
   int rc = zke_election_lead(k->object, deadline);
   return rc == ZKE_OK ? zke_election_ready(k->object) : rc;
 }
 
-/* An election has no try: a wait whose time is over already does the same.
- * Its code is made that of the other kinds. */
+/* An election has no try: a wait with a past deadline does the same.  The code
+ * is converted to that of the other kinds. */
 static int election_try(contender *k) {
   int rc = election_acquire(k, zke_now(k->c->z));
   if (rc != ZKE_OPERATIONTIMEOUT) return rc;
@@ -223,16 +220,16 @@ static const kind election_kind =
     KIND(election, "elections", "is led", ZKE_ELECTION_READY);
 
 /* ------------------------------------------------------------------------
- * What people are told
+ * Messages for people
  *
- * All of it is for --verbose and for the human format; programs get the row of
- * emit_held() alone. A sentence is made of what the file says at that moment,
- * and may be old when it is read.
+ * All of it is for --verbose and for the human format; programs get only the
+ * row of emit_held().  A sentence uses the file's state at that moment, and may
+ * be old when it is read.
  * --------------------------------------------------------------------- */
 
-/* Says how many are in front, and who holds it.  Our own entry is the last one
- * of this session: one that the session holds may stand before it.  Nothing is
- * said where nobody is in front any more. */
+/* Reports how many are in front, and who holds it.  Our own entry is the last
+ * one of this session: an entry that the session holds may stand before it.  If
+ * nobody is in front any more, this prints nothing. */
 static void say_who(const contender *k, const zke_party_list *list) {
   char since[ZKE_RECIPE_WHEN];
   const zke_party *p = list->data;
@@ -253,8 +250,8 @@ static void say_who(const contender *k, const zke_party_list *list) {
       (long long)p->pid, since, before, len, label);
 }
 
-/* --verbose: joins the line first and then says who is in front, so that
- * nobody can come between and what is said is true. */
+/* --verbose: joins the line first and then reports who is in front, so that
+ * nobody can come between and the report is true. */
 static int wait_aloud(contender *k) {
   zke_party_list *list;
   int rc = k->kind->start(k);
@@ -266,7 +263,8 @@ static int wait_aloud(contender *k) {
   return ZKE_OK;
 }
 
-/* --verbose: at the end, how long it took.  Both times are of zke_now(). */
+/* --verbose: at the end, reports how long it took.  Both times are of
+ * zke_now(). */
 static void say_times(const contender *k, int64_t asked, int64_t had) {
   int64_t now = zke_now(k->c->z);
   verbose_say(k->c, "the %s %s: waited %.3f s, held %.3f s",
@@ -274,8 +272,8 @@ static void say_times(const contender *k, int64_t asked, int64_t had) {
               (double)(now - had) / 1000);
 }
 
-/* Prints the row of what was got.  A single command goes on to hold it until a
- * signal: there the row is printed at once, not at the command's end. */
+/* Prints the row of the result.  A single command then holds it until a signal:
+ * so the row is printed immediately, not at the command's end. */
 static int emit_held(contender *k) {
   call *c = k->c;
   json_t *row = json_pack("{s:o*,s:s,s:I,s:o*}", "path", value_text(k->path),
@@ -295,14 +293,14 @@ static void held_human(call *c, json_t *row, FILE *out) {
 }
 
 /* ------------------------------------------------------------------------
- * Getting it
+ * Acquiring
  *
- * From the first try to the exit code of a refusal. Whoever is not let in
- * leaves the line at the end of join().
+ * From the first try to the exit code of a refusal.  After a refusal the end of
+ * join() leaves the line.
  * --------------------------------------------------------------------- */
 
-/* Held by another, or not in time: the exit code of -E.  Nothing is said with
- * --quiet, nor with -E 0, which calls it a success. */
+/* Held by another, or not in time: the exit code of -E.  Prints nothing with
+ * --quiet, nor with -E 0, which makes it a success. */
 static int fail_conflict(call *c, int rc) {
   int64_t code;
   int status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &code);
@@ -312,8 +310,8 @@ static int fail_conflict(call *c, int rc) {
                    zke_errmsg());
 }
 
-/* sem without -n, and the semaphore is not there: the first process that uses
- * a semaphore has to say its limit. */
+/* sem without -n, but the semaphore does not exist: the first process that uses
+ * a semaphore must give its limit. */
 static int fail_limitless(contender *k) {
   return fail_with(
       k->c, STATUS_NO, "NONODE",
@@ -322,13 +320,13 @@ static int fail_limitless(contender *k) {
       k->path);
 }
 
-/* Why it was not got, as an exit code.
+/* Why it was not acquired, as an exit code.
  *
- * A semaphore's ZKE_LIMIT mostly does not pass by itself: the command states
- * another limit than there is, or asks for more permits than that.  So -E does
- * not take it for a success.  Of the other kinds it means that the directory
- * has given all of its numbers.  That passes when nobody uses it for a while,
- * so it may be tried again (75). */
+ * A semaphore's ZKE_LIMIT is usually permanent: the command gives another limit
+ * than the existing one, or asks for more permits than that.  So -E does not
+ * make it a success.  For the other kinds it means that the directory has used
+ * all of its numbers.  That passes when it is unused for a while, so it may be
+ * tried again (75). */
 static int contend_failed(contender *k, int rc) {
   call *c = k->c;
   int status = k->take ? take_over(c) : 0;
@@ -344,7 +342,7 @@ static int contend_failed(contender *k, int rc) {
 
 /* Waits in the line until it is held; a zkembed code.
  *
- *   ms  at most so long; below 0: for ever */
+ *   ms  the longest wait; below 0: for ever */
 static int contend_patiently(contender *k, int64_t ms) {
   call *c = k->c;
   int64_t deadline = ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms;
@@ -352,7 +350,7 @@ static int contend_patiently(contender *k, int64_t ms) {
   return rc == ZKE_OK ? k->kind->acquire(k, deadline) : rc;
 }
 
-/* Gets it (k->got), or fails.  --wait 0 is the same as --nonblock. */
+/* Acquires it (k->got), or fails.  --wait 0 is the same as --nonblock. */
 static int contend(contender *k) {
   call *c = k->c;
   int64_t ms;
@@ -369,13 +367,13 @@ static int contend(contender *k) {
 }
 
 /* ------------------------------------------------------------------------
- * Having it
+ * Holding
  *
- * The ways to hold, of the file's head. Each ends with the place given
- * up, or with the object in the session's list.
+ * The ways to hold, of the file's head.  Each ends with the release, or with
+ * the object in the session's list.
  * --------------------------------------------------------------------- */
 
-/* Report the loss with the engine's sentence, which tells the reason. */
+/* Reports the loss with the engine's sentence, which has the reason. */
 static int fail_lost(contender *k) {
   loss l;
   char text[512];
@@ -384,9 +382,9 @@ static int fail_lost(contender *k) {
   return fail_with(k->c, STATUS_LOST, "LOST", "%s", text);
 }
 
-/* Runs the command while it is held, then releases it; the exit code.  A
- * release that finds nothing to release tells of a loss that guard_run() has
- * not noticed any more: it counts, even though the command ended by itself. */
+/* Runs the command while it is held, then releases it; the exit code.  If the
+ * release finds nothing, it was lost after guard_run() last checked: this
+ * counts as a loss, even if the command ended by itself. */
 static int hold_for_child(contender *k) {
   call *c = k->c;
   guard g = {.kind = k->kind->class_.kind,
@@ -402,9 +400,8 @@ static int hold_for_child(contender *k) {
   return status;
 }
 
-/* For held_until_signal(): was it taken away?  The token tells, without
- * reading the file; check() then leaves the sentence that fail_lost() passes
- * on. */
+/* For held_until_signal(): was it taken away?  The token tells, without reading
+ * the file; then check() leaves the sentence that fail_lost() passes on. */
 static bool hold_lost(void *object) {
   contender *k = object;
   return k->kind->class_.token(k->object) == 0 &&
@@ -450,14 +447,14 @@ static int hold(contender *k) {
 /* ------------------------------------------------------------------------
  * The commands
  *
- * Each reads the options that only it has, and calls join(). elect has a
- * second form, which is no candidate and only observes.
+ * Each reads its own options, and calls join().  elect has a second form, which
+ * is not a candidate and only observes.
  * --------------------------------------------------------------------- */
 
 /* A whole call of one of the four; the exit code.  Of k the call and the kind
  * are given, and what only the one command has.
  *
- *   label  taken over; NULL: the words of the command that is run */
+ *   label  taken over; NULL: the words of the command to run */
 static int join(contender k) {
   call *c = k.c;
   int status = guard_options(c);
@@ -531,8 +528,8 @@ static int lock_release_run(call *c) {
   return status;
 }
 
-/* rwlock: -r to read with others, -x to write alone; -s and -X are their
- * names in flock(1) and elsewhere. */
+/* rwlock: -r to read with others, -x to write alone; flock(1) and others call
+ * them -s and -X. */
 static int rwlock_run(call *c) {
   bool reads = option_given(c, 'r') || option_given(c, 's'),
        writes = option_given(c, 'X') || option_given(c, 'x');
@@ -542,7 +539,7 @@ static int rwlock_run(call *c) {
                           .how = reads ? ZKE_RWLOCK_READ : ZKE_RWLOCK_WRITE});
 }
 
-/* sem: takes -p permits of a semaphore that has -n in all. */
+/* sem: takes -p permits of a semaphore with -n permits in all. */
 static int sem_run(call *c) {
   int64_t limit, permits;
   int status = option_number(c, 'n', 1, INT32_MAX, 0, &limit);
@@ -579,9 +576,9 @@ static bool observed_enough(void *arg) {
   return seen->status != 0;
 }
 
-/* elect --observe: prints who leads, now and after each change, until a
- * signal.  An option that is for a candidate is refused: its letters are those
- * of --wait, --nonblock, -E and OPTIONS_GUARD. */
+/* elect --observe: prints who leads, now and after each change, until a signal.
+ * Refuses a candidate's options: they have the letters of --wait, --nonblock,
+ * -E and OPTIONS_GUARD. */
 static int elect_observe(call *c) {
   zke_observer *o;
   char *path;
@@ -610,8 +607,8 @@ static int elect_observe(call *c) {
   return seen.status ? seen.status : status;
 }
 
-/* elect: is a candidate.  Without a name it is called by the identity and the
- * process, so that two candidates can be told apart. */
+/* elect: is a candidate.  Without a name it uses the identity and the process,
+ * so that two candidates differ. */
 static int elect_run(call *c) {
   char *name = NULL;
   int len;
@@ -634,7 +631,7 @@ static void take_token_human(call *c, json_t *row, FILE *out) {
           json_integer_value(json_object_get(row, "token")));
 }
 
-/* "ann leads, token 5", or as the other kinds print what they got. */
+/* "ann leads, token 5", or the other kinds' output. */
 static void elect_human(call *c, json_t *row, FILE *out) {
   json_t *leader = json_object_get(row, "leader");
   if (!option_given(c, 'l')) {
@@ -650,7 +647,7 @@ static void elect_human(call *c, json_t *row, FILE *out) {
 
 /* ---- release ---- */
 
-/* release NAME [KIND]: gives up what the session holds. */
+/* release NAME [KIND]: releases what the session holds. */
 static int release_run(call *c) {
   int64_t token;
   const char *kind_ = c->count > 1 ? c->args[1].text : NULL;
@@ -658,7 +655,7 @@ static int release_run(call *c) {
   return status ? status : held_release(c, kind_, c->args[0].text, token, NULL);
 }
 
-/* What these commands take and are: rows for run.c, args.c and help. */
+/* The options and rows of these commands, for run.c, args.c and help. */
 #define OPTIONS_HOLD                         \
   {'t', "ttl", "DURATION"}, OPTIONS_GUARD,   \
       {'E', "conflict-exit-code", "CODE"}, { \

@@ -1,44 +1,42 @@
-/* shell.h - what the parts of the zke command have in common
+/* shell.h - shared by the parts of the zke command
  *
  * A line of input, a command line's words or a request of a coprocess becomes
- * words; the first names a command of one of the tables; the rest is sorted
- * into options, arguments and what stands behind "--"; the command's function
- * runs and emits rows, which are JSON objects whatever the format; its result
- * is an exit code.
+ * words.  The first word names a command of one of the tables; the rest is
+ * sorted into options, arguments and the words after "--".  The command's
+ * function runs and emits rows, which are JSON objects in every format; its
+ * result is an exit code.
  *
- *     main.c       the program's own options; which of the forms it is
+ *     main.c       the program's own options, and its four forms
  *     session.c    the store: opened when first needed, closed at the end
  *     script.c     lines from a file or from standard input
- *     edit.c       lines from a person; complete.c: what may come next in one
+ *     edit.c       lines from a person; complete.c: their completion
  *     coprocess.c  requests from a program, several at once
  *       run.c      words into a call of a command
  *       args.c     the call's options, arguments and paths
- *       help.c     what each option does
+ *       help.c     the effect of each option
  *       output.c   rows into text: for people, --json, --plain; progress
- *       signals.c  one thread takes the signals and ends what waits
+ *       signals.c  one thread takes the signals and ends waits
  *       words.c    a line into words; numbers, durations, base64
  *       input.c    files and standard input; data of a command
- *       fail.c     how a call fails
+ *       fail.c     a call's failure
  *       clock.c    the two clocks, and that of a database in memory
  *     the commands, a table each, listed in commands.c:
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
- *       transfer.c, database.c, batch.c (what removing, copying and import
- *       share),
+ *       transfer.c, database.c, batch.c (shared by removing, copying and
+ *       import),
  *       guard.c (runs a child), lock.c, take.c (its hold that outlives the
- *       command), queue.c, barrier.c, once.c, txn.c
- *       (work.c has what these four share), look.c, waits.c, process.c (what
- *       /proc tells of other processes), fence.c, history.c (past.c works out
- *       who held what), metrics.c, serve/ (the protocol server, of which
- *       serve/serve.h tells the parts)
+ *       command), queue.c, barrier.c, once.c, txn.c (they share work.c),
+ *       look.c, waits.c, process.c (reads /proc), fence.c, history.c (past.c
+ *       calculates past holders), metrics.c, serve/ (the protocol server;
+ *       serve/serve.h lists its parts)
  *
- * Threads: a call runs on one thread; in a coprocess several calls run at
- * once over one shell.  What belongs to the shell says what guards it.  Where
- * mutexes are taken together it is in this order: coprocess.c's, signals.c's,
- * guard.c's.  The shell's own is taken while none of these is held, and none of
- * these while it is.
+ * Threads: a call runs on one thread; in a coprocess several calls share one
+ * shell.  Members of the shell say what guards them.  Mutexes are taken in this
+ * order: coprocess.c's, signals.c's, guard.c's.  The shell's own is never held
+ * together with any of these.
  *
- * Read run_words() and emit_row() first: all commands go in by the one, and all
- * their rows out by the other.
+ * Read run_words() and emit_row() first: all commands start in the one, and all
+ * their rows leave by the other.
  */
 #ifndef ZKE_SHELL_H
 #define ZKE_SHELL_H
@@ -58,17 +56,17 @@
 /* ------------------------------------------------------------------------
  * Exit codes
  *
- * As sysexits.h and the shells number them. zke(1) tells users; a new one goes
- * there, too.
+ * Numbered as in sysexits.h and in shells.  zke(1) lists them for users; add a
+ * new one there, too.
  * --------------------------------------------------------------------- */
 
 enum {
   STATUS_OK = 0,
   STATUS_NO = 1,           /* a negative answer: no such node, wrong version */
   STATUS_USAGE = 64,       /* the command line, an unknown command */
-  STATUS_DATA = 65,        /* what was given is malformed: path, JSON, UTF-8 */
+  STATUS_DATA = 65,        /* malformed input: path, JSON, UTF-8 */
   STATUS_CANTOPEN = 66,    /* the database or an input file */
-  STATUS_INTERNAL = 70,    /* what should not happen */
+  STATUS_INTERNAL = 70,    /* a defect of zke */
   STATUS_SYSTEM = 71,      /* memory, processes, descriptors */
   STATUS_CANTCREATE = 73,  /* an output file */
   STATUS_IO = 74,          /* disk full, damaged, closed pipe */
@@ -83,16 +81,16 @@ enum {
 /* ------------------------------------------------------------------------
  * Words (words.c)
  *
- * What a person types and what a program sends meets here: both become words,
- * and nothing later asks where they came from.  A word may hold any bytes, so
- * its length counts and the NUL behind it does not.  Start with words_split().
+ * Text from a person and from a program both become words here, and no later
+ * code asks for their source.  A word may hold any bytes, so its length counts
+ * and the NUL after it does not.  Start with words_split().
  * --------------------------------------------------------------------- */
 
-/* Bytes, with a NUL behind them that is not counted. */
+/* Bytes, with a NUL after them that is not counted. */
 typedef struct word {
   const char *text;
   size_t len;
-  bool literal; /* no option, no "--" and no sign, whatever it looks like */
+  bool literal; /* not an option, "--" or a sign, however it looks */
 } word;
 
 /* Words in their order.  The struct and the list are one block; only
@@ -104,14 +102,14 @@ typedef struct words {
 
 /* words_split - a line into words
  *
- * Blanks separate.  '…' is taken as it is; in "…" and outside of quotes a
- * backslash gives the next character, and in "…" \n \t \r \0 and \xHH are the
- * bytes they name.  # at the beginning of a word begins a comment.
+ * Blanks separate words.  '…' is literal; in "…" and outside quotes a backslash
+ * makes the next character literal, and in "…" \n \t \r \0 and \xHH are the
+ * bytes they name.  # at the start of a word begins a comment.
  *
  *   out  one block, for free(); count 0 for an empty line
  *
- * Returns NULL, or a sentence of what is wrong (static; out untouched);
- * words_unclosed where a further line may complete this one. */
+ * Returns NULL, or a sentence that says what is wrong (static; out untouched);
+ * words_unclosed if another line may complete this one. */
 extern const char words_unclosed[];
 const char *words_split(const char *line, size_t len, words **out);
 
@@ -126,9 +124,8 @@ bool word_is(const word *w, const char *text);
  * word_session  - 0x… or a decimal number
  * word_duration - "90", "1.5" seconds; "250ms", "90s", "5m", "2h", "1d"; in
  *                 ms.  Nothing below zero, nothing above a hundred years
- * word_time     - "2026-11-20T12:00:00.5Z", of which the day is enough, in UTC;
- *                 a duration before now_ms; or ms since 1970.  In ms since
- *                 1970 */
+ * word_time     - "2026-11-20T12:00:00.5Z", or only the day, in UTC; a duration
+ *                 before now_ms; or ms since 1970.  In ms since 1970 */
 bool word_number(const word *w, int64_t *number_out);
 bool word_session(const word *w, int64_t *session_out);
 bool word_duration(const word *w, int64_t *ms_out);
@@ -138,22 +135,22 @@ bool word_time(const word *w, int64_t now_ms, int64_t *ms_out);
  * Commands and calls (run.c)
  *
  * A command is a constant row of a table; a call is one run of it.  The call
- * has all that is of this run alone: options, arguments, the first failure, how
- * to cancel it, what it has printed.  So calls can run beside each other.  A
- * function that returns a status returns 0 or has noted its failure by
- * fail_with(), and whoever gets a status hands it up without looking at it.
- * Start with struct command, then struct call.
+ * has all state of this run: options, arguments, the first failure, how to
+ * cancel it, what it has printed.  So calls can run in parallel.  A function
+ * that returns a status returns 0 or has recorded its failure by fail_with();
+ * its caller returns the status without looking at it.  Start with struct
+ * command, then struct call.
  *
  *     words            command_asked(): the row, with a verb that of the verb
  *       |              signals_enter(): from here on it can be cancelled
  *     args_sort()      options, arguments and the child's words
- *     session_open()   as far as the command's flags say
+ *     session_open()   as the command's flags require
  *     command.run()    emits rows, returns the exit code
- *     output_end()     prints what was kept, and says whether all was written
+ *     output_end()     prints kept rows, and checks that all was written
  *       |              signals_leave()
  *     exit code        the first failure's; its sentence by output_error()
  *
- * Once the command is found, a step that fails leaves out those between it and
+ * Once the command is found, a failed step skips those between it and
  * output_end().
  * --------------------------------------------------------------------- */
 
@@ -166,35 +163,35 @@ enum { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PLAIN };
 
 /* An option of a command. The table's last one has the letter '\0'. */
 typedef struct option {
-  char letter;       /* 'w' for -w; another character (a digit or a capital
-                        that "-" is not to precede): '\0' to end the table */
+  char letter;       /* 'w' for -w; another character (a digit, or a capital
+                        that is no short option): '\0' to end the table */
   const char *name;  /* "wait" for --wait; NULL: the letter alone */
-  const char *value; /* "DURATION" where it takes one, else NULL */
+  const char *value; /* "DURATION" if it takes one, else NULL */
 } option;
 
-/* A command's flags: what it needs of the file, and what may stand in its line.
- * CREATES_FILE has the bit of NEEDS_SESSION, and NEEDS_CHILD that of
- * TAKES_CHILD. */
+/* A command's flags: what it needs from the file, and what its line may
+ * contain.  CREATES_FILE includes the bit of NEEDS_SESSION, and NEEDS_CHILD
+ * that of TAKES_CHILD. */
 enum {
   NEEDS_NOTHING = 0, /* runs without a database, or opens it itself */
   NEEDS_FILE = 1,    /* only looks, without a session: the file must exist */
   NEEDS_SESSION = 2, /* registers or owns something; the file must exist */
-  CREATES_FILE = 6,  /* writes: makes the file where there is none */
+  CREATES_FILE = 6,  /* writes: creates a missing file */
   TAKES_CHILD = 8,   /* "-- CMD ARGS…" may follow */
   NEEDS_CHILD = 24,  /* must follow */
   NOT_IN_COPROCESS = 32,
   HIDDEN = 64, /* another name of a command: not listed */
-  VERBS = 128, /* "queue": the next word says what, and "queue push" and so on
-                  are rows of their own, hidden ones */
-  OPTIONS_FIRST = 256, /* behind the first argument all words are arguments */
-  PREFERS_SESSION = 1024,  /* with NEEDS_FILE: a session where one can be had */
-  NO_FORMAT = 2048,        /* multi.c's: a part of a command, without --json */
-  FILE_ONLY = 4096,        /* refused on an ensemble: it is about a file */
-  CAN_HAVE_VERB = 8192,    /* "lock": as VERBS, but the next word is a verb only
-                              if a row has it and an argument follows */
-  OWN_PROCESS = 16384,     /* is forked before anything is begun (take.c) */
-  CHILD_IF_EPHEMERAL = 512 /* a command may follow where -e was given; else
-                              "--" only ends the options */
+  VERBS = 128, /* "queue": the next word is a verb, and "queue push" and so on
+                  are separate, hidden rows */
+  OPTIONS_FIRST = 256,    /* after the first argument all words are arguments */
+  PREFERS_SESSION = 1024, /* with NEEDS_FILE: a session if possible */
+  NO_FORMAT = 2048,       /* multi.c's: a part of a command, without --json */
+  FILE_ONLY = 4096,       /* refused on an ensemble: it needs a file */
+  CAN_HAVE_VERB = 8192, /* "lock": as VERBS, but the next word is a verb only if
+                             a row has it and an argument follows */
+  OWN_PROCESS = 16384,  /* is forked before anything else begins (take.c) */
+  CHILD_IF_EPHEMERAL = 512 /* a command may follow with -e; else "--" only ends
+                              the options */
 };
 
 /* How people see the rows. */
@@ -202,7 +199,7 @@ enum {
   STYLE_LINE,   /* a row's values in one line, two blanks between */
   STYLE_TABLE,  /* columns, with a heading */
   STYLE_RECORD, /* "name = value", a line each, a blank line between rows */
-  STYLE_VALUE   /* the first value and nothing else */
+  STYLE_VALUE   /* only the first value */
 };
 
 /* A row of a table; it never changes, so any number of calls share it. */
@@ -215,8 +212,8 @@ struct command {
   unsigned flags;
   int style;
   int (*run)(call *c); /* returns an exit code */
-  /* instead of the style, or NULL: prints one row to out for people; c's
-   * options may be looked at */
+  /* instead of the style, or NULL: prints one row to out for people; may use
+   * c's options */
   void (*human)(call *c, json_t *row, FILE *out);
 };
 
@@ -227,15 +224,15 @@ extern const command builtin_commands[], tree_commands[], watch_commands[],
     txn_commands[], look_commands[], waits_commands[], serve_commands[],
     fence_commands[], history_commands[], metrics_commands[];
 
-/* A table, and what help prints above it; NULL: it goes on with the group of
- * the table before. */
+/* A table, and what help prints above it; NULL: it continues the group of the
+ * table before. */
 typedef struct command_table {
   const char *heading;
   const command *commands;
 } command_table;
 
-/* All of these tables, in the order of the list that help prints; the last has
- * no commands.  For shell.tables. */
+/* All of these tables, in the order of help's list; the last has no commands.
+ * For shell.tables. */
 extern const command_table commands_all[];
 
 /* One run of one command. */
@@ -244,109 +241,108 @@ struct call {
   const command *command;
   int count; /* arguments, without options */
   const word *args;
-  int child_count; /* behind "--" */
+  int child_count; /* after "--" */
   const word *child;
   int format; /* FORMAT_… */
   int style;  /* STYLE_…: the command's, unless it sets another one */
-  zke *z;     /* open where the command needs it, else NULL */
+  zke *z;     /* open if the command needs it, else NULL */
 
-  /* what comes of it */
+  /* its result */
   int status;       /* the first failure's */
-  const char *code; /* of it: "NONODE"; NULL: none, or nothing to be said */
+  const char *code; /* of it: "NONODE"; NULL: none, or nothing to report */
   char sentence[1024];
 
   /* args.c's and output.c's own */
-  const word **values; /* by the option's place in the table; NULL: not given */
+  const word **values; /* by the option's index in the table; NULL: not given */
   words *block;        /* args, child and some of values point into it */
   json_t *table;       /* rows kept for their widths */
   size_t table_bytes;
-  int64_t table_ms;      /* when they are printed at the latest */
-  struct layout *layout; /* of those printed */
+  int64_t table_ms;      /* when they must be printed */
+  struct layout *layout; /* of the printed rows */
   bool told;             /* a row was printed before */
   int output_errno;      /* the first failure to print; 0: none */
-  int64_t progress_ms;   /* not shown before; 0: nobody has asked yet */
+  int64_t progress_ms;   /* not shown before; 0: not yet asked for */
 
   /* signals.c's own: guarded by its mutex */
-  int (*cancel)(void *object); /* ends what it waits in; NULL: does not wait */
+  int (*cancel)(void *object); /* ends its wait; NULL: it does not wait */
   void *cancel_object;
-  bool unheard; /* cancel came before what it is for: to be tried again */
+  bool unheard; /* the cancel came too early: to be repeated */
   atomic_bool cancelled;
-  atomic_int signal; /* which, 0: cancelled without */
-  struct call *next; /* of those that run */
+  atomic_int signal; /* the signal; 0: cancelled without one */
+  struct call *next; /* of the running calls */
 
   /* the coprocess's own */
-  const json_t *id; /* NULL: not of a coprocess */
-  json_t *rows;     /* what it has emitted, for the answer */
+  const json_t *id; /* NULL: not a coprocess's call */
+  json_t *rows;     /* its rows, for the answer */
 };
 
-/* The program.  Up to the mutex its members do not change while calls run
- * beside each other. */
+/* The program.  The members before the mutex do not change while calls run in
+ * parallel. */
 struct shell {
   const command_table *tables; /* commands_all */
   const char *file;            /* as given */
   unsigned open_flags;         /* ZKE_OPEN_READONLY for --readonly, or 0 */
-  int format;                  /* FORMAT_…: of calls that begin */
+  int format;                  /* FORMAT_…: of new calls */
   bool quiet;                  /* --quiet */
   bool verbose;                /* --verbose */
-  bool coprocess;              /* calls run at once */
+  bool coprocess;              /* calls run in parallel */
   /* a coprocess's: prints a row between the answers; takes the reference */
   int (*event)(call *c, json_t *row);
-  bool persists; /* several commands run in one session, so that what one of
-                     them holds outlives it: script, edit, coprocess */
+  bool persists; /* several commands share a session, so that their locks
+                    outlive them: script, edit, coprocess */
   bool person;   /* edit */
-  /* lines come from standard input, so that it is not for a child */
+  /* standard input has the lines, so a child must not read it */
   bool reads_input;
-  zke_options options; /* for opening */
-  const char *auth;    /* "user:password", or NULL */
-  pthread_mutex_t m;   /* guards what follows */
-  zke *z;              /* the session; NULL: none yet */
-  zke *looker;         /* without one, for what only looks; NULL: not open */
-  pthread_t keeper;    /* an ensemble's session: the thread that pings */
-  bool keeping;        /* there is that thread */
-  atomic_bool keeper_ends; /* it is to end */
-  int64_t sweep_ms;        /* no look for what has died before */
-  json_t *identities;      /* what addauth was given, an array or NULL */
+  zke_options options;     /* for opening */
+  const char *auth;        /* "user:password", or NULL */
+  pthread_mutex_t m;       /* guards what follows */
+  zke *z;                  /* the session; NULL: none yet */
+  zke *looker;             /* a handle without a session; NULL: not open */
+  pthread_t keeper;        /* an ensemble's session: the thread that pings */
+  bool keeping;            /* that thread exists */
+  atomic_bool keeper_ends; /* that thread should end */
+  int64_t sweep_ms;        /* no search for dead sessions before then */
+  json_t *identities;      /* the identities of addauth, an array or NULL */
   char *cwd;               /* "/" or "/a/b"; replaced by cd */
   bool leaving;            /* exit was given */
   int leave_status;
-  int died_by;           /* the signal that ended a command of ours, or 0 */
+  int died_by;           /* the signal that ended one of our commands, or 0 */
   struct held *held;     /* locks and the like that this session holds */
   struct server *server; /* serve's, while it runs; else NULL */
 };
 
 /* run_words - find the command, sort the words, open, run, report
  *
- *   w       the words, the command first; count 0: nothing is done
- *   c       zeroed, but for sh and what belongs to the coprocess
+ *   w       the words, the command first; count 0: does nothing
+ *   c       zeroed, except sh and the coprocess's members
  *
- * Errors go to standard error unless it is a coprocess's call; then they are
- * left in c.  Returns the exit code. */
+ * Errors go to standard error, or, for a coprocess's call, stay in c.  Returns
+ * the exit code. */
 int run_words(call *c, const words *w);
 
 /* run_line - one line of a script or of a person, from its words to its last
- *            row.  Returns the exit code; failures were told on standard
- *            error */
+ *            row.  Returns the exit code; reports failures on standard error */
 int run_line(shell *sh, const char *line, size_t len);
 
-/* run_call_free - what run_words() left in c */
+/* run_call_free - free what run_words() left in c */
 void run_call_free(call *c);
 
-/* option_help - what an option of a command does, in one line; NULL: not known
+/* option_help - the effect of a command's option, in one line; NULL: not known
  *               (help.c) */
 const char *option_help(const command *m, const option *o);
 
-/* command_note - what help says of a command besides, in lines of their own;
- *                NULL: nothing (help.c) */
+/* command_note - further text of help about a command, in separate lines; NULL:
+ *                nothing (help.c) */
 const char *command_note(const command *m);
 
-/* command_find - by its name, with its verb if it has one; NULL for a stranger
+/* command_find - by its name, with its verb if it has one; NULL if unknown
  * command_asked - the row that words name, from the first on; NULL: none.  If
  *             a verb is missing it is the row with VERBS, which cannot run
  *   used_out   how many of them are its name: 2 with a verb
- * fail_unknown - for the stranger: names what may have been meant
- * command_each - all that are listed, table by table; NULL at the end
- * command_heading - what stands above a command in the list of all; NULL:
- *                nothing, since another of its group stands there */
+ * fail_unknown - for an unknown name: suggests commands
+ * command_each - all listed commands, table by table; NULL at the end
+ * command_heading - the heading above a command in the list of all; NULL if
+ *                another command of its group has it */
 const command *command_find(const shell *sh, const word *name);
 const command *command_asked(const shell *sh, const word *data, int count,
                              int *used_out);
@@ -356,12 +352,12 @@ const char *command_heading(const shell *sh, const command *m);
 
 /* The commands' interface: options (args.c) ----------------------------- */
 
-/* args_follow - is there an argument among the words behind a command, or does
+/* args_follow - is there an argument among the words after a command, or does
  *             --help ask about it?  Their options are of two rows
  * args_sort - sort words, the command's name first, into c's options and
- *             arguments, as c->command wants them, before it runs: 0, or
+ *             arguments, as c->command requires, before it runs: 0, or
  *             STATUS_USAGE.  Texts are not copied
- * args_free - what args_sort() has made
+ * args_free - free what args_sort() allocated
  * option_given - was the option given?
  * option_word - its value, or NULL if it was not given */
 bool args_follow(const command *m, const command *n, const word *data,
@@ -373,12 +369,12 @@ const word *option_word(const call *c, char letter);
 
 /* The commands' interface: failing (fail.c) ----------------------------- */
 
-/* fail_with  - say what is wrong; returns status
- * fail_usage - the same, and the command's usage line: STATUS_USAGE
+/* fail_with  - report what is wrong; returns status
+ * fail_usage - the same, with the command's usage line: STATUS_USAGE
  * fail_rc    - a zkembed code other than ZKE_OK, with zke_errmsg(); returns
  *              status_of(rc)
  * fail_errno - "what: strerror(errno)"
- * The first failure of a call is the one that is reported. */
+ * A call reports only its first failure. */
 int fail_with(call *c, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int fail_usage(call *c, const char *format, ...)
@@ -389,17 +385,16 @@ int status_of(int rc);
 
 /* The commands' interface: arguments (args.c, input.c) ------------------ */
 
-/* These return 0, or the exit code after fail_with().  What they give through a
- * pointer is for free(). */
+/* These return 0, or the exit code after fail_with().  Their output pointers
+ * are for free(). */
 
-/* arg_path     - argument i as a path: absolute, or from the working node
- *                on, where "." and ".." are understood; the working node
- *                itself where there is no such argument.  A slash at its end,
- *                which completion puts there, is left out
- * path_join    - the same for any text, a slash at its end included
- * path_trim    - leaves it out
- * arg_place    - a recipe's path: "/…" as it is, else "/<base>/<name>"
- * place_path   - the same of any word
+/* arg_path     - argument i as a path: absolute, or relative to the working
+ *                node, with "." and ".."; without that argument, the working
+ *                node.  A slash at its end, which completion adds, is removed
+ * path_join    - the same for any text, but keeps a slash at its end
+ * path_trim    - removes that slash
+ * arg_place    - a recipe's path: "/…" unchanged, else "/<base>/<name>"
+ * place_path   - the same for any word
  * shell_cwd    - a copy of the working node */
 int arg_path(call *c, int i, char **path_out);
 int path_join(call *c, const word *text, char **path_out);
@@ -408,10 +403,10 @@ int arg_place(call *c, int i, const char *base, char **path_out);
 int place_path(call *c, const word *name, const char *base, char **path_out);
 char *shell_cwd(shell *sh);
 
-/* option_number   - an option's value between least and most; the default
- *                   where it was not given
- * option_deadline - zke_now() plus the option's duration; ZKE_FOREVER where it
+/* option_number   - an option's value between least and most; the default if it
  *                   was not given
+ * option_deadline - zke_now() plus the option's duration; ZKE_FOREVER if it was
+ *                   not given
  * option_time     - a time, in ms since 1970 */
 int option_number(call *c, char letter, int64_t least, int64_t most,
                   int64_t otherwise, int64_t *out);
@@ -419,8 +414,8 @@ int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out);
 int option_deadline(call *c, char letter, int64_t *deadline_out);
 int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out);
 
-/* A znode's data as the commands take it: argument i; or --null, --base64 TEXT,
- * --input FILE ("-": standard input).  OPTIONS_DATA goes into the table.
+/* A znode's data in a command: argument i; or --null, --base64 TEXT, --input
+ * FILE ("-": standard input).  OPTIONS_DATA goes into the table.
  *
  *   data_out  one block or NULL; len_out: its length, -1 for NULL data
  *   given_out whether any was given: else empty data */
@@ -428,14 +423,14 @@ int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out);
   {'0', "null", NULL}, {'6', "base64", "TEXT"}, { 'i', "input", "FILE" }
 int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out);
 
-/* input_open    - a file, or standard input for "-", whose reading a signal or
- *                 a cancel of c ends with EINTR; NULL with errno
- * input_wait    - until a descriptor has something to read: false with EINTR
- *                 where one of the two came first
- * input_descriptor - what to wait for and to read where no FILE is wanted
+/* input_open    - a file, or standard input for "-"; a signal or a cancel of c
+ *                 ends its reading with EINTR; NULL with errno
+ * input_wait    - until a descriptor has something to read: false with EINTR if
+ *                 a signal or a cancel came first
+ * input_descriptor- the descriptor to wait for and to read, without a FILE
  * input_failed  - after ferror(): the exit code
- * input_is_free - may standard input be read as data? 0 or STATUS_USAGE
- * input_file     - a whole file, "-" for standard input */
+ * input_is_free - may standard input be read as data?  0 or STATUS_USAGE
+ * input_file    - a whole file, "-" for standard input */
 FILE *input_open(call *c, const char *name);
 int input_descriptor(const char *name);
 bool input_wait(call *c, int fd);
@@ -444,20 +439,20 @@ int input_is_free(call *c);
 int input_file(call *c, const char *name, char **data_out, size_t *len_out);
 
 /* base64_encode - one block, for free()
- * base64_decode - false where it is malformed */
+ * base64_decode - false if it is malformed */
 char *base64_encode(const void *data, size_t len);
 bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out);
 
-/* clock_ms     - for pauses and limits; begins anywhere
- * clock_after - so many ms from now, for pthread_cond_timedwait() on a
+/* clock_ms     - for pauses and limits; with any origin
+ * clock_after  - so many ms from now, for pthread_cond_timedwait() on a
  *                condition variable of that clock
- * clock_wall_ms - ms since 1970, for what people read
- * clock_of_ticks - the same of a time in clock ticks, as /proc has it
- * clock_os     - the system calls of a database in memory: its wall clock is
- *                one that a test can move
- * clock_move   - let that one go on at once
- * clock_stand  - stop it, or let it go on (all: clock.c) */
+ * clock_wall_ms - ms since 1970, for people
+ * clock_of_ticks - the same for a time in clock ticks, as /proc has it
+ * clock_os     - the system calls of a database in memory: a test can move its
+ *                wall clock
+ * clock_move   - move that clock forward
+ * clock_stand  - stop it, or start it (all: clock.c) */
 int64_t clock_ms(void);
 struct timespec clock_after(int64_t ms);
 int64_t clock_wall_ms(void);
@@ -470,11 +465,12 @@ void clock_stand(bool stands);
 
 /* While a command waits, a signal or a coprocess's cancel must end the wait.
  *
- * cancel_by    - cancel(object) is called, on another thread, when that comes,
- *                at once where it has come; zke_lock_cancel and the like fit
- *                through CANCELLER.  NULL: no more; afterwards cancel does not
- *                run any more
- * cancel_by_fd - a cancel() for whoever polls: writes to the eventfd *object
+ * cancel_by    - when that comes, call cancel(object) on another thread,
+ *                immediately if it has already come; zke_lock_cancel and the
+ *                like fit through CANCELLER.  NULL: no longer; after that
+ *                cancel does not run any more
+ * cancel_by_fd - a cancel() for a call that polls: writes to the eventfd
+ *                *object
  * cancel_came  - has it come?  Loops over many nodes ask.
  * fail_cancelled - the exit code for it: 128 + signal, or STATUS_CONFLICT */
 void cancel_by(call *c, int (*cancel)(void *object), void *object);
@@ -488,27 +484,26 @@ int fail_cancelled(call *c);
 /* ------------------------------------------------------------------------
  * Output (output.c)
  *
- * A command emits rows; what they look like is decided here, by the format and
- * the command's style.  Whatever other processes wrote (data, names, labels)
- * reaches a terminal only with its control characters escaped.  Start with
- * emit_row().
+ * A command emits rows; this part decides their form, by the format and the
+ * command's style.  Text from other processes (data, names, labels) reaches a
+ * terminal only with its control characters escaped.  Start with emit_row().
  * --------------------------------------------------------------------- */
 
 /* emit_row   - a row; takes the reference; NULL (no memory) fails
- * emit_event - a row that somebody waits for: printed at once, in a coprocess
- *              as an event between the answers
+ * emit_event - a row that its reader waits for: printed immediately, in a
+ *              coprocess as an event between the answers
  * Return 0 or the exit code.
  *
- * In rows: names are text (value_text() where they come from a file); data is
- * made by value_data(); times are integers, ms since 1970, in members whose
- * names end in "time" or "_at" or are "since" (people see
+ * In rows: names are text (value_text() if they come from a file); data is made
+ * by value_data(); times are integers, ms since 1970, in members with names
+ * that end in "time" or "_at" or are "since" (people see
  * "2026-11-20T12:00:00Z"); durations end in "_ms"; sessions are made by
  * value_session(). */
 int emit_row(call *c, json_t *row);
 int emit_event(call *c, json_t *row);
 
-/* value_data    - a string where the bytes are UTF-8 without NUL, else
- *                {"base64": "…"}; null for len -1
+/* value_data    - a string if the bytes are UTF-8 without NUL, else {"base64":
+ *                 "…"}; null for len -1
  * value_session - "0x…"
  * value_stat    - puts the members of a Stat into a row */
 json_t *value_data(const void *data, int len);
@@ -516,52 +511,52 @@ json_t *value_text(const char *text); /* as value_data() with its length */
 json_t *value_session(int64_t session);
 void value_stat(json_t *row, const zke_stat *stat);
 
-/* value_to_data - back: one block for free() or NULL, len -1 for null; false
- * where it is neither */
+/* value_to_data - the opposite: one block for free() or NULL, len -1 for null;
+ * false if it is neither */
 bool value_to_data(const json_t *j, char **data_out, int *len_out);
 
-/* is_control - may a terminal obey this byte?  Those of ASCII: what stands in
- * two bytes, 0xc2 and 0x80 to 0x9f, the caller looks for where it matters */
+/* is_control - is it a control character of ASCII?  Those of two bytes, 0xc2
+ * and 0x80 to 0x9f, are the caller's task */
 static inline bool is_control(char byte) {
   return (unsigned char)byte < ' ' || byte == 0x7f;
 }
 
-/* output_text     - a value as people see it: text, or bytes as they are; on a
- *                   terminal, what it would obey stands as \x1b
- * output_visible  - the same whatever out is, and an end of line stands as \n
- * output_sentence - the same for a sentence that names what others have named
+/* output_text     - a value for people: text, or bytes unchanged; on a
+ *                   terminal, control characters become \x1b and so on
+ * output_visible  - the same for any out, and a newline becomes \n
+ * output_sentence - the same for a sentence with other processes' names
  *
  *   name  of the member, for times; may be NULL
- *   out   where to */
+ *   out   the destination */
 void output_text(const char *name, const json_t *value, FILE *out);
 void output_visible(const char *name, const json_t *value, FILE *out);
 void output_sentence(const char *text, FILE *out);
 
-/* output_columns - how wide a terminal is; 80 if that is not known
- * output_wrapped - a text in lines of so many columns, and an end of line; what
- *                  stands in brackets stays together.  column: where it begins;
- *                  indent: where its further lines begin
- * output_usage   - a mistake in the words, on standard error, in lines as wide
- *                  as the terminal: "zke: USAGE: …", and then its usage, which
- *                  stands behind "; usage: " */
+/* output_columns - the width of a terminal; 80 if it is unknown
+ * output_wrapped - a text in lines of so many columns, and a newline; text in
+ *                  brackets stays together.  column: where it begins; indent:
+ *                  where its further lines begin
+ * output_usage   - a usage error, on standard error, in lines as wide as the
+ *                  terminal: "zke: USAGE: …", then the usage, which follows ";
+ *                  usage: " */
 int output_columns(int fd);
 void output_wrapped(FILE *out, const char *text, int columns, int column,
                     int indent);
 void output_usage(const char *sentence);
 
-/* output_end - after a command: print the table, look whether all was written.
- *              Returns 0 or the exit code
- * output_forget - release what is kept of a table */
+/* output_end - after a command: print the table, and check that all was
+ *              written.  Returns 0 or the exit code
+ * output_forget - free a table's kept rows */
 int output_end(call *c);
 void output_forget(call *c);
 
 /* output_error - a failed call, to standard error */
 void output_error(const call *c);
 
-/* progress_show - on a terminal and for people only: "import: 1200 of 5000
+/* progress_show - only on a terminal and for people: "import: 1200 of 5000
  *                 nodes" on standard error, at most ten times a second
  *   total  0: unknown
- * progress_end  - take the line away */
+ * progress_end  - remove the line */
 void progress_show(call *c, const char *what, int64_t done, int64_t total);
 void progress_end(call *c);
 
@@ -573,38 +568,38 @@ void progress_end(call *c);
  * keep one session for all commands.  Start with session_open().
  * --------------------------------------------------------------------- */
 
-/* What the name of the store says it is. */
+/* The kind of store, by its name. */
 enum {
   STORE_FILE,    /* a database */
-  STORE_MEMORY,  /* ":memory:": a tree that this process alone has */
+  STORE_MEMORY,  /* ":memory:": a tree that only this process has */
   STORE_ENSEMBLE /* "zk://…": a ZooKeeper ensemble (engine/zookeeper.h) */
 };
 
-/* store_of       - which of them it is
- * store_register - from now on names of ensembles can be opened; a zkembed code
- * store_batch    - zke_batch().  An ensemble has none: there the calls of fn
- *                  are made one by one, and stay made if a later one fails */
+/* store_of       - the kind of this shell's store
+ * store_register - from now on ensembles can be opened; a zkembed code
+ * store_batch    - zke_batch().  An ensemble has none: there fn's calls are
+ *                  separate, and earlier ones stay if a later one fails */
 int store_of(const shell *sh);
 int store_register(void);
 int store_batch(call *c, zke_batch_fn fn, void *context);
 
-/* session_open - open c->z for what a command needs of the store: the session,
- *                which begins with the first command that needs one, and again
- *                after it expired; before that, a handle that only looks.
- *                Nothing is opened for NEEDS_NOTHING.  run.c calls this with
- *                the command's flags; a command whose options decide has
- *                NEEDS_NOTHING in the table and calls it itself
+/* session_open - open c->z as a command needs the store: the session, which
+ *                begins with the first command that needs one, and again after
+ *                it expired; before that, a handle that only looks.  Opens
+ *                nothing for NEEDS_NOTHING.  run.c calls this with the
+ *                command's flags; if a command's options decide, it has
+ *                NEEDS_NOTHING in the table and calls this itself
  *   needs  NEEDS_FILE, NEEDS_SESSION or CREATES_FILE, with or without
  *          PREFERS_SESSION and FILE_ONLY; other flags are ignored
- * session_looker - the handle to look with; NULL: none is open
+ * session_looker - the handle that only looks; NULL: none is open
  * session_is_readonly - is there no session, and can there be none?
- * session_close - give up what is held, end the session; STATUS_… */
+ * session_close - release everything, end the session; STATUS_… */
 int session_open(call *c, unsigned needs);
 zke *session_looker(const shell *sh);
 bool session_is_readonly(const shell *sh);
 int session_close(shell *sh);
 
-/* wait_passes - is rc, of a wait, a failure that passes by itself?  Then this
+/* wait_passes - is rc, the result of a wait, a temporary failure?  Then this
  *               pauses for a tenth of a second, and the wait may be repeated */
 bool wait_passes(int rc);
 
@@ -613,41 +608,40 @@ bool wait_passes(int rc);
 int session_authenticate(call *c, zke *z);
 
 /* ------------------------------------------------------------------------
- * What a session holds (session.c): a lock, a place in an election…
+ * A session's locks and the like (session.c)
  *
- * Where a session goes on after the command, so does what the command got.
- * Each such thing is in one list under the shell's mutex, with functions that
- * tell its token, release it and free it.  A loss is told once, before the next
+ * If a session outlives the command, so do the command's locks and the like.
+ * All of them are in one list under the shell's mutex, with functions that
+ * return the token, release and free.  A loss is reported once, before the next
  * prompt or as an event.
  * --------------------------------------------------------------------- */
 
 typedef struct held held;
 
-/* What the list knows of a kind of thing.  All three are called on any thread;
- * token() also with the shell's mutex held, so it must not wait for another
- * party.  What it cannot find out is no loss. */
+/* A class of such objects.  All three functions may run on any thread; token()
+ * also with the shell's mutex held, so it must not wait for another party.  If
+ * it cannot read the state, that is not a loss. */
 typedef struct held_class {
   const char *kind;               /* "lock" */
   int (*release)(void *object);   /* zkembed code; NULL: destroy does */
-  void (*destroy)(void *object);  /* releases too what is held still */
+  void (*destroy)(void *object);  /* also releases it if it is still held */
   int64_t (*token)(void *object); /* 0: it was lost */
 } held_class;
 
-/* held_add     - the session holds it from now on, under its path and kind
- * held_release - give up what is held: 0, or STATUS_NO where nothing is; the
- *                latest if there are several
+/* held_add     - from now on the session holds it, under its path and kind
+ * held_release - release it: 0, or STATUS_NO if nothing matches; the latest if
+ *                there are several
  *   kind   or NULL: any
- *   name   a path, or what follows any first name of it: "backup" for
+ *   name   a path, or its part after any first name: "backup" for
  *          "/locks/backup"
- *   token  it was got with; 0: any.  One that was lost has it still, so that
- *          nothing else is given up in its place
- *   object that very one, of which the caller has a reference, under whatever
- *          name and token: another call may have got a newer one of the name
+ *   token  from its acquisition; 0: any.  A lost one still has its token, so
+ *          that nothing else is released instead
+ *   object this very one, to which the caller has a reference, under any name
+ *          and token: another call may have got a newer one of the name
  *          meanwhile.  NULL: name and token decide
- * held_lost    - what is held no more by no doing of ours, one at a time: the
- *                event for the coprocess's request that got it, or for the
- *                person; NULL: no more
- * held_each    - call fn for each, the shell's mutex held */
+ * held_lost    - losses, one at a time: the event for the coprocess's request
+ *                that got it, or for the person; NULL: no more
+ * held_each    - call fn for each, with the shell's mutex held */
 int held_add(call *c, const held_class *class_, const char *path, void *object);
 int held_release(call *c, const char *kind, const char *name, int64_t token,
                  const void *object);
@@ -661,33 +655,32 @@ void held_each(shell *sh,
  * Signals (signals.c)
  *
  * All threads have them blocked; one thread takes them.  All but CHLD, WINCH
- * and CONT cancel the calls that run; a running child gets them instead
+ * and CONT cancel the running calls; a running child gets them instead
  * (guard.c).
  * --------------------------------------------------------------------- */
 
-/* signals_begin  - at the program's beginning, before any thread
- * signals_enter  - a call runs from here on; signals_leave - no more
+/* signals_begin  - at the program's start, before any thread
+ * signals_enter  - a call runs from here on; signals_leave - no longer
  * signals_cancel - cancel one call, as a signal would
- * signals_stop   - no further call begins, nothing is read: what a hook took
- *                  is to end the program, too
- * signals_hook   - see each signal but CONT first: returns true where that
- *                  was all.
- *                  Runs on the signals' thread.  NULL: no more; afterwards it
- *                  does not run
- * signals_hold   - meanwhile none is taken: what has come was dealt with
- *                  before, or is pending; signals_release - no more
- * signals_settle - deals with all signals that have come.  Only while no hook
- *                  is set, as at the prompt
- * signals_wake_fd - readable when a signal came while no call ran: the prompt's
- * signals_stop_fd - readable when a signal came that ends what runs or reads;
- *                  signals_stopped - which, 0: none.  A person's next command
- *                  begins without
- * signals_printing - called where output begins, and again where it ends: a
- *                  signal that ends what runs ends the program where output
- *                  stands still (its reader is stuck, a value is enormous),
- *                  except a person's
- * signals_child  - in a forked child: as they were before signals_begin()
- * signals_die    - end by a signal, as whoever sent it expects */
+ * signals_stop   - no further call begins, nothing is read: a signal that a
+ *                  hook took must end the program, too
+ * signals_hook   - see each signal but CONT first; the hook returns true if it
+ *                  has handled the signal.  It runs on the signals' thread.
+ *                  NULL: no hook; after that the old one does not run
+ * signals_hold   - until signals_release() no signal is taken: earlier ones
+ *                  were handled, or are pending
+ * signals_settle - handles all signals that have come.  Only without a hook, as
+ *                  at the prompt
+ * signals_wake_fd - readable when a signal came while no call ran: for the
+ *                  prompt
+ * signals_stop_fd - readable when a signal came that ends calls and reading;
+ *                  signals_stopped - which one, 0: none.  A person's next
+ *                  command begins without it
+ * signals_printing - called at the start and at the end of output: if output is
+ *                  stuck (its reader is stuck, a value is enormous), a signal
+ *                  that ends calls ends the program, except a person's
+ * signals_child  - in a forked child: restores the state before signals_begin()
+ * signals_die    - end by a signal, as its sender expects */
 int signals_begin(void);
 void signals_enter(call *c);
 void signals_leave(call *c);
@@ -707,26 +700,26 @@ _Noreturn void signals_die(int signal);
 /* ------------------------------------------------------------------------
  * Running a command of the user's (guard.c)
  *
- * A child runs while something is held.  What is held is released when the
- * child has ended; where a signal ended it, or with --wait-all, when its
- * descendants are gone as well.  When it is lost, the child is ended.  Start
- * with guard_run().
+ * A child runs while something is held.  It is released when the child has
+ * ended; if a signal ended the child, or with --wait-all, when its descendants
+ * are gone as well.  If it is lost, the child is ended.  Start with
+ * guard_run().
  * --------------------------------------------------------------------- */
 
-/* What is held while the child runs. */
+/* The held thing while the child runs. */
 typedef struct guard {
-  const char *kind, *path; /* of what is held: "lock", "/locks/backup" */
+  const char *kind, *path; /* its kind and path: "lock", "/locks/backup" */
   int64_t token;
-  /* is it held still? 0, or a zkembed code; NULL: nothing is held */
+  /* is it still held?  0, or a zkembed code; NULL: nothing is held */
   int (*check)(void *object);
   void *object;
-  /* what the child gets besides: "NAME=value" texts in its environment, and
-   * these bytes as its standard input; NULL: ours */
+  /* for the child: further "NAME=value" texts in its environment, and these
+   * bytes as its standard input; NULL: ours */
   const char *const *more;
   int more_count;
   const char *input;
   size_t input_len;
-  bool *asked; /* out, or NULL: true where a signal came that is to end us */
+  bool *asked; /* out, or NULL: true if a signal came that should end us */
 } guard;
 
 /* Its options, for the table. */
@@ -739,7 +732,7 @@ typedef struct guard {
   {'W', "wait-all", NULL}
 /* clang-format on */
 
-/* guard_options - look at them before anything is held: 0 or STATUS_USAGE
+/* guard_options - check them before anything is held: 0 or STATUS_USAGE
  * guard_run     - run c->child while g is held: the child's code, 128 + n, 126,
  *                 127, or STATUS_LOST */
 int guard_options(call *c);
@@ -752,13 +745,13 @@ int guard_event(call *c, const char *const *more, int count);
 /* ------------------------------------------------------------------------
  * Forms
  *
- * Where the words come from: the command line, a script, a person, a program.
+ * The sources of words: the command line, a script, a person, a program.
  * main.c decides, and calls one of these.
  * --------------------------------------------------------------------- */
 
 /* script_run    - the commands of a file, "-" for standard input
- *   go_on  also after one that fails; else that one's exit code is the result
- * edit_run      - those that a person types, until exit, ^D or a signal
+ *   go_on  even after a failure; else the failure's exit code is the result
+ * edit_run      - a person's commands, until exit, ^D or a signal
  * coprocess_run - a program's requests (doc/coprocess.md)
  * Return the program's exit code. */
 int script_run(shell *sh, const char *name, bool go_on);

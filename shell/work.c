@@ -1,8 +1,8 @@
-/* work.c - what commands that wait, hold and look have in common
+/* work.c - shared by commands that wait, hold and look
  *
- * Waiting with a deadline and a cancel (wait_session()), what --verbose says,
- * places of recipes, and objects that a session holds while another call may
- * still be inside of them (shared_…()).
+ * Waiting with a deadline and a cancel (wait_session()), sentences of
+ * --verbose, places of recipes, and objects that a session holds while another
+ * call may still use them (shared_…()).
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,9 +15,9 @@
 /* ------------------------------------------------------------------------
  * Waiting
  *
- * A wait ends for its deadline, for a cancel of the call, for what the
- * caller's function says, and for the session's end. A patience is what
- * --wait, --nonblock, -E and --verbose say together.
+ * A wait ends at its deadline, by a cancel of the call, by the caller's
+ * function, or with the session.  A patience has the values of --wait,
+ * --nonblock, -E and --verbose.
  * --------------------------------------------------------------------- */
 
 int cancel_wake(void *z) { return zke_wake(z); }
@@ -33,7 +33,7 @@ int patience_of(call *c, patience *p) {
   return status;
 }
 
-/* A conflict gets the exit code of -E, and with --quiet no sentence. */
+/* A conflict gets the exit code of -E, and with --quiet no message. */
 int fail_wait(call *c, const patience *p, int rc) {
   if (rc == ZKE_CANCELLED && cancel_came(c)) return fail_cancelled(c);
   int status = status_of(rc);
@@ -45,8 +45,8 @@ int fail_wait(call *c, const patience *p, int rc) {
                    zke_errmsg());
 }
 
-/* The turn is read before anything is asked, so that a change between the
- * question and the sleep ends the sleep. */
+/* The turn is read before stop() is called, so that a change between that call
+ * and the sleep ends the sleep. */
 int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
   int rc = ZKE_OK;
   cancel_by(c, cancel_wake, c->z);
@@ -61,7 +61,7 @@ int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
   return rc;
 }
 
-/* As wait_session(), for commands that have no result of their own to tell. */
+/* As wait_session(), for commands without a result of their own. */
 int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
                     int64_t deadline) {
   int rc = wait_session(c, stop, arg, deadline);
@@ -69,8 +69,8 @@ int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
   return rc == ZKE_OK || (stop && stop(arg)) ? 0 : fail_rc(c, rc);
 }
 
-/* A failure that passes is no reason to give up what is held.  The signal is
- * noted, for main() to die by. */
+/* A temporary failure is no reason to release anything.  The signal is
+ * recorded, and main() dies by it. */
 int held_until_signal(call *c, bool (*stop)(void *), void *arg) {
   int rc;
   do rc = wait_session(c, stop, arg, ZKE_FOREVER);
@@ -83,9 +83,9 @@ int held_until_signal(call *c, bool (*stop)(void *), void *arg) {
 }
 
 /* ------------------------------------------------------------------------
- * What people are told
+ * Messages for people
  *
- * Sentences of --verbose go to standard error, and nowhere in a coprocess.
+ * --verbose prints sentences on standard error, but not in a coprocess.
  * --------------------------------------------------------------------- */
 
 bool verbose_wanted(const call *c) {
@@ -93,7 +93,7 @@ bool verbose_wanted(const call *c) {
          c->format == FORMAT_HUMAN;
 }
 
-/* What it names is others' and goes to a terminal. */
+/* It may contain other processes' names, and goes to a terminal. */
 void verbose_say(const call *c, const char *format, ...) {
   char text[2048];
   va_list arguments;
@@ -114,15 +114,15 @@ void loss_note(loss *l, call *c, const char *kind, const char *path) {
   l->ms = zke_wall(c->z);
 }
 
-/* Has this party stolen the lock that was lost?  A thief's znode is of a kind
- * of its own.  One that came after the loss was noticed has stolen it from a
- * later holder; and one that has just ended has no name any more. */
+/* Has this party stolen the lost lock?  A thief's znode has a special kind.  A
+ * thief that came after the loss was noticed stole it from a later holder; and
+ * one that has just ended no longer has a name. */
 static bool is_thief(const zke_party *p, const loss *l) {
   return p->held && strcmp(p->kind, "front-") == 0 && p->queued_ms <= l->ms &&
          *p->identity;
 }
 
-/* What cannot be read now, as after the session's end, is not told. */
+/* Leaves out what cannot be read, for example after the session's end. */
 void loss_text(call *c, const loss *l, char *text, size_t size) {
   enum { MOST_MS = 1000 };
   zke_party_list *list = NULL;
@@ -153,7 +153,7 @@ char *child_label(const call *c) {
   *to = '\0';
   if (len > MOST) {
     to = label + MOST;
-    while (to > label && (*to & 0xc0) == 0x80) to--; /* no half of one */
+    while (to > label && (*to & 0xc0) == 0x80) to--; /* no half character */
     *to = '\0';
   }
   return label;
@@ -179,7 +179,7 @@ json_t *value_for_people(const call *c, json_t *row) {
 /* ------------------------------------------------------------------------
  * A directory and a name
  *
- * Recipes whose objects are children of one directory want it in two pieces.
+ * Recipes with objects in one directory need it in two pieces.
  * --------------------------------------------------------------------- */
 
 /* One block has the path twice: whole, and cut at its last slash. */
@@ -187,7 +187,7 @@ int place_of(call *c, int i, const char *base, place *p) {
   char *path;
   int status = arg_place(c, i, base, &path);
   if (status) return status;
-  /* Both texts behind each other: the path whole, and again in two. */
+  /* Both texts in sequence: the path whole, and again in two. */
   size_t len = strlen(path);
   p->base = malloc(2 * len + 3);
   if (!p->base) {
@@ -208,9 +208,9 @@ int place_of(call *c, int i, const char *base, place *p) {
 /* ------------------------------------------------------------------------
  * Objects that a session holds
  *
- * An object that the session's list has, and that calls use meanwhile, has a
- * count of references. The list's own is one of them; the last to drop it
- * destroys the object.
+ * An object that is in the session's list while calls use it has a reference
+ * count.  The list has one reference; the last to be dropped destroys the
+ * object.
  * --------------------------------------------------------------------- */
 
 /* The caller has the first reference. */
@@ -219,7 +219,7 @@ void shared_init(shared *s, void (*destroy)(void *object)) {
   s->destroy = destroy;
 }
 
-/* Give a reference back; the last one destroys. NULL is fine. */
+/* Drops a reference; the last one destroys.  NULL is fine. */
 void shared_drop(void *object) {
   shared *s = object;
   if (s && atomic_fetch_sub(&s->refs, 1) == 1) s->destroy(object);
@@ -231,7 +231,7 @@ typedef struct search {
   shared *found;
 } search;
 
-/* Takes a reference under the shell's mutex, so that the object cannot go
+/* Takes a reference under the shell's mutex, so that the object cannot be freed
  * meanwhile. */
 static void search_one(void *arg, const held_class *class_, const char *path,
                        void *object) {
@@ -241,8 +241,8 @@ static void search_one(void *arg, const held_class *class_, const char *path,
   atomic_fetch_add(&s->found->refs, 1);
 }
 
-/* The object that this session holds at the path, with a reference for the
- * caller; NULL for none. */
+/* This session's object at the path, with a reference for the caller; NULL for
+ * none. */
 void *shared_held(call *c, const held_class *class_, const char *path) {
   search s = {class_, path, NULL};
   held_each(c->sh, search_one, &s);

@@ -58,7 +58,7 @@ struct faults {
  * fault_holds   - how many connections it holds
  * fault_types   - the requests of that name ("create", "change"); 0: none
  * faults_drop   - close the connections of a session, 0: of all; how many
- * faults_advance -move the server's clock forward
+ * faults_advance - move the server's clock forward
  * faults_stand  - stop the clock, or start it */
 fault *fault_add(server *s, const fault *wanted);
 fault *fault_find(const server *s, int id);

@@ -419,7 +419,7 @@ bool clients_expire(server *s);
  *                   waited in vain in this round
  * server_unlimit  - let them wait as long as --timeout says
  * server_blocked  - a call has waited in vain
- * server_can_write -can the file be written now?  For what cannot be tried
+ * server_can_write - can the file be written now?  For what cannot be tried
  *                   twice
  * server_saw      - note the zxid of the library call that was just made
  * server_zxid     - the zxid of the present state */
@@ -492,8 +492,8 @@ void sasl_free(conn *c);
  *                   requests_answer()
  * request_changes - how many changes are among the next frames of a connection,
  *                   up to one that cannot be part of a batch
- * request_is_alone -can the next frame not be part of a batch?
- * request_takes_long- may one of the next frames wait for other processes or
+ * request_is_alone - can the next frame not be part of a batch?
+ * request_takes_long - may one of the next frames wait for other processes or
  *                   for the disk, or read much?
  * requests_answer - send the kept answers.  rc: the result of their batch, or
  *                   ZKE_OK
