@@ -52,8 +52,8 @@ typedef struct snapshot_sizes {
  *                  The file does not say which sessions are alive: 0
  * snapshot_changes - call fn for each change in the history, later than a zxid,
  *                  of a node and of those below it; there must be a history
- * snapshot_number - the number that a statement reads; -1 if it reads no row, or
- *                  fails
+ * snapshot_number - the number that a statement reads; -1 if it reads no row,
+ *                  or fails
  * snapshot_file  - sizes of the file and of its log
  * snapshot_close - NULL is fine
  *   path  as the handle sees it, below the chroot

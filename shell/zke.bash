@@ -1,7 +1,7 @@
 # zke.bash - completion of zke's command lines, for bash
 #
-# Commands, their verbs and options are what `zke help` says; paths of znodes
-# are asked for by `ls`, which changes nothing.
+# `zke help` gives the commands, their verbs and options; `ls`, which changes
+# nothing, gives the paths of znodes.
 
 _zke_help() { zke :memory: --plain help "$@" 2>/dev/null; }
 
@@ -20,7 +20,7 @@ _zke_nodes() {
 }
 
 # Sets file, command and verb from the words before the one at the cursor;
-# fails behind "--", where the words are another program's.
+# fails after "--", since those words are another program's.
 _zke_words() {
   local i
   for ((i = 1; i < COMP_CWORD; i++)); do

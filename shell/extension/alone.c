@@ -1,10 +1,10 @@
-/* alone.c - is there another SQLite library that has the file open?
+/* alone.c - has another SQLite library the file open?
  *
  * The kernel drops a process's locks on a file when the process closes any
- * descriptor of it.  An SQLite library knows that and shares its descriptors,
+ * descriptor of it.  An SQLite library handles this by sharing its descriptors,
  * but two of them in one process do not know of each other.  Each opens the
  * WAL-index, the -shm, once for all of its connections.  So a second descriptor
- * of it is another library's.
+ * of it belongs to another library.
  */
 #include "extension.h"
 
@@ -13,12 +13,12 @@
 #include <sys/stat.h>
 
 enum {
-  ALONE_MS = 900, /* how often it is looked at, at most, */
-  EACH_MS = 10000 /* and how often if as many descriptors are open as before */
+  ALONE_MS = 900, /* the shortest time between two checks, */
+  EACH_MS = 10000 /* and if as many descriptors are open as before */
 };
 
 /* How many descriptors of the process are of this file.  Without /proc: none
- * that can be seen. */
+ * can be seen. */
 static int count_descriptors(const struct stat *file) {
   int count = 0;
   struct stat st;
@@ -32,8 +32,8 @@ static int count_descriptors(const struct stat *file) {
   return count;
 }
 
-/* Are as many descriptors open as at the last look at each?  Then nobody has
- * opened any but in place of others.  Linux tells their number from 6.2 on. */
+/* Are as many descriptors open as at the last check of each?  Then new ones can
+ * only have replaced others.  Linux reports their number from 6.2 on. */
 static bool are_as_many(ext_connection *k, int64_t now) {
   struct stat st;
   int64_t open = stat("/proc/self/fd", &st) == 0 ? st.st_size : 0;
@@ -55,7 +55,7 @@ int ext_alone(ext_connection *k) {
   bool another = path && stat(path, &st) == 0 && count_descriptors(&st) > 1;
   sqlite3_free(path);
   if (!another) return ZKE_OK;
-  k->looked_ms = k->open = 0; /* the next call looks again, at each */
+  k->looked_ms = k->open = 0; /* the next call checks each again */
   return zke_fail(
       ZKE_SYSTEMERROR,
       "another SQLite library of this process has %s open, and each "

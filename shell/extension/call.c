@@ -33,7 +33,7 @@ int ext_znode(const ext_call *c, const char **path_out) {
   return ZKE_OK;
 }
 
-/* A blob of no bytes has no address, but it is data. */
+/* A blob of no bytes has no address, but it is data, not NULL. */
 ext_data ext_bytes(const ext_call *c, int at) {
   if (at >= c->count || sqlite3_value_type(c->value[at]) == SQLITE_NULL)
     return (ext_data){NULL, -1};

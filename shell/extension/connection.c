@@ -1,5 +1,4 @@
-/* connection.c - the connections that have loaded the extension, and their
- * handles */
+/* connection.c - the connections with the extension, and their handles */
 #include "extension.h"
 
 #include <pthread.h>
@@ -8,23 +7,23 @@
 
 SQLITE_EXTENSION_INIT1
 
-/* The connections of the process.  SQLite has none that says which have loaded
- * an extension, before 3.44. */
+/* The connections of the process.  Before 3.44 SQLite has no function that
+ * lists those with an extension. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static ext_connection *list;
 
 /* ---- a connection's handle ---- */
 
-/* The name of the VFS that the connection's file is opened by. */
+/* The name of the VFS that opened the connection's file. */
 static const char *vfs_of(sqlite3 *db) {
   sqlite3_vfs *vfs = NULL;
   int rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_VFS_POINTER, &vfs);
   return rc == SQLITE_OK && vfs ? vfs->zName : NULL;
 }
 
-/* Open a handle on the connection's file.  One without a file has a tree of its
- * own, which no other connection can see.  Of what other connections may share
- * in memory, newer SQLites tell no name. */
+/* Opens a handle on the connection's file.  Without a file it has a separate
+ * tree, which no other connection can see.  Newer SQLite versions give no name
+ * for a database in memory that connections may share. */
 static int open_handle(ext_connection *k) {
   zke_options o = ZKE_INIT(zke_options);
   const char *file = ext_file(k);
@@ -39,9 +38,9 @@ static int open_handle(ext_connection *k) {
   return zke_open(file, &o, &k->z);
 }
 
-/* The connection writes to the file beside the engine, so it must do as
- * zke_sql_adopt() says.  In a transaction that may have to wait: then the next
- * call does it. */
+/* The connection writes to the file beside the engine, so it must follow
+ * zke_sql_adopt().  In a transaction that may have to wait: then the next call
+ * does it. */
 static int adopt(ext_connection *k) {
   bool needless = !ext_file(k) || sqlite3_db_readonly(k->db, "main") == 1;
   if (k->adopted || needless) return ZKE_OK;
@@ -78,7 +77,7 @@ static ext_connection **find(const sqlite3 *db) {
   return at;
 }
 
-/* With the last user the connection is gone. */
+/* When the last user goes, the connection is gone. */
 void ext_release(ext_connection *k) {
   pthread_mutex_lock(&list_lock);
   bool last = --k->users == 0;

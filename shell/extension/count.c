@@ -3,7 +3,7 @@
 
 #include "../../recipes/counter.h"
 
-/* An object for one call: it has nothing that outlives it. */
+/* An object for one call: it keeps nothing beyond the call. */
 static int get(ext_call *c, zke_counter **counter) {
   char *path;
   int rc = ext_path(c, 0, "counters", &path);
@@ -12,14 +12,14 @@ static int get(ext_call *c, zke_counter **counter) {
   return rc;
 }
 
-/* The number after it. */
+/* Returns the number after the change. */
 static int finish(ext_call *c, zke_counter *counter, int rc, int64_t value) {
   zke_counter_free(counter);
   if (rc == ZKE_OK) sqlite3_result_int64(c->sql, value);
   return rc;
 }
 
-/* zke_counter(name): its number; 0 where it does not exist. */
+/* zke_counter(name): its number; 0 if it does not exist. */
 static int run_counter(ext_call *c) {
   zke_counter *counter = NULL;
   int64_t value = 0;
@@ -28,7 +28,7 @@ static int run_counter(ext_call *c) {
   return finish(c, counter, rc, value);
 }
 
-/* zke_counter_add(name, delta): the number after it. */
+/* zke_counter_add(name, delta): the number after the addition. */
 static int run_add(ext_call *c) {
   zke_counter *counter = NULL;
   int64_t value = 0, delta = ext_int(c, 1, 1);

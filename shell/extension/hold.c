@@ -1,7 +1,7 @@
 /* hold.c - locks, semaphores and elections in SQL
  *
- * They are one thing in several kinds: the connection joins a line, waits, and
- * holds until it gives it up or its session ends.  A struct kind has the
+ * They are several kinds of one thing: the connection joins a line, waits, and
+ * holds until it releases it or its session ends.  A struct kind has the
  * recipe's functions.
  */
 #include "extension.h"
@@ -13,14 +13,14 @@
 #include "../../recipes/periodic.h"
 #include "../../recipes/semaphore.h"
 
-/* A recipe as this file needs it. */
+/* A recipe for this file. */
 typedef struct kind {
   ext_sort sort;
   const char *base, *name; /* names without a slash are below the base */
-  const char *had;         /* what one does with it: "held" */
+  const char *had;         /* its participle: "held" */
   int (*acquire)(void *object, int64_t deadline);
-  int (*join)(void *object); /* the line, without waiting; or NULL */
-  int (*release)(void *object, int status); /* a job's */
+  int (*join)(void *object); /* joins the line without waiting; or NULL */
+  int (*release)(void *object, int status); /* the status is for a job */
   int (*cancel)(void *object);
   int64_t (*token)(void *object);
   int (*parties)(zke *z, const char *path, zke_party_list **list);
@@ -141,9 +141,9 @@ static const kind locks =
                                    zke_election_parties),
                   jobs = KIND(periodic, "jobs", "run", NULL, NULL);
 
-/* ---- what the connection has ---- */
+/* ---- the connection's holds ---- */
 
-/* Its kind; NULL: it is not of this file. */
+/* Its kind; NULL: it does not belong to this file. */
 static const kind *kind_of(const ext_owned *o) {
   const kind *const all[] = {&locks, &semaphores, &elections, &jobs};
   for (int i = 0; i < 4; i++)
@@ -160,7 +160,7 @@ ext_hold ext_held_at(const ext_connection *k, int at) {
   return (ext_hold){0};
 }
 
-/* The one that the first argument names, which is made if there is none. */
+/* The one that the first argument names; makes it if there is none. */
 static int get(ext_call *c, const kind *is, ext_owned ***out) {
   char *path;
   int rc = ext_path(c, 0, is->base, &path);
@@ -171,7 +171,8 @@ static int get(ext_call *c, const kind *is, ext_owned ***out) {
 
 /* ---- in and out ---- */
 
-/* Join the line and wait, patiently.  Interrupted, it holds nothing. */
+/* Joins the line and waits, interruptibly.  If interrupted, it holds
+ * nothing. */
 static int acquire(ext_call *c, const kind *is, void *object,
                    int64_t deadline) {
   ext_patience p = {.c = c, .cancel = is->cancel, .object = object};
@@ -183,7 +184,7 @@ static int acquire(ext_call *c, const kind *is, void *object,
   return ended;
 }
 
-/* Hold it: its token, or NULL at the deadline. */
+/* Holds it: returns its token, or NULL at the deadline. */
 static int take(ext_call *c, const kind *is, int64_t deadline) {
   ext_owned **at;
   int rc = get(c, is, &at);
@@ -200,11 +201,11 @@ static int take(ext_call *c, const kind *is, int64_t deadline) {
   return ext_say_waited(c, rc);
 }
 
-/* Join the line, or look again: its token once it is held, NULL before. */
+/* Joins the line, or checks again: its token once it is held, NULL before. */
 static int join(ext_call *c, const kind *is) {
   ext_owned **at;
   int rc = get(c, is, &at);
-  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL); /* its turn may be */
+  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL); /* its turn? */
   if (rc == ZKE_OK) rc = is->join((*at)->object);
   if (rc != ZKE_OK) return rc;
   int64_t token = is->token((*at)->object);
@@ -212,7 +213,7 @@ static int join(ext_call *c, const kind *is) {
   return ZKE_OK;
 }
 
-/* Give it up, or the place in the line.  A job has come to a status. */
+/* Releases it, or the place in the line.  The status is for a job. */
 static int give_up(ext_call *c, const kind *is, int status) {
   char *path;
   int rc = ext_path(c, 0, is->base, &path);
@@ -226,7 +227,7 @@ static int give_up(ext_call *c, const kind *is, int status) {
   return ext_done(c, rc);
 }
 
-/* Who holds it: what that shows, else its process; NULL: nobody. */
+/* The holder's name, else its process; NULL: none. */
 static int holder(ext_call *c, const kind *is) {
   char *path;
   zke_party_list *list = NULL;
@@ -255,13 +256,13 @@ static int run_elect(ext_call *c) {
   return take(c, &elections, ext_until(c, 2));
 }
 
-/* zke_once(job, period_ms [, ms]): the run's token if it is due and nobody has
- * it; without ms it does not wait until then. */
+/* zke_once(job, period_ms [, ms]): the run's token if it is due and no other
+ * process has it; without ms it does not wait until then. */
 static int run_once(ext_call *c) {
   return take(c, &jobs, c->count > 2 ? ext_until(c, 2) : 0);
 }
 
-/* zke_once_done(job [, status]): 1; the run has ended, well by 0. */
+/* zke_once_done(job [, status]): 1; the run has ended, successfully with 0. */
 static int run_once_done(ext_call *c) {
   return give_up(c, &jobs, (int)ext_int(c, 1, 0));
 }

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-/* ---- the way into a function ---- */
+/* ---- the entry of every function ---- */
 
-/* Would the call wait for the connection's own transaction, or see the rows as
- * they were before it came?  SQLite's state of a transaction tells. */
+/* Would the call wait for the connection's own transaction, or see old rows?
+ * SQLite's transaction state decides. */
 static int refuse(const ext_call *c) {
   const ext_function *f = c->function;
   int state = sqlite3_txn_state(c->k->db, NULL);
@@ -24,15 +24,15 @@ static int refuse(const ext_call *c) {
   return ZKE_OK;
 }
 
-/* Does the call need a handle?  To open one in a transaction that writes would
- * wait for itself. */
+/* Does the call need a handle?  Opening one in a writing transaction would wait
+ * for itself. */
 static bool needs_handle(const ext_call *c) {
   if (c->function->kind == EXT_ADDS)
     return sqlite3_txn_state(c->k->db, NULL) != SQLITE_TXN_WRITE;
   return c->function->kind != EXT_LOOKS;
 }
 
-/* The code as an error of SQLite's. */
+/* Converts the code to an SQLite error. */
 static void say_error(sqlite3_context *sql, int rc) {
   char *text = rc == ZKE_NOMEM ? NULL : ext_error_text(rc);
   if (ext_is_interrupted(sqlite3_context_db_handle(sql)))
@@ -44,7 +44,7 @@ static void say_error(sqlite3_context *sql, int rc) {
   sqlite3_free(text);
 }
 
-/* What SQLite has as a function's own data. */
+/* A function's user data in SQLite. */
 typedef struct binding {
   ext_connection *k;
   const ext_function *function;
@@ -59,9 +59,9 @@ static void call(sqlite3_context *sql, int count, sqlite3_value **value) {
   if (rc != ZKE_OK) say_error(sql, rc);
 }
 
-/* ---- functions of the connection itself ---- */
+/* ---- functions about the connection ---- */
 
-/* zke_close(): the session ends; the next call begins another. */
+/* zke_close(): ends the session; the next call begins another. */
 static int run_close(ext_call *c) {
   if (c->k->guest)
     return zke_fail(ZKE_MISUSE, "zke_close() between zke_begin() and its end");
@@ -75,7 +75,7 @@ static int run_session(ext_call *c) {
   return ZKE_OK;
 }
 
-/* zke_version_number() would be taken for a znode's. */
+/* The name zke_version_number() would look like a znode's version. */
 static int run_release(ext_call *c) {
   sqlite3_result_text(c->sql, ZKE_VERSION, -1, SQLITE_STATIC);
   return ZKE_OK;
@@ -89,7 +89,7 @@ static const ext_function ext_own[] = {
 
 /* ---- loading ---- */
 
-/* SQLite has no use for the function any more. */
+/* SQLite no longer needs the function. */
 static void drop(void *data) {
   binding *b = data;
   ext_connection *k = b->k;
@@ -97,8 +97,8 @@ static void drop(void *data) {
   ext_release(k);
 }
 
-/* Each number of arguments is a function of its own for SQLite.  It drops what
- * it refuses. */
+/* SQLite has a separate function for each number of arguments.  If it refuses
+ * one, it drops the data. */
 static int add(ext_connection *k, const ext_function *f) {
   const int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
   int rc = SQLITE_OK;
@@ -113,7 +113,7 @@ static int add(ext_connection *k, const ext_function *f) {
   return rc;
 }
 
-/* All of them. */
+/* Adds all of them. */
 static int add_all(ext_connection *k) {
   const ext_function *tables[] = {ext_own,    ext_tree,     ext_lines,
                                   ext_queues, ext_counters, ext_waiting,

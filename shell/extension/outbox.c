@@ -1,25 +1,23 @@
-/* outbox.c - rows of the program's own that go to the tree once they are
- * committed
+/* outbox.c - rows of the program that go to the tree after their commit
  *
- * zkembed_outbox is a plain table.  Whoever writes to the file adds rows to it
- * in a transaction of its own: by zke_send_push() and its like, by the triggers
- * of zke_tell(), or by plain SQL in a program without the extension.  A row is
- * there if and only if that transaction was committed.
+ * zkembed_outbox is a plain table.  A program that writes to the file adds rows
+ * in its own transaction: by zke_send_push() and its like, by the triggers of
+ * zke_tell(), or, without the extension, by plain SQL.  A row is there if and
+ * only if that transaction was committed.
  *
- * The mover does what the first rows ask for, in their order.  What it changes
- * and the removal of the rows are one transaction on the engine's own
- * connection.  So each row is moved once, whoever else moves and whatever dies.
- * A row that is refused becomes a dead letter and holds up nobody.
+ * The mover does what the first rows request, in order.  Its changes and the
+ * removal of the rows are one transaction on the engine's connection.  So each
+ * row is moved once, even with several movers, and whichever process dies.  A
+ * refused row becomes a dead letter and does not block others.
  *
- * Nothing depends on when the mover looks.  It looks
+ * No result depends on when the mover checks the table.  It does so
  *
- *   - right after a commit of a connection that has the extension (hooked());
- *     that look waits for other writers HOOK_MS at most;
- *   - at each call of the extension, if the last look is EXT_SLICE_MS ago or
- *     has left rows; without an outbox in the file once a second at most;
- *   - once a second in a call that waits, if somebody has committed, and as
- *     often as such a call looks about at all (patience.c) while a look has
- *     left rows.
+ *   - right after a commit of a connection with the extension (hooked()); that
+ *     check waits for other writers HOOK_MS at most;
+ *   - at each call of the extension, if the last check is EXT_SLICE_MS ago or
+ *     has left rows; without an outbox in the file, once a second at most;
+ *   - once a second in a waiting call, if another process has committed, and at
+ *     each of the call's own checks (patience.c) while rows are left.
  *
  * Start reading at move(). */
 #include "extension.h"
@@ -31,18 +29,18 @@
 #include "../../recipes/queue.h"
 
 enum {
-  MOVED_TOGETHER = 64,      /* rows in one transaction, at most */
-  MOVED_BYTES = 256 * 1024, /* of their data, but for one row alone */
-  MOVED_STEPS = 32,         /* transactions in one look */
+  MOVED_TOGETHER = 64,      /* most rows in one transaction */
+  MOVED_BYTES = 256 * 1024, /* of their data, except for one row */
+  MOVED_STEPS = 32,         /* transactions in one check */
   RACES = 8,                /* tries, while others change the same znodes */
-  TICK_MS = 1000,           /* between two looks of a call that waits */
-  NONE_MS = 900,            /* and at least between two for an outbox */
+  TICK_MS = 1000,           /* between two checks of a waiting call */
+  NONE_MS = 900,            /* at least, between searches for an outbox */
   LOG_PAGES = 2048,         /* as the engine allows */
-  HOOK_MS = 2,              /* a look after a commit waits so long */
-  PAGES_MOST = 1 << 24      /* above it WAL hooks have pointers, not numbers */
+  HOOK_MS = 2,              /* how long a check after a commit waits */
+  PAGES_MOST = 1 << 24      /* beyond it WAL hooks have pointers, not numbers */
 };
 
-/* The tables.  `data` is of any type, so that a text needs no cast. */
+/* The tables.  `data` has any type, so that text needs no cast. */
 const char ext_outbox_tables[] =
     "CREATE TABLE IF NOT EXISTS main.zkembed_outbox("
     "id INTEGER PRIMARY KEY AUTOINCREMENT,operation TEXT NOT NULL,"
@@ -56,7 +54,7 @@ const char ext_outbox_tables[] =
 
 enum operation { OP_OTHER, OP_PUSH, OP_SET, OP_TELL };
 
-/* A row as it was read, in one block with what it points to. */
+/* A row of the table, in one block with its texts. */
 typedef struct row {
   int64_t id;
   enum operation operation;
@@ -64,15 +62,15 @@ typedef struct row {
   char *full;        /* the znode's path */
   void *data;
   int len;   /* -1: NULL */
-  bool made; /* the znode is made by the step */
+  bool made; /* the step makes the znode */
 } row;
 
-/* What a look works with. */
+/* The state of a check. */
 typedef struct mover {
   ext_connection *k;
   row *rows[MOVED_TOGETHER];
   int count;
-  int singly; /* so many rows are to be moved one by one */
+  int singly; /* how many rows must be moved one by one */
   bool none;  /* there is no outbox */
 } mover;
 
@@ -80,12 +78,12 @@ typedef struct mover {
 typedef struct group {
   mover *m;
   int count;
-  const char *error, *sentence; /* why its only row is refused */
+  const char *error, *sentence; /* why its only row was refused */
 } group;
 
 /* ---- rows ---- */
 
-/* Copy a column's bytes to *at, with a zero behind them. */
+/* Copies a column's bytes to *at, with a zero after them. */
 static void *copy(sqlite3_stmt *st, int column, char **at) {
   const void *from = sqlite3_column_blob(st, column);
   size_t len = (size_t)sqlite3_column_bytes(st, column);
@@ -100,7 +98,7 @@ static bool is_null(sqlite3_stmt *st, int column) {
   return sqlite3_column_type(st, column) == SQLITE_NULL;
 }
 
-/* What a row asks for. */
+/* The operation that a row requests. */
 static enum operation which(const char *name) {
   static const char *const names[] = {
       [OP_PUSH] = "push", [OP_SET] = "set", [OP_TELL] = "tell"};
@@ -126,8 +124,8 @@ static void free_rows(mover *m) {
   while (m->count) free_row(m->rows[--m->count]);
 }
 
-/* The row that a statement stands at; NULL without memory.  A path with a zero
- * byte is not taken for its beginning. */
+/* The current row of a statement; NULL without memory.  A path with a zero byte
+ * is not cut there. */
 static row *read_row(sqlite3_stmt *st) {
   size_t size = sizeof(row);
   for (int i = 1; i <= 4; i++) size += (size_t)sqlite3_column_bytes(st, i) + 1;
@@ -154,7 +152,7 @@ bool ext_is_missing(sqlite3 *db, const char *table) {
                                        NULL, NULL, NULL) == SQLITE_ERROR;
 }
 
-/* For zke_op_sql(): read the first rows.  Without the table there are none. */
+/* For zke_op_sql(): reads the first rows; none without the table. */
 static int read_rows(sqlite3 *db, int64_t zxid, void *context) {
   mover *m = context;
   sqlite3_stmt *st = NULL;
@@ -180,8 +178,8 @@ static int read_rows(sqlite3 *db, int64_t zxid, void *context) {
   return rc == SQLITE_ROW ? SQLITE_NOMEM : rc;
 }
 
-/* Run a statement about rows up to `id`, with the two texts: how many rows it
- * has changed, or -1. */
+/* Runs a statement about rows up to `id`, with the two texts: returns how many
+ * rows it changed, or -1. */
 static int change(sqlite3 *db, const char *sql, int64_t id, const group *g) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
@@ -194,8 +192,8 @@ static int change(sqlite3 *db, const char *sql, int64_t id, const group *g) {
   return rc == SQLITE_OK ? sqlite3_changes(db) : -1;
 }
 
-/* For zke_op_sql(): delete the rows of a group.  If they are not the first ones
- * any more, another mover was quicker. */
+/* For zke_op_sql(): deletes the rows of a group.  If they are no longer the
+ * first ones, another mover was quicker. */
 static int take_rows(sqlite3 *db, int64_t zxid, void *context) {
   const group *g = context;
   int64_t last = g->m->rows[g->count - 1]->id;
@@ -205,7 +203,7 @@ static int take_rows(sqlite3 *db, int64_t zxid, void *context) {
   return n == g->count ? ZKE_OK : ZKE_LOST;
 }
 
-/* For zke_op_sql(): make the first row a dead letter. */
+/* For zke_op_sql(): makes the first row a dead letter. */
 static int bury_row(sqlite3 *db, int64_t zxid, void *context) {
   const group *g = context;
   int rc = sqlite3_exec(db, ext_outbox_tables, NULL, NULL, NULL);
@@ -221,8 +219,8 @@ static int bury_row(sqlite3 *db, int64_t zxid, void *context) {
 
 /* ---- moving ---- */
 
-/* How many of the rows that were read go together: one of a key by itself,
- * those of one queue, or those that set znodes. */
+/* How many of the rows move together: one with a guid alone, those of one
+ * queue, or those that set znodes. */
 static int count_group(const mover *m) {
   const row *first = m->rows[0];
   int n = 1;
@@ -237,7 +235,7 @@ static int count_group(const mover *m) {
   return n;
 }
 
-/* A queue that rows go to.  It is kept, since a first put costs more. */
+/* A queue for rows.  It is kept, since a first put costs more. */
 static int make_queue(ext_call *c, const char *path, void **object_out) {
   zke_queue *queue = NULL;
   zke_queue_options o = ZKE_INIT(zke_queue_options);
@@ -251,7 +249,7 @@ static void free_queue(void *object) { zke_queue_free(object); }
 
 static const ext_sort sent_to = {make_queue, free_queue};
 
-/* Items for a queue.  An item whose guid the queue has was sent before. */
+/* Items for a queue.  If the queue has an item's guid, it was sent before. */
 static int push_rows(group *g) {
   ext_call call = {.k = g->m->k};
   ext_owned **at;
@@ -272,7 +270,7 @@ static int push_rows(group *g) {
   return rc;
 }
 
-/* Does a row before this one make the same znode? */
+/* Does an earlier row make the same znode? */
 static bool is_made(const group *g, int at) {
   for (int i = 0; i < at; i++) {
     const row *r = g->m->rows[i];
@@ -281,7 +279,7 @@ static bool is_made(const group *g, int at) {
   return false;
 }
 
-/* The operation of a row: it sets the znode, or makes it. */
+/* The operation of a row: sets the znode, or makes it. */
 static int add_set(const group *g, int at, zke_op *op) {
   row *r = g->m->rows[at];
   zke *z = g->m->k->z;
@@ -295,7 +293,7 @@ static int add_set(const group *g, int at, zke_op *op) {
   return zke_recipe_ensure_above(z, r->full, ZKE_PERSISTENT, zke_now(z));
 }
 
-/* New data of znodes. */
+/* Sets znodes. */
 static int set_rows(group *g) {
   zke_op ops[MOVED_TOGETHER + 1];
   int rc = ZKE_OK;
@@ -306,7 +304,7 @@ static int set_rows(group *g) {
   return zke_recipe_multi(g->m->k->z, ops, g->count + 1, NULL);
 }
 
-/* What a group's rows ask for, and their removal. */
+/* Does a group's operations, and removes its rows. */
 static int move_group(group *g) {
   const row *first = g->m->rows[0];
   if (first->operation == OP_PUSH) return push_rows(g);
@@ -315,7 +313,7 @@ static int move_group(group *g) {
                   "no such operation: they are push, set and tell");
 }
 
-/* Is it the row that is refused?  Everything else is about the file, the
+/* Was it the row that was refused?  All other errors concern the file, the
  * session or the moment. */
 static bool is_refusal(int rc) {
   switch (rc) {
@@ -334,7 +332,7 @@ static bool is_refusal(int rc) {
   }
 }
 
-/* Make the first row a dead letter, with the error that was told last. */
+/* Makes the first row a dead letter, with the latest error. */
 static int bury(mover *m, int rc) {
   zke_op op;
   char *sentence = sqlite3_mprintf("%s", zke_errmsg());
@@ -345,8 +343,9 @@ static int bury(mover *m, int rc) {
   return rc;
 }
 
-/* Move the first rows.  If several are refused together, they are moved one by
- * one, until the one is found.  It is no matter if another mover was quicker.
+/* Moves the first rows.  If several are refused together, they are moved one by
+ * one, to find the refused one.  It does not matter if another mover was
+ * quicker.
  *
  *   races  how often others have changed the same znodes meanwhile */
 static int move_first(mover *m, int *races) {
@@ -368,7 +367,7 @@ static int move_first(mover *m, int *races) {
   return rc == ZKE_LOST ? ZKE_OK : rc;
 }
 
-/* Move rows until there are none, or as many as one look may. */
+/* Moves rows until there are none, or as many as one check may move. */
 static int move(ext_connection *k) {
   mover m = {.k = k};
   zke_op op;
@@ -395,13 +394,13 @@ int64_t ext_outbox_gap(const ext_connection *k) {
   return k->unmoved ? EXT_SLICE_MS : TICK_MS;
 }
 
-/* Is it time to look?  An outbox may have come to a file that had none. */
+/* Is a check due?  A file without an outbox may have got one. */
 static bool is_due(const ext_connection *k) {
   int64_t gap = k->no_outbox ? NONE_MS : EXT_SLICE_MS;
   return k->unmoved || zke_now(k->z) - k->moved_ms >= gap;
 }
 
-/* Move what is there, and wait for others at most until then. */
+/* Moves the rows, and waits for others at most until then. */
 static int look(ext_connection *k, int64_t until) {
   bool can = k->z && k->adopted && !k->guest && !k->moving;
   if (!can || sqlite3_txn_state(k->db, "main") == SQLITE_TXN_WRITE)
@@ -422,9 +421,9 @@ static int do_nothing(sqlite3 *db, int64_t zxid, void *context) {
 }
 
 /* The connection makes no checkpoints, since those would run without the
- * writers' gate (P12); the engine makes them after commits of its own.  So once
- * the log has grown long, it commits nothing.  If that did not help, since a
- * reader is in the way, the next try is as many pages later. */
+ * writers' gate (P12); the engine makes them after its own commits.  So once
+ * the log has grown long, this commits nothing, by the engine.  If that did not
+ * help, because of a reader, the next try is as many pages later. */
 static void shorten_log(ext_connection *k, int pages) {
   zke_op op;
   if (pages < LOG_PAGES) k->log_pages = LOG_PAGES;
@@ -436,7 +435,7 @@ static void shorten_log(ext_connection *k, int pages) {
   zke_limit(k->z, before);
 }
 
-/* SQLite calls this after a commit, when it has given up the write lock.  An
+/* SQLite calls this after a commit, when it has released the write lock.  An
  * error would become the statement's. */
 static int hooked(void *arg, sqlite3 *db, const char *name, int pages) {
   ext_connection *k = arg;

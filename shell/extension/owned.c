@@ -1,4 +1,4 @@
-/* owned.c - what a connection keeps by its path: locks, queues and the like */
+/* owned.c - a connection's locks, queues and the like, by their paths */
 #include "extension.h"
 
 #include <stdlib.h>

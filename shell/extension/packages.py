@@ -1,7 +1,7 @@
 """packages.py SO VERSION DIRECTORY - a wheel for pip and an archive for npm
 
-Without any other package or the network.  They say for which machine and which
-C library the extension is, by what readelf tells of it, so that it is not
+This needs no other package and no network.  The archives name the machine and
+the C library of the extension, as readelf reports them, so that they are not
 installed elsewhere.  The same files give the same bytes.  Prints their paths.
 """
 import base64
@@ -26,8 +26,8 @@ def read(*path):
 
 
 def target(so):
-    """("x86_64", "x64"), and the newest symbols of glibc that it needs; None:
-    none, so it is for musl."""
+    """("x86_64", "x64"), and the newest glibc version that it needs; None for
+    musl."""
     said = subprocess.check_output(["readelf", "-hVW", so], text=True)
     versions = re.findall(r"GLIBC_2\.(\d+)", said)
     machine = next(m for name, m in MACHINES.items() if name in said)

@@ -1,17 +1,17 @@
-/* patience.c - calls that wait can be interrupted */
+/* patience.c - waiting calls that can be interrupted */
 #include "extension.h"
 
-/* A statement that is prepared or stepped is told of an interruption; only from
- * 3.41 on SQLite says it otherwise.  Without a transaction of the program's
- * around it, in which it would begin to read, it can tell of others' commits as
- * well. */
+/* SQLite reports an interruption to a statement that is prepared or stepped; it
+ * has a function for it only from 3.41 on.  Unless the program has a
+ * transaction, which this would make read, it can also report others'
+ * commits. */
 static int prepare_look(sqlite3 *db, bool commits, sqlite3_stmt **look) {
   return sqlite3_prepare_v2(
       db, commits ? "PRAGMA main.data_version" : "SELECT -1", -1, look, NULL);
 }
 
-/* Is the call interrupted?  It says a number, which is another one after a
- * commit by somebody else, or -1. */
+/* Is the call interrupted?  Sets *commits to a number that another connection's
+ * commit changes, or -1. */
 static bool tells(sqlite3_stmt *look, int64_t *commits) {
   int rc = look ? sqlite3_step(look) : SQLITE_NOMEM;
   *commits = rc == SQLITE_ROW ? sqlite3_column_int64(look, 0) : -1;
@@ -31,8 +31,8 @@ bool ext_is_interrupted(sqlite3 *db) {
 static void patience_looks(zke *z, int type, int state, const char *path,
                            void *context);
 
-/* Look again after a tenth of the time that the call has waited: a long wait
- * looks less often. */
+/* Check again after a tenth of the time that the call has waited: a long wait
+ * checks less often. */
 static int look_later(ext_patience *p) {
   zke *z = p->c->k->z;
   int64_t now = zke_now(z), gap = (now - p->begun_ms) / 10;
@@ -42,7 +42,7 @@ static int look_later(ext_patience *p) {
   return zke_call_at(z, now + gap, patience_looks, p);
 }
 
-/* The alarm of a blocking call: look, and come again. */
+/* The alarm of a blocking call: checks, and sets itself again. */
 static void patience_looks(zke *z, int type, int state, const char *path,
                            void *context) {
   ext_patience *p = context;
@@ -74,7 +74,7 @@ int ext_patience_end(ext_patience *p) {
   if (p->ended == ZKE_OK && tells(p->look, &commits)) p->ended = ZKE_CANCELLED;
   sqlite3_finalize(p->look);
   if (p->ended != ZKE_OK && p->ended != ZKE_CANCELLED)
-    return ext_alone(p->c->k); /* its sentence; it has looked long ago */
+    return ext_alone(p->c->k); /* its sentence; it has checked long ago */
   return p->ended;
 }
 

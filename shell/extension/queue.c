@@ -1,7 +1,7 @@
 /* queue.c - queues in SQL
  *
- * A pop claims an item and gives its number, by which the connection then
- * reads it, and says that it is done.  The number means nothing elsewhere.
+ * A pop claims an item and returns a number, with which the connection then
+ * reads the item and acknowledges it.  Other connections cannot use the number.
  */
 #include "extension.h"
 
@@ -23,7 +23,7 @@ typedef struct queue {
   claim *claims;
 } queue;
 
-/* ---- what the connection has ---- */
+/* ---- the connection's queues ---- */
 
 static void remove_claim(claim **at) {
   claim *x = *at;
@@ -32,7 +32,7 @@ static void remove_claim(claim **at) {
   free(x);
 }
 
-/* There is an item.  (That a claim is lost its ack says.) */
+/* There is an item.  (Its ack reports that a claim was lost.) */
 static void heard(zke_queue *object, int event, int64_t token, const char *name,
                   void *context) {
   (void)object, (void)token, (void)name;
@@ -70,12 +70,12 @@ static void free_queue(void *object) {
   free(q);
 }
 
-/* One that listens can wait without a blocking call, and pays for it by a watch
- * of each claim; so it is an object of its own. */
+/* A queue that listens can wait without a blocking call, and needs a watch for
+ * each claim; so it is a separate object. */
 static const ext_sort plain = {make_plain, free_queue},
                       listening = {make_listening, free_queue};
 
-/* The queue of that name, which is made if there is none. */
+/* The queue of that name; makes it if there is none. */
 static int get(ext_call *c, const ext_sort *is, queue **out) {
   char *path;
   ext_owned **at;
@@ -86,7 +86,7 @@ static int get(ext_call *c, const ext_sort *is, queue **out) {
   return rc;
 }
 
-/* The claim by its number, with its queue. */
+/* The claim with that number, and its queue. */
 static int find(ext_call *c, queue **q_out, claim ***at_out) {
   int64_t number = ext_int(c, 0, 0);
   for (const ext_owned *o = c->k->owned; o; o = o->next) {
@@ -122,7 +122,7 @@ static int run_push(ext_call *c) {
 
 static int cancel(void *object) { return zke_queue_cancel(object); }
 
-/* Wait for an item, patiently. */
+/* Waits for an item, interruptibly. */
 static int claim_item(ext_call *c, zke_queue *object, int64_t deadline,
                       zke_queue_item **item) {
   ext_patience p = {.c = c, .cancel = cancel, .object = object};
@@ -137,7 +137,7 @@ static int claim_item(ext_call *c, zke_queue *object, int64_t deadline,
   return ended;
 }
 
-/* Claim an item: its number; NULL at the deadline. */
+/* Claims an item: returns its number; NULL at the deadline. */
 static int pop(ext_call *c, queue *q, int64_t deadline, bool *got) {
   claim *x = calloc(1, sizeof *x);
   int rc = x ? claim_item(c, q->object, deadline, &x->item) : ext_nomem();
@@ -161,7 +161,7 @@ static int run_pop(ext_call *c) {
   return rc == ZKE_OK ? pop(c, q, ext_until(c, 1), &got) : rc;
 }
 
-/* Have zke_fd() become readable when there may be an item, or a delayed one is
+/* Makes zke_fd() readable when there may be an item, or a delayed one is
  * due. */
 static int listen_for_item(queue *q) {
   int64_t due;
@@ -173,7 +173,7 @@ static int listen_for_item(queue *q) {
 }
 
 /* zke_queue_join(queue): as zke_queue_pop(), but without a blocking call: NULL
- * as long as there is no item.  The program calls it again when zke_fd() is
+ * while there is no item.  The program calls it again when zke_fd() is
  * readable. */
 static int run_join(ext_call *c) {
   queue *q;
@@ -188,7 +188,7 @@ static int run_join(ext_call *c) {
   return rc;
 }
 
-/* zke_queue_leave(queue): 1; it does not wait any more. */
+/* zke_queue_leave(queue): 1; it no longer waits. */
 static int run_leave(ext_call *c) {
   queue *q;
   int rc = get(c, &listening, &q);
@@ -208,8 +208,8 @@ static int run_data(ext_call *c) {
   return rc;
 }
 
-/* zke_queue_ack(item), zke_queue_release(item [, delay_ms]): 1; the item is
- * given up. */
+/* zke_queue_ack(item), zke_queue_release(item [, delay_ms]): 1; the claim
+ * ends. */
 static int finish(ext_call *c, bool done) {
   queue *q;
   claim **at;
@@ -234,7 +234,7 @@ static int run_prolong(ext_call *c) {
   return ext_done(c, rc);
 }
 
-/* zke_queue_size(queue): how many items it has, claimed ones included. */
+/* zke_queue_size(queue): how many items it has, including claimed ones. */
 static int run_size(ext_call *c) {
   queue *q;
   zke_queue_counts n;

@@ -1,4 +1,4 @@
-/* rows.c - transactions of the program's own, in the line of writers */
+/* rows.c - the program's own transactions, in the line of writers */
 #include "extension.h"
 
 /* zke_begin(): BEGIN IMMEDIATE, in the line of writers. */
@@ -11,14 +11,14 @@ static int run_begin(ext_call *c) {
   return ext_done(c, rc);
 }
 
-/* zke_commit(), zke_rollback(): its end. */
+/* zke_commit(), zke_rollback(): end it. */
 static int finish(ext_call *c, int (*end)(zke *, sqlite3 *)) {
   if (!c->k->guest)
     return zke_fail(ZKE_MISUSE, "%s() without zke_begin()", c->function->name);
   c->k->guest = false;
   int rc = end(c->k->z, c->k->db);
   if (rc != ZKE_OK) return rc;
-  c->k->unmoved = true; /* the hook was the engine's meanwhile */
+  c->k->unmoved = true; /* the engine had the hook meanwhile */
   ext_open(c->k);
   return ext_done(c, rc);
 }

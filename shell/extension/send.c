@@ -1,12 +1,12 @@
-/* send.c - what puts rows into the outbox: functions and triggers */
+/* send.c - functions and triggers that put rows into the outbox */
 #include "extension.h"
 
 #include "../../recipes/part/znode.h"
 #include "../../recipes/support.h"
 
-/* A row that tells of a table, unless one is there.  One that is there is moved
- * after the transaction that finds it: to be moved it has to be deleted, and
- * that transaction has the write lock. */
+/* A row that reports a table, unless one is there.  An existing row is moved
+ * after the transaction that finds it: the move must delete it, and that
+ * transaction has the write lock. */
 #define TELL                                        \
   "INSERT INTO zkembed_outbox(operation,path)"      \
   "SELECT'tell',%Q WHERE NOT EXISTS(SELECT 1 FROM " \
@@ -14,8 +14,8 @@
 
 /* ---- sending ---- */
 
-/* Give the connection's error to the statement: a program must know a busy
- * database from others. */
+/* Gives the connection's error to the statement: a program must be able to
+ * recognise a busy database. */
 static int say_sqlite(ext_call *c) {
   sqlite3 *db = c->k->db;
   int rc = sqlite3_extended_errcode(db);
@@ -24,9 +24,9 @@ static int say_sqlite(ext_call *c) {
   return ZKE_OK;
 }
 
-/* Add a row by the caller's connection, in its transaction: the operation, then
- * the arguments.  Its id is the result; for the program the last row that was
- * inserted is its own. */
+/* Adds a row by the caller's connection, in its transaction: the operation,
+ * then the arguments.  Returns its id; the program's last_insert_rowid() does
+ * not change. */
 static int add_row(ext_call *c, const char *operation) {
   sqlite3 *db = c->k->db;
   sqlite3_stmt *st = NULL;
@@ -66,8 +66,7 @@ static int make_outbox(sqlite3 *db, int64_t zxid, void *context) {
   return sqlite3_exec(db, ext_outbox_tables, NULL, NULL, NULL);
 }
 
-/* zke_outbox(): 1; the tables are there, and the rows that were there have been
- * moved. */
+/* zke_outbox(): 1; the tables exist, and earlier rows have been moved. */
 static int run_outbox(ext_call *c) {
   zke_op op;
   if (!c->k->adopted)
@@ -83,14 +82,14 @@ static int run_outbox(ext_call *c) {
   return ext_done(c, ZKE_OK);
 }
 
-/* What zke_tell() and zke_untell() work with. */
+/* The state of zke_tell() and zke_untell(). */
 typedef struct telling {
   const char *asked;
-  char *table; /* the name as the table has it */
+  char *table; /* the name as the schema has it */
   bool any;    /* there were triggers */
 } telling;
 
-/* The one value of a query about a name, for sqlite3_free().  *value is NULL if
+/* The only value of a query with a name, for sqlite3_free().  *value is NULL if
  * there is none. */
 static int fetch(sqlite3 *db, const char *sql, const char *name, char **value) {
   sqlite3_stmt *st = NULL;
@@ -117,7 +116,7 @@ static int find_table(sqlite3 *db, int64_t zxid, void *context) {
   return zke_fail(ZKE_NONODE, "the database has no table %s", t->asked);
 }
 
-/* For zke_op_sql(): make the three triggers. */
+/* For zke_op_sql(): makes the three triggers. */
 static int make_triggers(sqlite3 *db, int64_t zxid, void *context) {
   static const char *const events[] = {"insert", "update", "delete"};
   const telling *t = context;
@@ -133,8 +132,7 @@ static int make_triggers(sqlite3 *db, int64_t zxid, void *context) {
   return rc;
 }
 
-/* For zke_op_sql(): drop them, by whatever name the table had when they were
- * made. */
+/* For zke_op_sql(): drops them, even if the table was renamed since. */
 static int drop_triggers(sqlite3 *db, int64_t zxid, void *context) {
   telling *t = context;
   char *sql;
@@ -151,7 +149,7 @@ static int drop_triggers(sqlite3 *db, int64_t zxid, void *context) {
   return rc;
 }
 
-/* The table that is the argument. */
+/* The table in the argument. */
 static int get_table(ext_call *c, telling *t) {
   zke_op op;
   zke_op_result result = {0};
@@ -187,7 +185,7 @@ static int run_tell(ext_call *c) {
   return rc;
 }
 
-/* zke_untell(table): 1, or 0 if nothing told of it. */
+/* zke_untell(table): 1, or 0 if it had no triggers. */
 static int run_untell(ext_call *c) {
   telling t;
   zke_op op;

@@ -1,10 +1,10 @@
-/* sqlite.h - SQLite as an extension sees it
+/* sqlite.h - SQLite for an extension
  *
- * Each file of the extension is compiled with this before its first line, the
- * engine and the recipes too (-include): so their calls go to the SQLite of the
- * program that loads them, by the table that it gives to the init function.
- * What is linked statically, with SQLite itself in the program (SQLITE_CORE),
- * calls it directly.
+ * Each file of the extension, the engine and the recipes included, is compiled
+ * with this before its first line (-include).  So their calls use the SQLite of
+ * the program that loads them, by the table that it gives to the init function.
+ * Static code, with SQLite itself in the program (SQLITE_CORE), calls it
+ * directly.
  */
 #ifndef ZKE_EXTENSION_SQLITE_H
 #define ZKE_EXTENSION_SQLITE_H

@@ -1,8 +1,8 @@
 /* table.c - table-valued functions: SELECT name FROM zke_children_of('/a')
  *
- * A table is a row of `tables`.  When a query begins to go through it, it reads
- * all that it shows, or has a statement that gives its rows.  Its arguments are
- * hidden columns, behind the others.
+ * A table is a row of `tables`.  When a query starts to read it, it reads all
+ * its rows, or prepares a statement for them.  Its arguments are hidden
+ * columns, after the others.
  */
 #include "extension.h"
 
@@ -13,14 +13,14 @@
 
 enum { TABLE_ARGUMENTS = 2 };
 
-/* What a query goes through. */
+/* The state of a query. */
 typedef struct reading {
   ext_connection *k;
   const char *name;            /* of the function */
   char *text[TABLE_ARGUMENTS]; /* arguments; NULL: not given */
   void *list;                  /* of zkembed, for zke_free() */
-  sqlite3_stmt *rows;          /* or its rows, the first of which it is at */
-  int count;                   /* rows; of a statement those that it was at */
+  sqlite3_stmt *rows;          /* or its rows, at the current one */
+  int count;                   /* rows; for a statement those read so far */
 } reading;
 
 typedef struct table {
@@ -31,7 +31,7 @@ typedef struct table {
   void (*show)(sqlite3_context *sql, const reading *r, int row, int column);
 } table;
 
-/* What SQLite has of a table, and of a query of it. */
+/* SQLite's objects for a table and a query. */
 typedef struct opened {
   sqlite3_vtab base;
   const table *is;
@@ -88,20 +88,20 @@ static void held_show(sqlite3_context *sql, const reading *r, int row,
 
 /* ---- zke_changes(since [, path]) ---- */
 
-/* What SQLite has said of the statement. */
+/* SQLite's error for the statement. */
 static int rows_fail(const reading *r) {
   return zke_fail(ZKE_SYSTEMERROR, "%s(): %s", r->name,
                   sqlite3_errmsg(r->k->db));
 }
 
-/* Go to the next row, if there is one. */
+/* Goes to the next row, if there is one. */
 static int rows_next(reading *r) {
   int rc = sqlite3_step(r->rows);
   r->count += rc == SQLITE_ROW;
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? ZKE_OK : rows_fail(r);
 }
 
-/* A malformed path is refused by a call that says nothing else. */
+/* A call that only checks refuses a malformed path. */
 static int changes_read(reading *r) {
   const char *path = r->text[1] ? r->text[1] : "/";
   int64_t since = strtoll(r->text[0], NULL, 10);
@@ -141,9 +141,9 @@ static const table tables[] = {
      "path TEXT, identity TEXT, since HIDDEN, below HIDDEN)",
      7, 1, 2, changes_read, changes_show}};
 
-/* ---- what SQLite calls ---- */
+/* ---- SQLite's calls ---- */
 
-/* What it has with the name; see ext_tables_add(). */
+/* The module's user data; see ext_tables_add(). */
 typedef struct table_binding {
   const table *is;
   ext_connection *k;
@@ -168,8 +168,8 @@ static int table_disconnect(sqlite3_vtab *t) {
   return SQLITE_OK;
 }
 
-/* Which arguments a query gives: a bit each in idxNum, in their order.  A plan
- * that has one of them only later, from another table of a join, is refused,
+/* Which arguments a query gives: a bit each in idxNum, in order.  If a plan
+ * gets one of them only later, from another table of a join, this refuses it,
  * so that SQLite makes another plan. */
 static int table_best_index(sqlite3_vtab *v, sqlite3_index_info *info) {
   const table *is = ((const opened *)v)->is;
@@ -200,7 +200,7 @@ static int table_open(sqlite3_vtab *v, sqlite3_vtab_cursor **out) {
   return SQLITE_OK;
 }
 
-/* Forget what was read. */
+/* Forgets what was read. */
 static void clear(reading *r) {
   for (int i = 0; i < TABLE_ARGUMENTS; i++) sqlite3_free(r->text[i]);
   zke_free(r->list);
@@ -214,8 +214,8 @@ static int table_close(sqlite3_vtab_cursor *v) {
   return SQLITE_OK;
 }
 
-/* Take over the arguments: their texts, since the values live only as long as
- * the call. */
+/* Copies the arguments' texts, since the values live only as long as the
+ * call. */
 static int take_arguments(reading *r, const table *is, int given,
                           sqlite3_value **value) {
   for (int at = 0, i = 0; at < TABLE_ARGUMENTS; at++) {
@@ -231,7 +231,7 @@ static int take_arguments(reading *r, const table *is, int given,
   return ZKE_OK;
 }
 
-/* A code of zkembed as SQLite's, with its sentence. */
+/* Converts a zkembed code to an SQLite error, with its sentence. */
 static int say(sqlite3_vtab_cursor *v, int rc) {
   if (rc == ZKE_OK) return SQLITE_OK;
   sqlite3_free(v->pVtab->zErrMsg);
@@ -279,8 +279,8 @@ static int table_rowid(sqlite3_vtab_cursor *v, sqlite3_int64 *out) {
   return SQLITE_OK;
 }
 
-/* It has no xCreate: it is there without CREATE VIRTUAL TABLE, and cannot be
- * made by one. */
+/* It has no xCreate: it exists without CREATE VIRTUAL TABLE, which cannot make
+ * one. */
 static const sqlite3_module module = {.iVersion = 0,
                                       .xConnect = table_connect,
                                       .xBestIndex = table_best_index,

@@ -3,7 +3,7 @@
 
 /* ---- arguments ---- */
 
-/* The kinds of znodes by the names that ZooKeeper's clients have for them. */
+/* The kinds of znodes, with the names of ZooKeeper's clients. */
 static const struct {
   const char *name;
   int mode;
@@ -29,7 +29,7 @@ static int mode_at(const ext_call *c, int at, int *out) {
 
 /* ---- functions ---- */
 
-/* zke_create(path [, data [, mode]]): the path that it got. */
+/* zke_create(path [, data [, mode]]): the path of the new znode. */
 static int run_create(ext_call *c) {
   const char *path;
   char *made = NULL;
@@ -44,7 +44,7 @@ static int run_create(ext_call *c) {
   return rc;
 }
 
-/* zke_get(path): its data as a blob; NULL also where there is no znode. */
+/* zke_get(path): its data as a blob; NULL also if there is no znode. */
 static int run_get(ext_call *c) {
   const char *path;
   char *data = NULL;
@@ -57,7 +57,7 @@ static int run_get(ext_call *c) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* zke_set(path, data [, version]): the version that it has now. */
+/* zke_set(path, data [, version]): the new version. */
 static int run_set(ext_call *c) {
   const char *path;
   zke_stat stat;

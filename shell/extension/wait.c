@@ -1,17 +1,17 @@
 /* wait.c - waiting for a change in SQL */
 #include "extension.h"
 
-/* zke_wait() waits itself, so there is nothing to cancel: an alarm ends it. */
+/* zke_wait() has its own wait, so nothing needs a cancel: an alarm ends it. */
 
-/* A watcher of one call. */
+/* The watcher of one call. */
 static void has_changed(zke *z, int type, int state, const char *path,
                         void *context) {
   (void)z, (void)type, (void)state, (void)path;
   *(bool *)context = true;
 }
 
-/* Look at the znode, and be told when it changes.  Its version; -1: there is
- * none. */
+/* Reads the znode, and sets a watch for its next change.  Its version; -1:
+ * there is none. */
 static int look(ext_call *c, const char *path, bool *changed, int64_t *out) {
   zke_stat stat;
   *changed = false;
@@ -20,7 +20,7 @@ static int look(ext_call *c, const char *path, bool *changed, int64_t *out) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Sleep until the watcher was called, the deadline, or an interruption. */
+/* Sleeps until the watcher was called, the deadline, or an interruption. */
 static int sleep_on(ext_call *c, const ext_patience *p, const bool *changed,
                     int64_t deadline) {
   int rc = ZKE_OK;
@@ -29,8 +29,8 @@ static int sleep_on(ext_call *c, const ext_patience *p, const bool *changed,
   return rc;
 }
 
-/* zke_wait(path, version [, ms]): the version, once it is another one; -1:
- * there is no znode.  NULL at the deadline. */
+/* zke_wait(path, version [, ms]): the version, once it differs; -1: there is no
+ * znode.  NULL at the deadline. */
 static int run_wait(ext_call *c) {
   const char *path;
   bool changed;
@@ -71,9 +71,9 @@ static int run_fd(ext_call *c) {
   return rc;
 }
 
-/* zke_dispatch(ms): for a program that cannot poll a descriptor: wait for
- * something to do, and do it.  At most for so long at a time, after which the
- * program looks whether it should stop.  1; NULL at the deadline. */
+/* zke_dispatch(ms): waits for something to do, and does it, for a program that
+ * cannot poll a descriptor.  It waits at most DISPATCH_MS at a time, after
+ * which the program checks whether it should stop.  1; NULL at the deadline. */
 enum { DISPATCH_MS = 100 };
 
 static int dispatch_until(ext_call *c, int64_t ms) {

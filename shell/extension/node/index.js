@@ -4,11 +4,11 @@
 //     const z = await zkembed.open('app.db')
 //     await z.withLock('nightly', async token => { ... }, { ms: 5000 })
 //
-// A session has a connection of its own: of sqlite3, whose calls run in
-// libuv's threads, or of better-sqlite3, in a worker.  So nothing here blocks
-// the event loop.  Node cannot poll the session's descriptor, so a wait sleeps
-// in zke_dispatch() for 100 ms at a time, and keeps its place in the line.  A
-// connection of the program's own can load the file `extension`.
+// A session has its own connection: by sqlite3, which runs calls in libuv's
+// threads, or by better-sqlite3, in a worker.  So nothing here blocks the event
+// loop.  Node cannot poll the session's descriptor, so a wait sleeps in
+// zke_dispatch() for 100 ms at a time, and keeps its place in the line.  Other
+// connections of the program can load the file `extension`.
 //
 // `ms` is how long to wait, `signal` an AbortSignal.  At the deadline, or once
 // it is aborted, the result is null.  Errors have a code such as ZKE_NONODE.
@@ -37,7 +37,7 @@ class Session {
   // Call a function of the extension: call('get', '/app').
   call (name, ...values) { return this.run(name, values, is => is) }
 
-  // One whose result has 64 bits, which a double would not hold.
+  // A call with a 64-bit result, which a double cannot hold.
   async token (name, ...values) {
     const text = await this.run(name, values, is => `CAST(${is} AS TEXT)`)
     return text === null ? null : BigInt(text)
@@ -50,7 +50,7 @@ class Session {
       while ((got = await join()) === null) {
         const left = until - Date.now()
         if (left <= 0 || (signal && signal.aborted)) break
-        // All that wait in this session sleep in one call.
+        // All waits of this session sleep in one call.
         this.sleep ||= this.call('dispatch', Math.min(left, 100))
           .finally(() => { this.sleep = null })
         await this.sleep
@@ -113,7 +113,7 @@ async function bySqlite3 (driver, file) {
   return new Session(get, () => promise(done => db.close(done)))
 }
 
-// By better-sqlite3 in a worker, which answers one call after the other.
+// By better-sqlite3 in a worker, which answers calls in order.
 function inWorker (driver, file) {
   const worker = new Worker(__filename, { workerData: { driver, file } })
   const calls = []
@@ -145,8 +145,8 @@ function work ({ driver, file }) {
   })
 }
 
-// open(file [, driver]): the driver is 'sqlite3' or 'better-sqlite3'; without,
-// the one that is there.
+// open(file [, driver]): the driver is 'sqlite3' or 'better-sqlite3'; without
+// one, whichever is installed.
 async function open (file, driver) {
   const paths = [process.cwd(), __dirname]
   for (const name of driver ? [driver] : ['sqlite3', 'better-sqlite3']) {

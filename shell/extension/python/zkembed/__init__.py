@@ -7,8 +7,8 @@
         z.db.execute("UPDATE report SET made_by = ?", (token,))
 
 z.db is a sqlite3.Connection, and one session of zkembed.  When it is closed, or
-its process dies, the next in line has what it held.  A wait keeps its place in
-the line and sleeps in poll(), so ^C ends it at once; the place is then given
+its process dies, the next in line gets what it held.  A wait keeps its place in
+the line and sleeps in poll(), so ^C ends it immediately, and the place is given
 up.  Timeouts are in seconds; None: for ever.  Coroutines use `async with` and
 the methods named _async.
 """
@@ -29,7 +29,7 @@ class Error(sqlite3.OperationalError):
 
 
 class Timeout(Error, TimeoutError):
-    """A lock, a permit or an office was not free in time."""
+    """A lock, a permit or a leadership was not free in time."""
 
 
 def connect(path, **options):
@@ -38,14 +38,14 @@ def connect(path, **options):
 
 
 async def _poll(session, left):
-    """Sleep without a loop.  Whoever looks again dispatches what came."""
+    """Sleep without a loop.  The caller's next check dispatches events."""
     poll = select.poll()
     poll.register(session.call("fd"), select.POLLIN)
     poll.poll(None if left is None else left * 1000)
 
 
 async def _loop(session, left):
-    """Sleep in asyncio: one reader for all coroutines that sleep."""
+    """Sleep in asyncio: one reader for all sleeping coroutines."""
     loop, fd = asyncio.get_running_loop(), session.call("fd")
     sleeper = loop.create_future()
     session._sleepers.append(sleeper)
@@ -58,7 +58,7 @@ async def _loop(session, left):
 
 
 def _pair(method):
-    """Two methods of one that sleeps: without a loop, and in asyncio."""
+    """Two forms of a method that sleeps: without a loop, and in asyncio."""
     def blocking(self, *arguments, **named):
         try:
             method(self, _poll, *arguments, **named).send(None)
@@ -109,15 +109,15 @@ class Session:
         return Queue(self, name)
 
     async def _change(self, sleep, path, version, timeout=None):
-        """Wait until the znode's version is another one, and return that; -1:
-        there is no znode.  None: it is still the same at the deadline."""
+        """Wait until the znode's version differs, and return it; -1: there is
+        no znode.  None: it is unchanged at the deadline."""
         def look():
             now = self.call("watch", path)
             return None if now == version else now
         return await self._wait(sleep, look, lambda: None, timeout)
 
     async def _wait(self, sleep, join, leave, timeout):
-        """Sleep until join() has something.  Else leave the line."""
+        """Sleep until join() returns a result, or else leave the line."""
         until = None if timeout is None else time.monotonic() + timeout
         left, got = timeout, None
         try:
@@ -136,7 +136,7 @@ class Session:
             sleeper.done() or sleeper.set_result(None)
 
     def _roll_back(self, failure):
-        """What failed is undone before others see what it wrote."""
+        """After a failure, undo its changes before others see them."""
         if failure and self.db.in_transaction:
             self.db.rollback()
 
@@ -144,7 +144,7 @@ class Session:
 
 
 class Holding:
-    """A lock, a permit or an office.  The token grows with each holder."""
+    """A lock, a permit or a leadership.  The token grows with each holder."""
 
     def __init__(self, session, timeout, take, give, name, *more):
         self.session, self.timeout, self.token = session, timeout, None
