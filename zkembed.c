@@ -5997,13 +5997,13 @@ static int life_say_blind(store *s) {
 /* ======================================================================
  * wake_: waking a session (private)
  *
- * A session sleeps on its FIFO in the side directory, which is named by the
+ * A session sleeps on a FIFO in the side directory; the FIFO's name is the
  * session's id.  A process that has committed something for the session writes
- * a byte there.  The byte says only that there is something; the database says
- * what.  The sleeper has both ends open, so while it lives a write always finds
- * a reader, and the reader never sees the end of the file.  When the process
- * dies, the last reading end is closed, and every process with a writing end
- * sees an error: that is the notice of death (notice_).
+ * a byte into it.  The byte says only that there is something; the database
+ * says what.  The sleeper has both ends open, so while it lives a write always
+ * finds a reader, and the reader never sees the end of the file.  When its
+ * process dies, the last reading end is closed, and every process with a
+ * writing end sees an error: that is the notice of death (notice_).
  *
  * A wake-up may be lost: the FIFO is full, no descriptor is left, or a process
  * dies between COMMIT and the byte.  The sleeper's tick makes up for it (P7).
@@ -6058,9 +6058,9 @@ static int wake_open(store *s, int64_t session) {
 }
 
 /* Wake the sessions of one carrier by this byte.  Up to ZKE_WAKE_CACHE writing
- * ends stay open, the most recently used first; then the least recently used is
- * closed.  A failure means that the session is gone, or that its tick will
- * notice (P7). */
+ * ends stay open, the most recently used first; beyond that the least recently
+ * used is closed.  A failure means that the session is gone, or that its tick
+ * will notice (P7). */
 static void wake_session(store *s, int64_t session, const char *byte) {
   const struct carrier *own = life_find_carrier(s, session);
   if (own) wake_write(s, own->wake_wfd, WAKE_EVENT);
@@ -6119,8 +6119,8 @@ static struct carrier *equip_new(store *s) {
 }
 
 /* Take the lock byte that is the session's life, through a new open file
- * description.  A byte that is taken belongs to a session of an earlier
- * database at this path: skip its number. */
+ * description.  If the byte is locked already, it belongs to a session of an
+ * earlier database at this path: skip its number. */
 static int equip_take_life(txn *t, struct carrier *c) {
   REQUIRE(WRITING(t->s));
   store *s = t->s;
@@ -6285,7 +6285,8 @@ static void guard_give_up(store *s, const char *path) {
  * A session may have a lease.  Then it must also call in to stay alive, so that
  * a program that hangs does not keep what it holds.  It writes the time of its
  * calls into a slot of the liveness file, at most every quarter of the lease.
- * Any process ends it when this stamp is older than the lease (sweep_).
+ * Any process that sweeps ends the session when this stamp is older than the
+ * lease (sweep_).
  *
  * A stamp is the host's CLOCK_BOOTTIME, which all processes share and which
  * advances while the host is suspended.  A session with the stamp 0 is not
@@ -6334,8 +6335,8 @@ static bool lease_has_slot(const zke *z) {
  * One race remains: the process may be stopped between the check, or reading
  * the clock, and the write.  The late write can shorten the lease of the slot's
  * new owner, until that calls in.  If the process was stopped for longer than
- * its own lease, the slot is left alone until a call finds out whether the
- * session lives; only that call counts the stamp as the session's
+ * this session's lease, the slot is left alone until a call finds out whether
+ * the session lives; only that call counts the stamp as the session's
  * (lease_trust()). */
 static void lease_renew(zke *z, int64_t at) {
   store *s = z->s;
@@ -6653,8 +6654,8 @@ static int gate_try(store *s, const zke *z, line_stay *at, bool *held) {
   return rc;
 }
 
-/* One look: try the gate if no process is before us; *held: it is still
- * another's.
+/* One look: try the gate if no process is before us; *held: another process
+ * still has it.
  *
  * A process in the line asks the kernel for any place before its own.  If there
  * is one and the gate is taken, it is simply not our turn.  If the gate is
@@ -6770,7 +6771,7 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
 }
 
 /* Become the one writer.  `z` (or NULL): give up if this handle is being
- * closed.  full: the transaction will be synced.  The usual case is one lock
+ * closed.  `full`: the transaction will be synced.  The usual case is one lock
  * and no sleep.
  *
  * A process that gives up its place may just have been woken as the first.  So
@@ -6892,7 +6893,7 @@ static int recover_log(store *s) {
 
 /* Recover after a failure.  If the outcome of a COMMIT is unknown, reopen the
  * database, which finds out; then make the log good.  A read-only store can do
- * neither: the caller must open another one. */
+ * neither: the program must open the file again. */
 static int recover_store(store *s) {
   REQUIRE(LOCK_HELD(s));
   if (s->readonly) return recover_not_usable(s);
@@ -6924,9 +6925,9 @@ static int recover_store(store *s) {
  * values known then still hold, and neither row is read (txn_recall_meta()).
  *
  * If the process dies before COMMIT, nothing is left: SQLite rolls back, and
- * the kernel frees the gate.  Between COMMIT and txn_note_zxid() it leaves a
- * commit that the next store to open makes durable (judge_sync_log()).  After
- * that only the wake-ups are missing, and the ticks make up for them (P7).
+ * the kernel frees the gate.  If it dies between COMMIT and txn_note_zxid(), it
+ * leaves a commit that the next store to open makes durable (judge_sync_log()).
+ * After that only the wake-ups are missing; the ticks make up for them (P7).
  *
  * A batch is one transaction for several bodies.  While a batch is open on the
  * store, txn_run() begins no transaction: txn_join() runs the body in the
@@ -7002,8 +7003,8 @@ static void txn_abort(txn *t) {
   gate_leave(t->s);
 }
 
-/* Was the session's row found in this transaction's first state or an earlier
- * one, and has no session ended since? */
+/* Was the session's row found in the state in which this transaction began or
+ * an earlier one, and has no session ended since? */
 static bool txn_knows_row(const zke *z) {
   return shm_knows_latest(z->s) && z->row_era == z->s->index.era;
 }
@@ -7077,7 +7078,7 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
-  t->kin = z != NULL; /* no session: may end or attach one */
+  t->kin = z != NULL; /* without a session it may end or attach one */
   t->wake.a = t->overflowed.a = t->ended.a = t->parent.a = &s->a;
   rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_trust_log(s);
@@ -7370,8 +7371,8 @@ static int txn_save(txn *t) {
   return rc;
 }
 
-/* Run a body as one operation of the batch.  Reset what a new transaction would
- * begin with.  A guarded body calls txn_save() itself if it must.  The list of
+/* Run a body as one operation of the batch.  First reset what each transaction
+ * begins with.  A guarded body calls txn_save() itself if it must.  The list of
  * wake-ups must be complete before the next operation: without memory for it
  * this operation is undone. */
 static int txn_join(txn_batch *b, zke *z, bool guarded, txn_body body,
@@ -7467,9 +7468,9 @@ static int txn_end_batch(txn_batch *b, int rc) {
 
 /* ---- a transaction ---- */
 
-/* Run a body in a transaction, or as an operation of the open batch.  For
- * zke_zxid() a session's transaction sets its zxid or, if it is refused, the
- * zxid of the state that it found. */
+/* Run a body in a transaction, or as an operation of the open batch.  A
+ * session's transaction sets base_zxid for zke_zxid(): to its own zxid or, if
+ * it is refused, to that of the state that it found. */
 static int txn_run(store *s, zke *z, enum txn_class hint, txn_body body,
                    void *arg) {
   txn t;
@@ -7512,7 +7513,8 @@ static int txn_try(store *s, zke *z, enum txn_class hint, txn_body body,
  * sync, the next process to open the file knows this by the zxid
  * (judge_sync_log()).  Three commits use no zxid: a compaction, the removal of
  * the tables, and a transaction of the program's own connection, whose sync
- * also does not pass wal_.  They note a doubt about the log before. */
+ * does not pass wal_ either.  For these a doubt about the log is noted before
+ * the COMMIT. */
 
 /* Call before such a COMMIT. */
 static void txn_expect_death(store *s) { wal_note_doubt(s, true); }
@@ -7530,7 +7532,7 @@ static void txn_outlive(store *s) {
  * which is truncated to its new length.  The gate is held throughout, so no
  * other process writes or checkpoints meanwhile (P12).  A process that reads
  * without locks sees that the header of the WAL-index has changed before a page
- * of the database is overwritten or truncated.
+ * of the database is overwritten or cut off.
  *
  * Start reading at compact_file().
  * ==================================================================== */
@@ -7912,9 +7914,9 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
  * ==================================================================== */
 
 enum {
-  HISTORY_BEGINS = 0, /* stands for an event's type */
-  HISTORY_EVERY = 8,  /* rows added between two prunings; */
-  HISTORY_GOES = 64   /* most rows a pruning removes: more than come */
+  HISTORY_BEGINS = 0, /* instead of an event's type */
+  HISTORY_EVERY = 8,  /* rows added between two prunings */
+  HISTORY_GOES = 64   /* rows a pruning removes at most: more than are added */
 };
 
 SQL_STATEMENT(
@@ -8248,8 +8250,8 @@ static int node_recall(store *s, const node_cached *at, node *n, char **data) {
 }
 
 /* Load a node, and its data if data is not NULL.  ZKE_NONODE without a
- * sentence, since the caller knows the path.  After success the caller calls
- * node_free(). */
+ * sentence, since the caller knows the path.  After success the caller must
+ * call node_free(). */
 static int node_load(store *s, path_key k, node *n, char **data) {
   node_cached *at = node_place(s, k);
   int64_t stamp = s->index.number;
@@ -8746,7 +8748,7 @@ SQL_STATEMENT(
     "parent=:path),0)+ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
     "parent>:from AND parent<:to),0)");
 
-/* Run a statement about the descendants of a whole path.  They are one range of
+/* Run a statement about the descendants of a full path.  They are one range of
  * the table's key, from "path/" up to "path0", since '0' follows '/'. */
 static int node_below(store *s, const sql_text *statement, const char *path,
                       int64_t *out) {
@@ -8771,7 +8773,7 @@ static int node_below(store *s, const sql_text *statement, const char *path,
   return rc;
 }
 
-/* Count the descendants of a whole path. */
+/* Count the descendants of a full path. */
 static int node_count(store *s, const char *path, int64_t *count) {
   if (!path[1]) return sql_fetch_ints(s, SQL_NODE_COUNT_ALL, 0, 1, count);
   return node_below(s, SQL_NODE_COUNT, path, count);
@@ -8791,7 +8793,7 @@ static int node_count(store *s, const char *path, int64_t *count) {
  * before its first write.  That sets a savepoint only if something other than
  * SQLite's own failures can stop the operation after that write.
  *
- * Paths are whole, with the chroot, and have passed path_check().  The acting
+ * Paths are full, with the chroot, and have passed path_check().  The acting
  * session's identities count.  Start reading at op_set().
  * ==================================================================== */
 
@@ -8836,7 +8838,7 @@ static bool op_allows(const zke *acting, const node *n, int32_t needed) {
   return acl_allows(&acting->who, n->acl, needed);
 }
 
-/* Load a node for an operation; if it is missing, with the sentence. */
+/* Load a node for an operation; if it is missing, set the sentence. */
 static int op_load(store *s, const char *path, node *n, char **data) {
   int rc = node_load(s, path_split(path, strlen(path)), n, data);
   return rc == ZKE_NONODE ? op_no_node(path) : rc;
@@ -8850,7 +8852,7 @@ static void op_class(txn *t, const node *n) {
 }
 
 /* Prepare, if not yet done, the statements that a change of one node runs after
- * its first write.  If memory is short for that, nothing was written yet. */
+ * its first write.  If memory runs out here, nothing has been written yet. */
 static int op_prepare(store *s, int type, bool history) {
   static const sql_text *const later[][3] = {
       {SQL_NODE_CHILD_ADDED, SQL_NODE_SET_DUE},
@@ -9182,7 +9184,7 @@ typedef struct op_answer {
   int len;
   zke_strings *names;
   zke_acls *acls;
-  int64_t owner; /* of the node, for the death notice */
+  int64_t owner; /* of the node, for the notice of death */
 } op_answer;
 
 /* Free a read's result that is not handed on. */
@@ -9207,7 +9209,7 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
   int rc = op_load(s, path, &n, wish == OP_GET ? &out->data : NULL);
   if (rc != ZKE_OK) return rc;
   bool acl = wish == OP_ACL;
-  /* permission to read a node, or to set its ACL, shows the ACL */
+  /* reading the ACL takes permission to read the node or to set its ACL */
   int32_t needed = acl ? ZKE_PERM_READ | ZKE_PERM_ADMIN : ZKE_PERM_READ;
   if (wish != OP_EXISTS && !op_allows(acting, &n, needed))
     rc = op_no_permission(acl ? "read the ACL of" : "read", path,
@@ -9398,7 +9400,7 @@ SQL_STATEMENT(
     "ALL SELECT id FROM zkembed_session WHERE id=?1 AND carrier=0 ORDER BY "
     "1");
 
-/* The ids of the sessions that share a life, sorted: the carrier's own session,
+/* The sorted ids of the sessions that share a life: the carrier's own session
  * and the light ones. */
 static int sess_list_carried(store *s, int64_t carrier, buf *out) {
   int rc;
@@ -9438,8 +9440,8 @@ static int sess_forget_fifo(txn *t, const sess_row *r) {
  * A kept session outlives its process.  It has a timeout and a password.  While
  * a handle has it attached, that handle's process decides whether the timeout
  * is over, by the time in which it was seen to dispatch (carrier_clock()).
- * When it is detached, the timeout counts from then, and any process may end
- * the session.
+ * After a detachment the timeout counts from then; when it is over, any process
+ * may end the session.
  *
  * Watches and events end when the session is detached or attached elsewhere;
  * nodes stay.
@@ -9708,10 +9710,10 @@ static bool end_is_delayed(int rc) {
 
 /* If ending a session fails after much work, as for a hundred thousand nodes on
  * a full disk, it would fail again and again with the gate held.  So the next
- * try is put off for 16 times as long as the work took, and the tries take at
- * most a seventeenth of the time.  But not for longer than half a minute, since
- * the process may have been stopped meanwhile.  Without memory to note this,
- * each sweep tries again. */
+ * try is put off for 16 times as long as the work took: the tries take at most
+ * a seventeenth of the time.  The limit is half a minute, since the process may
+ * have been stopped during the work.  Without memory to note this, each sweep
+ * tries again. */
 enum { END_REST = 16, END_REST_MOST_MS = 30000 };
 
 /* Note that ending a session has failed after `took` ns. */
@@ -9772,7 +9774,7 @@ static bool end_reason_holds(store *s, const sess_row *r, end_arg *end) {
 }
 
 /* Check the reason again inside the transaction, since another process may have
- * noticed the death too and ended the session; then end or detach it. */
+ * found it first; then end or detach the session. */
 static int end_body(txn *t, void *arg) {
   end_arg *end = arg;
   sess_row row;
@@ -9833,11 +9835,11 @@ static int end_session(store *s, int64_t session, zke *z, enum sess_why why,
  *
  * The first session of a store decides what the rows in the file mean: they may
  * be of an earlier boot, or the file may be a copy or a backup.  The meta row
- * has the boot and the files that the sessions used, the liveness file has the
- * largest zxid that was given.  They are compared with the boot and the files
- * of now; the table of doc/design.md 7 has the cases.
+ * has the boot and the files that the sessions used, and the liveness file has
+ * the largest zxid that was given.  They are compared with the present boot,
+ * files and zxid; the table of doc/design.md 7 has the cases.
  *
- * After a new boot, and in another file, no session lives: all are ended.  Then
+ * After a new boot, and in another file, no session lives: all are ended, and
  * the epoch rises above all zxids ever given, so that none is given twice (P8).
  * It also rises in a restored file with live sessions.
  *
@@ -9857,9 +9859,9 @@ static int64_t judge_clock_zxid(const store *s) {
 
 /* Raise the epoch above all zxids ever given here, so that no zxid or session
  * id that a power cut or a restore took back is given again (P8).  Then end
- * these sessions.  If the liveness file has no last zxid, also raise it to the
- * clock: zxids grow more slowly than the clock, so it exceeds those given after
- * an earlier restore of the same backup. */
+ * these sessions.  If the liveness file has no last zxid, the epoch also rises
+ * to the clock: zxids grow more slowly than the clock, so it exceeds those
+ * given after an earlier restore of the same backup. */
 static int judge_new_epoch(txn *t, int64_t known, const buf *sessions) {
   REQUIRE(WRITING(t->s));
   size_t n;
@@ -10042,9 +10044,10 @@ static void judge_unlink_orphan(void *arg, const char *name) {
  * While any process has the database open, that commit is not visible.  The
  * next process to open the database recovers the log, and the commit becomes
  * visible.  Its zxid is greater than the noted one, and the note about its sync
- * is still there (wal_note_doubt()).  A commit without a zxid makes that note
- * earlier.  The process that recovers the log may be using SQLite without
- * zkembed, so every store compares when it opens.
+ * is still there (wal_note_doubt()).  For a commit without a zxid, that note is
+ * made before the COMMIT (txn_expect_death()).  The process that recovers the
+ * log may be using SQLite without zkembed, so every store compares when it
+ * opens.
  *
  * Another store may have tried to sync the log before, and failed.  So the log
  * is written again (db_renew_log), which a read-only store cannot do. */
@@ -10255,7 +10258,7 @@ typedef struct discard {
   int64_t czxid;    /* 0: any node of the session at the path */
   bool sequential;  /* digits follow the name */
   int64_t batch;    /* the number of the last batch that has removed it */
-  const char *path; /* whole; in a list entry's own block */
+  const char *path; /* full; in a list entry's own block */
 } discard;
 
 enum {
@@ -10339,7 +10342,7 @@ static void discard_free(discard *d) {
   }
 }
 
-/* After a try to remove these entries: drop them, or after a failure set the
+/* After a try to remove these entries: drop them, or, after a failure, set the
  * time for a dispatch to try again, unless a set time is still to come.  In a
  * batch only mark them, since it may still be undone: discard_end_batch().
  * Returns rc. */
@@ -10398,7 +10401,7 @@ static int discard_all(zke *z) {
   return discard_conclude(z, first, rc);
 }
 
-/* The same as a side job of a call.  Waits for other processes at most `ms`,
+/* The same, as a side job of a call.  Waits for other processes at most `ms`,
  * and not at all until the pause after a failure is over.  Restores the store's
  * deadline, which is that of the call. */
 static void discard_try(zke *z, int64_t now, int64_t ms) {
@@ -10415,8 +10418,8 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  * sweep_: duty (private)
  *
  * A sweep ends the sessions of dead processes, ends leases that are over, and
- * removes containers and TTL nodes that are due.  A death notice ends a session
- * sooner (notice_); the sweep finds the deaths without a notice.
+ * removes containers and TTL nodes that are due.  A notice of death ends a
+ * session sooner (notice_); the sweep finds the deaths without a notice.
  *
  * One of the waiting processes has the duty, a lock byte that the kernel frees
  * when the process dies.  It sweeps once a duty tick and stamps the liveness
@@ -10440,7 +10443,7 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  *   done, an end put off     its own       0        given away  its own
  *   the gate was busy        one before    its own  stays       as it was
  *   another failure          its own       0        given away  as it was
- *   idle not given back      as it was     as was   as above    as it was
+ *   timeouts not extended    as it was     as was   as above    as it was
  *   sessions not looked at   one before    0        given away  as it was
  *
  * "One before": the previous stamp is put back, but at most a tick old, since
@@ -10557,9 +10560,9 @@ static int sweep_session(store *s, const sess_row *row, bool judges) {
   return life == LIFE_BLIND ? life_say_blind(s) : ZKE_OK;
 }
 
-/* Reap dead sessions, end overdue leases and timeouts.  If there are many
- * sessions, each sweep looks at a part of them, unless the last sweep is too
- * long ago.
+/* End dead sessions, and those whose lease or timeout is over.  If there are
+ * many sessions, each sweep looks at a part of them, unless the last sweep is
+ * too long ago.
  *
  * First the timeouts of detached sessions are extended by any time without a
  * sweep.  Only then is the note of this sweep written: a process that reads a
@@ -10772,7 +10775,7 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   sweep_verify_files(s);
   if (health_is_replaced(s) || s->readonly) return;
   if (health_needs_recovery(s)) {
-    sweep_yield(s); /* it cannot bury anybody */
+    sweep_yield(s); /* it cannot end any session */
     return;
   }
   if (wants_duty && !s->sweep.duty && !s->memory)
@@ -11070,7 +11073,7 @@ static watcher *watcher_older(const watcher_spot *spot,
   return at;
 }
 
-/* Add `by` to the watchers of an owner's death notice.  A notice without
+/* Add `by` to the watchers of the notice of an owner's death.  A notice without
  * watchers is dropped at the next dispatch (notice_take_all()). */
 static void watcher_count_notice(zke *z, int64_t owner, int by) {
   struct carrier *c = z->c;
@@ -11101,8 +11104,8 @@ static void watcher_count_kinds(zke *z, const watcher *w, int by) {
   if (w->mode == WATCH_RECURSIVE) z->recursive_count += (size_t)by;
 }
 
-/* Note that a registration that saw this zxid has added the row of a kind: the
- * kind's one-shot watchers that exist already have fired. */
+/* Note that a registration that saw this zxid has added the row of a kind.  So
+ * all earlier one-shot watchers of that kind have fired. */
 static void watcher_note_row(watcher_spot *spot, int mode, int table,
                              int64_t zxid) {
   int kind = watch_kind(mode, table);
@@ -11399,7 +11402,7 @@ static void watcher_doubt(watcher_spot *spot) {
 
 /* After the transaction, which has ended with rc: link or free the
  * registration.  If an equal watcher is still armed, no second one is linked.
- * The old watcher takes the new one's death notice if it has none. */
+ * The old watcher takes the new one's notice of death if it has none. */
 static void watcher_conclude(zke *z, watcher_pending *entry, int rc) {
   bool committed = rc == ZKE_OK;
   watcher_spot *spot = entry->spot;
@@ -11682,10 +11685,10 @@ static void role_release(zke *z, const role_frame *frame) {
 /* ======================================================================
  * notice_: notices of death (private)
  *
- * If a watcher waits for the death of an owner, its carrier keeps a writing end
- * of the owner's FIFO.  When the owner's process has ended, the kernel reports
- * that the FIFO has no reader, and the owner is probed (P6).  If it is dead,
- * its sessions are ended here.
+ * If a watcher waits for the death of an owner, the watcher's carrier keeps a
+ * writing end of the owner's FIFO.  When the owner's process has ended, the
+ * kernel reports that the FIFO has no reader, and the owner is probed (P6).  If
+ * it is dead, its sessions are ended here.
  *
  * A notice may be lost, or there may be no room for it.  The sweep finds the
  * dead session all the same, but later.
@@ -11810,7 +11813,7 @@ static bool notice_probe_owner(store *s, notice *n, int64_t now) {
   return false;
 }
 
-/* Poll for notices that have come, a batch at a time, and make each due. */
+/* Poll for notices that have come, and make each of these due. */
 static void notice_poll(struct carrier *c) {
   struct pollfd fds[32];
   for (size_t from = 0; from < c->notice_count; from += 32) {
@@ -11865,7 +11868,7 @@ static bool event_may_see(const zke *z, const char *acl) {
 }
 
 /* The event's path without the handle's chroot.  A path outside of the chroot
- * is shown whole: then the argument itself is returned. */
+ * is shown in full: then the argument itself is returned. */
 static const char *event_visible_path(const zke *z, const char *path) {
   const char *below = path + z->chroot_len;
   if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0 ||
@@ -11885,8 +11888,8 @@ static bool event_texts(sqlite3_stmt *st, const char **path, const char **acl) {
   return whole && *path;
 }
 
-/* Make an event, with its path and its ACL (which may be NULL), in one block
- * that is freed by itself.  NULL without memory. */
+/* Make an event, with its path and its ACL (which may be NULL), in one block of
+ * its own.  NULL without memory. */
 static event *event_make(const zke *z, int type, int64_t zxid, const char *path,
                          const char *acl) {
   size_t len = strlen(path) + 1, acl_len = acl ? strlen(acl) + 1 : 0;
@@ -12310,7 +12313,7 @@ static int deliver_all(zke *z, deliver_progress *p) {
  *
  * Lists the events of a path and its descendants that no watcher has been told
  * yet, as of the open transaction: events in running calls, in memory and in
- * the file. zke_op_untold() asks for them.
+ * the file.  zke_op_untold() asks for them.
  *
  * Start reading at untold_all().
  * ==================================================================== */
@@ -12442,7 +12445,7 @@ static int light_find(struct carrier *c) {
   size_t n;
   int rc;
   if (!c->due_count || health_is_broken(s)) return ZKE_OK;
-  if (health_is_replaced(s)) return ZKE_OK; /* its files may be the host's */
+  if (health_is_replaced(s)) return ZKE_OK; /* its files may be the program's */
   if (db_read_holds(s, c->fetched)) return ZKE_OK;
   do {
     found.len = 0;
@@ -12544,7 +12547,7 @@ static int dispatch_note(deliver_progress *p, int rc) {
   return rc;
 }
 
-/* The result of a dispatch: its first failure, with the sentence of it. */
+/* The result of a dispatch: its first failure, with its sentence. */
 static int dispatch_outcome(const deliver_progress *p) {
   if (p->rc != ZKE_OK) base_restore(p->why);
   return p->rc;
@@ -12710,8 +12713,8 @@ static int dispatch_carrier(zke *z, bool waiting, deliver_progress *p) {
  * ==================================================================== */
 
 /* Prepare the statements that end a dead session, before a sleep: most sessions
- * end only one, and preparing takes longer than running.  A statement that
- * fails here is prepared when it is needed. */
+ * run them only once, and preparing takes longer than running.  A statement
+ * that fails here is prepared when it is needed. */
 static void wait_prepare(store *s) {
   static const sql_text *const sql[] = {
       SQL_NODE_OWNED,         SQL_NODE_ROW,       SQL_NODE_REMOVE,
@@ -12822,8 +12825,8 @@ static void wait_leave_queue(void *arg) {
 
 /* Wait for the thread that has the role, for at most ns nanoseconds; a
  * cancellation point.  If the turn is not `before` any more, this does not
- * wait. zke_wake() counts turns without the lock, but under the mutex, which is
- * held from this check to the wait. */
+ * wait.  zke_wake() counts turns without the lock, but under the mutex, which
+ * is held from this check to the wait. */
 static void wait_for_leader(zke *z, uint64_t before, int64_t ns) {
   store *s = z->s;
   pthread_mutex_lock(&s->m);
@@ -13406,7 +13409,7 @@ static char *store_directory(store *s) {
 }
 
 /* Is the path short enough for SQLite?  The caller knows that it is not a
- * directory, and that its own directory exists.  So if SQLite cannot make it
+ * directory, and that its parent directory exists.  So if SQLite cannot make it
  * absolute, it is too long.  SQLite also needs room for a suffix. */
 static int store_check_length(store *s) {
   enum { SUFFIX = 8 }; /* "-journal" */
@@ -13451,8 +13454,8 @@ static int store_inspect_file(store *s, const zke_file *f,
   return ZKE_OK;
 }
 
-/* Refuse a network file system.  If the question fails, refuse the file, too,
- * unless the system has no answer, or a sandbox forbids the question. */
+/* Refuse a network file system.  If the system call fails, refuse the file,
+ * too, unless the system lacks the call or a sandbox forbids it. */
 static int store_check_network(store *s, const char *path) {
   int network = s->os.network(s->os.context, path);
   if (network == 1) {
@@ -13571,7 +13574,7 @@ static bool store_has_open(const file_wrapped *w) {
   return w->real->xFileSize(w->f, &size) == SQLITE_OK;
 }
 
-/* In a forked child: has the host closed the descriptors of the parent's
+/* In a forked child: has the program closed the descriptors of the parent's
  * connection, and opened files of its own under their numbers?  SQLite does not
  * tell the numbers.  But a read of the database must find the head of a
  * database, and the log must be closed if the database is, and open if it is
@@ -13591,8 +13594,8 @@ static bool store_is_taken(const store *o) {
  * take them for this process's own, and share their locks.  All are checked
  * before any is closed.  If another thread of the parent was using one,
  * SQLite's own locks may be held forever, and nothing can be opened or closed
- * here.  If the host has taken the numbers of their descriptors, closing one
- * would close files of the host, and a new connection would lock by their
+ * here.  If the program has taken the numbers of their descriptors, closing one
+ * would close files of the program, and a new connection would lock by their
  * numbers. */
 static int store_drop_orphans(store *s) {
   bool in_use = false, taken = false;
@@ -13770,7 +13773,7 @@ static int store_new_session(store *s, const zke_options *o, struct carrier *c,
 }
 
 /* Free a handle that is in no list and has no session, with its notes, its
- * queue, its alarms and its watchers. No thread is inside. */
+ * queue, its alarms and its watchers.  No thread is inside. */
 static void store_free_session(zke *z) {
   discard_free(z->discards);
   event_clear_queue(z);
@@ -13832,9 +13835,9 @@ typedef struct store_adding {
 } store_adding;
 
 /* Begin a session on a new handle, or attach one.  If another handle of this
- * store had the session, that handle immediately counts as SESS_MOVED.  This is
- * so even if nobody knows whether the COMMIT was made: if it was, the old
- * handle's watches are gone, and the session's row does not show that. */
+ * store had the session, that handle immediately counts as SESS_MOVED, even if
+ * the outcome of the COMMIT is unknown: if it was made, the old handle's
+ * watches are gone, and the session's row does not show that. */
 static int store_begin_session(zke *z, const store_adding *a) {
   store *s = z->s;
   const zke_options *o = a->o;
@@ -14033,7 +14036,7 @@ static int engine_register(const zke_engine *e) {
  * needs.  Between api_enter() and api_leave() the thread is alone in the store.
  * The lock is dropped only in the sleep of a wait, around watchers, and while
  * zke_close() and zke_forget() wait for calls.  A thread that waits for the
- * gate keeps it.
+ * gate keeps the lock.
  *
  * Calls that must not wait for calls of other threads do without the lock:
  * zke_touch(), zke_wake() and zke_call_at().  Like zke_sleep() and
@@ -14123,7 +14126,7 @@ static int api_look(const zke *z, int64_t *zxid, int64_t *carrier) {
   return rc;
 }
 
-/* Is the session alive, as the handle knows it and by the file?  A call that
+/* Is the session alive, by what the handle knows and by the file?  A call that
  * begins after the session's end is refused.  Not under db_begin_read(), since
  * that read may have to be repeated. */
 static int api_session(zke *z) {
@@ -14694,7 +14697,7 @@ typedef struct api_single {
   zke_stat stat;
 } api_single;
 
-/* The bodies of changes of one node, for txn_run(). */
+/* The bodies of changes of one node, for api_change_one(). */
 static int api_create_body(txn *t, void *arg) {
   api_single *c = arg;
   return op_create(t, c->path, c->op, &c->made, &c->stat);
@@ -14822,8 +14825,8 @@ typedef struct api_pending {
   int other;     /* mode that this one replaces, or -1 */
 } api_pending;
 
-/* The last step of a registration's body: in a batch, keep it there until the
- * batch ends.  If there is no memory for that, txn_join() fails. */
+/* The last step of a registration's body: in a batch, keep the registration
+ * until the batch ends.  If there is no memory for that, txn_join() fails. */
 static void api_register(txn *t, const watcher_pending *entry, int64_t owner,
                          int other) {
   txn_batch *b = t->s->batch;
@@ -14907,8 +14910,8 @@ static int api_watch_by(zke *z, txn_body body, api_reading *r) {
   return ZKE_OK;
 }
 
-/* One try of api_read_plain(), outside of a batch.  False: what was read is not
- * one state, and r->answer must be discarded. */
+/* One try of api_read_plain(), outside of a batch.  False: what was read may
+ * not be of one state, and r->answer must be discarded. */
 static bool api_try_read(zke *z, api_reading *r, int *rc) {
   store *s = z->s;
   int64_t carrier = z->carrier_id;
@@ -14932,11 +14935,11 @@ static bool api_try_read(zke *z, api_reading *r, int *rc) {
   return true;
 }
 
-/* Read without a watch; children and Stat come from one snapshot.  If something
- * was committed since the last check, the session's row is checked in that
- * snapshot, and its zxid is read if it is wanted.  If r is NULL, only this is
- * done.  In a batch the batch's transaction is read, and the session was
- * checked when it joined. */
+/* Read without a watch; children and Stat come from one snapshot.  If a session
+ * may have ended since the last check, the session's row is checked in that
+ * snapshot.  The snapshot's zxid is read if it is wanted and not known.  If r
+ * is NULL, only this is done.  In a batch the batch's transaction is read, and
+ * the session was checked when it joined. */
 static int api_read_plain(zke *z, api_reading *r) {
   int rc;
   if (z->s->batch) {
@@ -15134,7 +15137,7 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 
 /* Reads are linearizable without it.  It finds the session's end in a process
  * that does nothing else.  Recipes begin each call with it, so they are refused
- * in a batch: it may be undone after they have said what they hold. */
+ * in a batch: the batch may be undone after they have said what they hold. */
 int zke_sync(zke *z, const char *path) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sync, z, path);
   (void)path;
@@ -15327,7 +15330,7 @@ int64_t zke_wall(zke *z) {
 }
 
 /* The poller shows everything that ends a sleep.  Without a poller (options.os)
- * it is the FIFO, and zke_next_deadline() covers the rest. */
+ * the descriptor is the FIFO, and zke_next_deadline() covers the rest. */
 int zke_fd(zke *z, int *fd_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, fd, z, fd_out);
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
@@ -15337,8 +15340,8 @@ int zke_fd(zke *z, int *fd_out) {
   return api_leave(z, ZKE_OK);
 }
 
-/* The time that the timer behind the descriptor is set to, for hosts without a
- * timer. */
+/* The time that the timer behind the descriptor is set to, for programs whose
+ * options.os has no timer. */
 int zke_next_deadline(zke *z, int64_t *deadline_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, next_deadline, z, deadline_out);
   if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
@@ -15729,8 +15732,8 @@ static bool api_is_refusal(int rc) {
          rc == ZKE_UNIMPLEMENTED || (rc <= -100 && rc > -200);
 }
 
-/* Refuse what only a later version knows (zkembed.h), a refusal with a code
- * that is none, and SQL without a function. */
+/* Refuse what only a later version knows (zkembed.h), a refusal with a code for
+ * which api_is_refusal() is false, and SQL without a function. */
 static int api_op_reserved(const zke_op *op, int i) {
   if (op->type == ZKE_OP_FAIL && !api_is_refusal(op->version)) {
     return base_fail(ZKE_BADARGUMENTS,
@@ -16215,9 +16218,9 @@ void zke_op_fail(zke_op *op, int rc) {
   *op = (zke_op){.type = ZKE_OP_FAIL, .path = "/", .version = rc};
 }
 
-/* If the first alarm is now earlier, this wakes a thread that sleeps, or a host
- * that polls only the descriptor: the next dispatch sets the timer.  A thread
- * that dispatches sets it at the end. */
+/* If the first alarm is now earlier, this wakes a thread that sleeps, or a
+ * program that polls only the descriptor: the next dispatch sets the timer.  A
+ * thread that is dispatching sets it at the end. */
 int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, call_at, z, when_ms, fn, context);
@@ -16529,8 +16532,8 @@ void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context) {
       (zke_op){.type = ZKE_OP_SQL, .path = "/", .sql = fn, .context = context};
 }
 
-/* Refuse a connection that is not the program's own to the store's file.  If
- * the system does not say which file it is, that error is returned. */
+/* Refuse a connection that is zkembed's own, or to another file than the
+ * store's.  If the system does not say which file it is, return that error. */
 static int api_check_guest(store *s, sqlite3 *db) {
   const char *file = db ? sqlite3_db_filename(db, "main") : NULL;
   zke_file f;
@@ -16726,7 +16729,7 @@ int zke_remove_tables(zke *z) {
 
 /* ---- inspection ---- */
 
-/* Does not look for dead sessions first: `alive` says how each is found. */
+/* Does not end dead sessions first: `alive` says whether each one lives. */
 int zke_sessions(zke *z, int64_t session, zke_session_list **list_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sessions, z, session, list_out);
   zke_session_list *list = NULL;
