@@ -1,30 +1,30 @@
 /* compose_part.h - for compose.c: the parts of a composed handle, and their
  * common order
  *
- * compose.c is the engine that programs use.  It stands on four pairs of
- * files, each of which calls those before it in this list:
+ * compose.c is the engine that programs use.  It stands on four pairs of files;
+ * each calls only those before it in this list:
  *
  *   compose_part     which part a path lies in; a part's paths and session ids;
  *                    the order of parts, and the common end of their sessions
- *   compose_call     the watchers, and the way into a call and out of it
- *   compose_handle   dispatching and sleeping; how a handle begins and ends
+ *   compose_call     the watchers, and the beginning and end of a call
+ *   compose_handle   dispatching and sleeping; making and closing a handle
  *   compose_session  calls on the handle as a whole: identities, sessions, time
  *
  * A PART is a handle of another engine that a composed handle owns.  This pair
- * of files knows parts and orders.  It knows no watcher, and it does not know
+ * of files knows parts and orders.  It knows no watchers, and does not know
  * whether a thread is inside a call.
  *
  * LOCKS
- *   A handle's mutex is taken before its order's, never the other way round.
- *   The functions here take the order's only, for a few lines, and call nobody
- *   while they hold it.  They read of a handle only its parts, which do not
+ *   Take a handle's mutex before its order's, never the other way round.  The
+ *   functions here take only the order's, for a few lines, and call nothing
+ *   while they hold it.  They read only the parts of a handle, which do not
  *   change while another thread uses it.
  *
  * INVARIANTS, which the files above rely on
  *   1. A part of a handle is in one order.  Only zke_order() and zke_mount()
- *      change a handle's parts or their order, while nobody else uses the
+ *      change a handle's parts or their order, while nothing else uses the
  *      handles.
- *   2. A part is not closed while it is pinned, that is while a thread of any
+ *   2. A part is not closed while it is pinned, that is, while a thread of any
  *      handle ends its session: zke_compose_order_remove() waits.
  */
 #ifndef ZKEMBED_RECIPES_COMPOSE_PART_H
@@ -56,22 +56,22 @@ struct compose_part {
   size_t prefix_len;
   int64_t own;  /* the id of its session; 0: read-only */
   int64_t mark; /* is mixed into the ids of others' sessions, as shown */
-  bool is_file; /* its reads are never behind */
+  bool is_file; /* its reads are always up to date */
   compose_order *order; /* invariant 1; guards what follows */
   compose_part *next;
   int64_t others;   /* when another part was last used */
-  int64_t fresh;    /* it shows all that was known at this time */
+  int64_t fresh;    /* it shows everything known at this time */
   int pins;         /* threads that end its session */
   bool over, tried; /* its session has ended; this round has tried to end it */
-  /* its default watcher is set to ours; used only while the handle is being
-   * made, without a lock */
+  /* its default watcher is ours; used without a lock, but only while the handle
+   * is being made */
   bool listens;
 };
 
 struct compose {
   zke_handle handle; /* must be first */
-  pid_t pid;         /* that made it */
-  uint64_t serial;   /* of this handle among all of the process */
+  pid_t pid;         /* the process that made it */
+  uint64_t serial;   /* this handle's number in the process */
   int count;         /* of parts, the base first */
   compose_part *parts[ZKE_MOUNTS];
   zke_os os;
@@ -81,8 +81,8 @@ struct compose {
   _Alignas(8) int64_t turn;
   _Alignas(8) int64_t calls; /* of watchers, so far */
   pthread_mutex_t m;         /* guards all that follows */
-  pthread_cond_t moved;      /* a turn, a leader, the last call, closing */
-  int poller;                /* of zke_fd(), -1: not made yet */
+  pthread_cond_t moved; /* signals a turn, a leader, the last call, closing */
+  int poller;           /* of zke_fd(), -1: not made yet */
   compose_pair *pairs[COMPOSE_BUCKETS];
   compose_pair *fallback; /* the default watcher's */
   bool closing;
@@ -91,8 +91,8 @@ struct compose {
   pthread_t leader; /* while leads is not 0 */
 };
 
-/* zke_compose_of - the handle as this engine's own: the caller knows that it is
- * one */
+/* zke_compose_of - the public handle as this engine's; the caller knows that it
+ * is one */
 compose *zke_compose_of(zke *z);
 
 /* ---- the order ---- */
@@ -102,14 +102,14 @@ compose *zke_compose_of(zke *z);
  * zke_compose_order_free   - release an order that no part uses any more; NULL
  *                            is fine
  * zke_compose_order_add    - put a part into it
- * zke_compose_order_merge  - all parts of `from` go over to `to`, whichever
- *                            handle they belong to; `from` is released
- * zke_compose_order_begin  - all its parts may be behind each other: nothing is
- *                            known of what was done before they had this order
+ * zke_compose_order_merge  - move all parts of `from` to `to`, whichever
+ *                            handles they belong to; release `from`
+ * zke_compose_order_begin  - treat all its parts as possibly out of date: steps
+ *                            made before they had this order are not known
  * zke_compose_order_remove - take a part out; waits while it is pinned.  The
- *                            last part takes the order with it
+ *                            last part releases the order
  *
- * While the first five are called, no other thread may use a handle of the
+ * While the first five run, no other thread may use a handle of the
  * order. */
 compose_order *zke_compose_order_new(zke *z);
 void zke_compose_order_free(compose_order *o);
@@ -122,26 +122,25 @@ void zke_compose_order_remove(compose_part *p);
  * behind if another part was used after this one was last brought up to date,
  * by a sync or by a change.
  *
- * zke_compose_order_use   - a part was used, so all others are behind it: to be
- *                           called after each call of the part, and before an
- *                           event of the part is told
+ * zke_compose_order_use   - a part was used, so all others are behind it: call
+ *                           it after each call of the part, and before an event
+ *                           of the part is delivered
  * zke_compose_order_read  - before a read: bring the part up to date, if it may
- *                           be behind.  Returns what zke_sync() says
+ *                           be behind.  Returns the code of zke_sync()
  * zke_compose_order_time  - the order's present time, to be read before a sync
  *                           or a change
  * zke_compose_order_fresh - the sync or change that began at that time has
- *                           succeeded: the part shows all that was known
- *                           then */
+ *                           succeeded: the part shows everything known then */
 void zke_compose_order_use(compose_part *p);
 int zke_compose_order_read(compose_part *p);
 int64_t zke_compose_order_time(const compose_part *p);
 void zke_compose_order_fresh(compose_part *p, int64_t began);
 
-/* zke_compose_order_end      - a part's session has ended: end those of all
- *                              other parts in its order.  Each part's engine
- *                              tells its own watchers
- * zke_compose_order_has_ended - has one of the sessions ended?  If so, those
- *                              that could not be ended then are tried again
+/* zke_compose_order_end      - a part's session has ended: end the sessions of
+ *                              all other parts in its order.  Each part's
+ *                              engine tells its own watchers
+ * zke_compose_order_has_ended - has one of the sessions ended?  If so, try
+ *                              again to end those that are not ended yet
  *
  * Both keep the thread's sentence. */
 void zke_compose_order_end(compose_part *p);
@@ -149,17 +148,18 @@ bool zke_compose_order_has_ended(compose_order *o);
 
 /* ---- parts ---- */
 
-/* zke_compose_part_new - a part of no handle yet, around z, which stays the
- * caller's; prefix is copied.  A block for zke_free(); NULL without memory */
+/* zke_compose_part_new - a part without a handle yet, around z, which still
+ * belongs to the caller; copies prefix.  A block for zke_free(); NULL without
+ * memory */
 compose_part *zke_compose_part_new(zke *z, const char *prefix);
 
-/* zke_compose_part_is_base - is it the one without a prefix, whose paths and
- *                            ids are the caller's?
+/* zke_compose_part_is_base - is it the one without a prefix?  Its paths and ids
+ *                            are the caller's
  * zke_compose_part_find    - the part that a path lies in; the base for NULL
  * zke_compose_part_inner   - the part's own path, inside the caller's text
  * zke_compose_part_hides   - is the node of the part at this path of the
  *                            caller's tree hidden by a mount?
- * zke_compose_part_spans   - does something lie mounted below the path?
+ * zke_compose_part_spans   - is something mounted below the path?
  *
  *   sequential  a number will follow the path */
 bool zke_compose_part_is_base(const compose_part *p);
@@ -170,13 +170,13 @@ const char *zke_compose_part_inner(const compose_part *p, const char *path,
 bool zke_compose_part_hides(const compose_part *p, const char *outer);
 bool zke_compose_part_spans(const compose *h, const char *path);
 
-/* zke_compose_part_excuse - the result of a call about events on all parts,
- * from what this part's says.  A mounted file that is read-only has none:
- * ZKE_READONLY of it is no failure.  The base's is */
+/* zke_compose_part_excuse - convert a part's code in a call about events on all
+ * parts.  A mounted file that is read-only has no events, so its ZKE_READONLY
+ * is no failure.  The base's is */
 int zke_compose_part_excuse(const compose_part *p, int rc);
 
-/* zke_compose_part_outer_len  - the length that a part's path has in the
- *                               caller's tree
+/* zke_compose_part_outer_len  - the length of a part's path in the caller's
+ *                               tree
  * zke_compose_part_outer      - that path, into so many bytes and a NUL
  * zke_compose_part_outer_copy - the same as a block for zke_free(); NULL
  *                               without memory */
@@ -185,16 +185,16 @@ void zke_compose_part_outer(const compose_part *p, const char *inner,
                             char *out);
 char *zke_compose_part_outer_copy(const compose_part *p, const char *inner);
 
-/* zke_compose_id             - what the caller takes for the session's id
- * zke_compose_part_show_id   - a session of the part, as the caller is shown it
- * zke_compose_part_take_id   - the part's session for what was shown
+/* zke_compose_id             - the session id that the caller sees
+ * zke_compose_part_show_id   - a session of the part, as shown to the caller
+ * zke_compose_part_take_id   - the part's session for a shown id
  * zke_compose_part_show_stat - show the owner in a Stat; NULL is fine */
 int64_t zke_compose_id(const compose *h);
 int64_t zke_compose_part_show_id(const compose_part *p, int64_t session);
 int64_t zke_compose_part_take_id(const compose_part *p, int64_t shown);
 void zke_compose_part_show_stat(const compose_part *p, zke_stat *stat);
 
-/* zke_compose_is_end - is it a state that a session does not come back from?
+/* zke_compose_is_end - is it a final state of a session?
  * zke_compose_states - the state of all parts together */
 bool zke_compose_is_end(int state);
 int zke_compose_states(const compose *h);

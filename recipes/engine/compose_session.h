@@ -1,12 +1,12 @@
 /* compose_session.h - for compose.c: calls on a composed handle as a whole
  *
  * It stands on compose_handle.h; compose_part.h says how the files fit
- * together.  This pair of files knows what the calls mean that are not about a
- * path: identities, sessions and what they watch, time, and further sessions on
+ * together.  This pair of files has the calls that are not about a path:
+ * identities, sessions and what they watch, time, and further sessions on
  * the same parts.
  *
- * All functions here are members of the engine's table: zke_compose_x() is what
- * zkembed.h says of zke_x(), on several services as compose.h says.  Each of
+ * All functions here are in the engine's table: zke_compose_x() does what
+ * zkembed.h says of zke_x(), on several services as in compose.h.  Each of
  * them begins one call and ends it, or does not count in at all.
  */
 #ifndef ZKEMBED_RECIPES_COMPOSE_SESSION_H
@@ -28,7 +28,7 @@ int zke_compose_check(zke *z, zke_check_fn fn, void *context);
 int zke_compose_compact(zke *z, int64_t deadline_ms);
 int zke_compose_test_fail(zke *z, int when, int skip);
 
-/* The session, and those of others. */
+/* The session, and other sessions. */
 int64_t zke_compose_session_id(zke *z);
 int zke_compose_state(zke *z);
 int zke_compose_expire(zke *z, int64_t session);
@@ -52,7 +52,7 @@ int64_t zke_compose_busy_timeout(zke *z);
 int zke_compose_sleep(zke *z, int64_t deadline_ms);
 int64_t zke_compose_event_zxid(zke *z);
 
-/* A session on each part, in an order of its own. */
+/* A session on each part, in a new order. */
 int zke_compose_open_session(zke *z, const zke_options *options, zke **z_out);
 
 #ifdef __cplusplus

@@ -1,28 +1,28 @@
-/* jute.h - for whoever writes a recipe: ZooKeeper's records on the wire
+/* jute.h - for recipe authors: ZooKeeper's records on the wire
  *
  * ZooKeeper's clients and servers send each other frames: four bytes of length,
- * then records.  A record is a sequence of fields in a fixed order, each in one
- * of a few forms; numbers have their highest byte first.  This pair of files
- * knows the records and nothing else: no connection, no operation, no handle.
+ * then records.  A record is a sequence of fields in a fixed order; each field
+ * has one of a few forms.  Numbers are big-endian.  This pair of files knows
+ * the records and nothing else: no connection, no operation, no handle.
  *
  * Each record is described once, by its list ZKE_JUTE_FIELDS_… below.  The list
- * makes the C struct and the table that one reader and one writer go by, so
- * that the two sides of a connection cannot disagree.
+ * makes the C struct and the table for the one reader and the one writer, so
+ * the two sides of a connection cannot disagree.
  *
  *     zke_jute_writer w = {0};
  *     zke_jute_delete_request del = {"/a", -1};
  *     size_t frame = zke_jute_begin(&w);
  *     zke_jute_write(&w, &zke_jute_of_delete_request, &del);
- *     zke_jute_end(&w, frame);  // w.data, w.len: what is to be sent
+ *     zke_jute_end(&w, frame);  // send w.data, w.len
  *     zke_jute_reader r = {w.data + 4, w.data + w.len};
  *     if (zke_jute_read(&r, &zke_jute_of_delete_request, &del))
  *       puts(del.path);
  *     zke_jute_reader_free(&r);
  *     zke_jute_writer_free(&w);
  *
- * What is read is not trusted: lengths and counts are compared with the bytes
- * that are there before anything is read or allocated, so memory is at most
- * some times the frame's.
+ * The input is not trusted: lengths and counts are checked against the
+ * available bytes before anything is read or allocated, so memory is at most a
+ * few times the frame's.
  */
 #ifndef ZKE_JUTE_H
 #define ZKE_JUTE_H
@@ -77,27 +77,27 @@ enum zke_jute_type {
   ZKE_JUTE_ERROR = -1 /* a refused operation in the answer to a multi */
 };
 
-/* The xid of what is no answer to a numbered request. */
+/* The xid of frames that do not answer a numbered request. */
 enum {
   ZKE_JUTE_XID_EVENT = -1,
   ZKE_JUTE_XID_PING = -2,
   ZKE_JUTE_XID_AUTH = -4
 };
 
-/* Errors on the wire that the library has no name for. */
+/* Errors on the wire without a name in the library. */
 enum {
   ZKE_JUTE_RECONFIGDISABLED = -123,
   ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH = -124,
   ZKE_JUTE_QUOTAEXCEEDED = -125
 };
 
-/* The longest frame that a server takes, ZooKeeper's jute.maxbuffer. */
+/* The longest frame that a server accepts, ZooKeeper's jute.maxbuffer. */
 enum { ZKE_JUTE_FRAME_LIMIT = 0xfffff };
 
 /* ------------------------------------------------------------------------
  * Records
  *
- * The forms of a field, and what they are in C:
+ * The forms of a field, and their types in C:
  *
  *   BOOL   a byte, 0 or 1        int
  *   INT    4 bytes               int32_t
@@ -106,7 +106,7 @@ enum { ZKE_JUTE_FRAME_LIMIT = 0xfffff };
  *   TEXT   length, UTF-8         const char *; NULL: null
  *   TEXTS  count, TEXTs          zke_strings; count -1: null
  *   ACLS   count, entries        zke_acls; count -1: null
- *   IDS    count, schemes, ids   zke_acls whose perms are not sent
+ *   IDS    count, schemes, ids   zke_acls; their perms are not sent
  *   STAT   a Stat                zke_stat
  * --------------------------------------------------------------------- */
 
@@ -136,7 +136,7 @@ typedef struct zke_jute_bytes {
 #define ZKE_JUTE_FIELDS_connect_response(F, R)                               \
   F(R, INT, protocol_version) F(R, INT, time_out) F(R, LONG, session_id) \
   F(R, BYTES, passwd)
-/* Behind both of these, where the client is not from before 3.4. */
+/* After both of these, unless the client is from before 3.4. */
 #define ZKE_JUTE_FIELDS_read_only(F, R) F(R, BOOL, read_only)
 #define ZKE_JUTE_FIELDS_auth_packet(F, R)                                    \
   F(R, INT, type) F(R, TEXT, scheme) F(R, BYTES, auth)
@@ -195,10 +195,11 @@ typedef struct zke_jute_bytes {
 #define ZKE_JUTE_TYPE_IDS zke_acls
 #define ZKE_JUTE_TYPE_STAT zke_stat
 
-/* The table of a record: where its fields lie in the struct, and their form. */
+/* The table of a record: the offsets of its fields in the struct, and their
+ * forms. */
 typedef struct zke_jute_record zke_jute_record;
 
-/* zke_jute_NAME, the struct, and zke_jute_of_NAME, the table, of each. */
+/* For each: zke_jute_NAME, the struct, and zke_jute_of_NAME, the table. */
 #define ZKE_JUTE_MEMBER_(record, form, name) ZKE_JUTE_TYPE_##form name;
 #define ZKE_JUTE_DECLARE_(name)                    \
   typedef struct zke_jute_##name {                 \
@@ -213,22 +214,22 @@ ZKE_JUTE_RECORDS(ZKE_JUTE_DECLARE_)
  * Reading
  * --------------------------------------------------------------------- */
 
-/* What is left of a frame.  Begin with {first byte, behind the last}; the other
- * members are zero.  The bytes are changed: a text is moved over its length, so
- * that a NUL fits behind it. */
+/* The rest of a frame.  Begin with {first byte, past the last}; the other
+ * members are zero.  The bytes are changed: a text is moved over its length, to
+ * make room for a NUL after it. */
 typedef struct zke_jute_reader {
   char *at, *end;
   void *blocks; /* the vectors that were read */
-  bool failed;  /* malformed, or no memory: nothing is read any more */
-  bool has_nul; /* a text had a NUL inside; what was read ends there */
+  bool failed;  /* malformed, or no memory: nothing more is read */
+  bool has_nul; /* a text had a NUL inside; it was cut there */
 } zke_jute_reader;
 
 /* zke_jute_read - the next record
  *
- *   out  its struct.  Texts and bytes in it point into the frame, vectors into
- *        the reader.  After a failure some members are set
+ *   out  its struct.  Its texts and bytes point into the frame, its vectors
+ *        into the reader.  After a failure some members are set
  *
- * Returns true, or false where the record is malformed, longer than the frame,
+ * Returns true, or false if the record is malformed or longer than the frame,
  * or there is no memory. */
 bool zke_jute_read(zke_jute_reader *r, const zke_jute_record *record,
                    void *out);
@@ -236,26 +237,26 @@ bool zke_jute_read(zke_jute_reader *r, const zke_jute_record *record,
 /* zke_jute_reader_free - release the vectors that were read */
 void zke_jute_reader_free(zke_jute_reader *r);
 
-/* zke_jute_length - the number that four bytes are: a frame's length, or a word
- *                   that a person sent instead */
+/* zke_jute_length - four bytes as a number: a frame's length, or a word that a
+ *                   person sent instead */
 int32_t zke_jute_length(const char bytes[4]);
 
 /* ------------------------------------------------------------------------
  * Writing
  * --------------------------------------------------------------------- */
 
-/* What is to be sent.  Begin with zeros. */
+/* The bytes to send.  Begin with zeros. */
 typedef struct zke_jute_writer {
   char *data;
   size_t len, size;
-  bool failed; /* no memory, or a frame of 2 GiB: nothing is written any more */
+  bool failed; /* no memory, or a frame of 2 GiB: nothing more is written */
 } zke_jute_writer;
 
-/* zke_jute_begin - leave room for a frame's length; returns where
- * zke_jute_write - one record more
- * zke_jute_append - what another writer holds
+/* zke_jute_begin - leave room for a frame's length; returns its position
+ * zke_jute_write - write one more record
+ * zke_jute_append - append what another writer holds
  * zke_jute_end   - write the length of the frame that began there
- * zke_jute_writer_free - release all; the writer is as in the beginning */
+ * zke_jute_writer_free - release all; the writer can be used again */
 size_t zke_jute_begin(zke_jute_writer *w);
 void zke_jute_write(zke_jute_writer *w, const zke_jute_record *record,
                     const void *in);

@@ -1,9 +1,9 @@
-/* doubt.h - for whoever writes a recipe: what a lost reply leaves open
+/* doubt.h - for recipe authors: what a lost reply leaves open
  *
- * A change whose reply is lost (ZKE_CONNECTIONLOSS) was made, or was not, and
- * the caller is told one of three things in the end: it was made, it was not,
- * or nobody can tell any more.  A step says them by ZKE_OK, ZKE_NOT_MADE and
- * ZKE_IN_DOUBT; zke_recipe_do() tries again, and zke_recipe_settle() looks a
+ * If a change loses its reply (ZKE_CONNECTIONLOSS), it was made or was not.  In
+ * the end the caller is told one of three things: it was made, it was not made,
+ * or nobody can tell any more.  A step says these by ZKE_OK, ZKE_NOT_MADE and
+ * ZKE_IN_DOUBT.  zke_recipe_do() tries again, and zke_recipe_settle() looks one
  * last time (object.h).
  *
  * All functions may be called on any thread, and none touches a file. */
@@ -21,19 +21,19 @@ extern "C" {
 
 /* What a step inside a recipe returns besides the codes of object.h.
  *
- * ZKE_IN_DOUBT - it has lost its reply, and the tree does not tell any more
- *                whether it was made.  The sentence says why
- * ZKE_NOT_MADE - it has lost its reply, and a look has found that it has
- *                changed nothing */
+ * ZKE_IN_DOUBT - it has lost its reply, and the tree no longer tells whether it
+ *                was made.  The sentence says why
+ * ZKE_NOT_MADE - it has lost its reply, and a look has found that nothing was
+ *                changed */
 enum { ZKE_IN_DOUBT = 3, ZKE_NOT_MADE = 4 };
 
-/* zke_recipe_in_doubt - say why nobody can tell, as zke_fail() is told it;
- * ZKE_IN_DOUBT */
+/* zke_recipe_in_doubt - say why nobody can tell; takes the arguments of
+ * zke_fail() after its code; ZKE_IN_DOUBT */
 #define zke_recipe_in_doubt(...) \
   (zke_fail(ZKE_CONNECTIONLOSS, __VA_ARGS__), ZKE_IN_DOUBT)
 
-/* zke_recipe_is_lost - has a call lost its reply?  If it was to change
- * something, that may be made */
+/* zke_recipe_is_lost - has a call lost its reply?  If it was a change, it may
+ * have been made */
 bool zke_recipe_is_lost(int rc);
 
 /* zke_recipe_is_transient - may the same call succeed if it is made again? */
@@ -42,18 +42,18 @@ bool zke_recipe_is_transient(int rc);
 /* zke_recipe_is_failure - did a call end without an answer?
  *
  * Memory, time or the disk failed, or the call was cancelled.  Such a code says
- * nothing of the tree.  After a lost reply it leaves open whether the change
- * was made: tell ZKE_CONNECTIONLOSS instead. */
+ * nothing about the tree.  After a lost reply it leaves open whether the change
+ * was made: report ZKE_CONNECTIONLOSS instead. */
 bool zke_recipe_is_failure(int rc);
 
-/* zke_recipe_doubt - what such a failure of the last try comes to
+/* zke_recipe_doubt - the code to report when the last try failed like that
  *
- *   unsure  a try before has lost its reply: then the failure is
- *           ZKE_CONNECTIONLOSS, with its sentence behind that */
+ *   unsure  an earlier try has lost its reply: then the code is
+ *           ZKE_CONNECTIONLOSS, and its sentence ends with this failure's */
 int zke_recipe_doubt(int rc, bool unsure);
 
-/* zke_recipe_told - what a recipe's caller is told where the step has ended
- * with rc: ZKE_CONNECTIONLOSS for ZKE_IN_DOUBT, else rc */
+/* zke_recipe_told - the code for a recipe's caller if the step ended with rc:
+ * ZKE_CONNECTIONLOSS for ZKE_IN_DOUBT, else rc */
 int zke_recipe_told(int rc);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
-/* entry.h - for whoever writes a recipe: the entries of a line, and their order
+/* entry.h - for recipe authors: the entries of a line, and their order
  *
- * A line is a directory whose entries are sequential ephemerals.  Here is the
- * rule by which one entry keeps another from holding.  All go by it: the
- * objects that stand in the line (line.h), the search for deadlocks
- * (deadlock.h) and the lists of parties (party.h).
+ * A line is a directory of sequential ephemerals, its entries.  This file has
+ * the rule by which one entry keeps another from holding.  Objects in the line
+ * (line.h), the search for deadlocks (deadlock.h) and the lists of parties
+ * (party.h) all use it.
  *
  * THE ORDER, first to last:
  *   1. the entry that a NEXT mark names by its guid (an office handed over)
@@ -12,7 +12,7 @@
  *
  * THE RULE: an entry keeps out every entry behind it, except that a READ entry
  * does not keep out a READ entry.  An entry holds while fewer than `limit`
- * entries keep it out; the limit is 1 but for semaphores. */
+ * entries keep it out; the limit is 1 except for semaphores. */
 #ifndef ZKEMBED_RECIPES_ENTRY_H
 #define ZKEMBED_RECIPES_ENTRY_H
 
@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-/* The kinds of entries, and what stands before the number in their names. */
+/* The kinds of entries, and the text before the number in their names. */
 enum zke_line_kind {
   ZKE_LINE_LOCK,  /* lock- */
   ZKE_LINE_WRITE, /* __WRIT__ */
@@ -53,13 +53,13 @@ char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
  * For the parts
  * --------------------------------------------------------------------- */
 
-/* What stands before the number, by enum zke_line_kind. */
+/* The text before the number, by enum zke_line_kind. */
 extern const char *const zke_entry_kinds[ZKE_LINE_KINDS];
 
 enum { ZKE_ENTRY_ACTOR = 17 }; /* " 0123456789abcdef", a space and the actor */
 
-/* What a znode's data says: its state, and as which actor.  All is zero for
- * data of another form; then the user's data is all of it. */
+/* The state and the actor in a znode's data.  All is zero for data of another
+ * form; then all of it is the user's data. */
 typedef struct zke_entry_words {
   bool waiting, queued, held; /* at most one of them */
   uint64_t actor;             /* 0: unknown */
@@ -82,13 +82,13 @@ int zke_entry_list(zke *z, const char *directory, zke_entries **out,
 int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
                      zke_stat *stat, int *limit);
 
-/* zke_entry_holder - the znode that holds, in a directory whose limit is 1
+/* zke_entry_holder - the znode that holds, in a directory with a limit of 1
  *
- *   token  its mzxid, or 0 for whichever holds
+ *   token  its mzxid, or 0 for any holder
  *   out    out: its path, one block, for zke_free(); NULL on failure
  *
- * Returns ZKE_OK; ZKE_NONODE, without a sentence of its own, where none holds
- * or not with that token; else as zke_children(). */
+ * Returns ZKE_OK; ZKE_NONODE, without setting a sentence, if none holds or none
+ * with that token; else as zke_children(). */
 int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out);
 
 /* zke_entry_refuse - fail if another library stands in the line
@@ -106,13 +106,13 @@ int zke_entry_refuse(zke *z, const zke_entries *e, int kind, const char *what,
 /* zke_entry_keeps_out     - does an entry keep out one behind it?
  * zke_entry_keepers       - how many entries keep out the one at index i
  * zke_entry_stays         - does an entry of that kind hold for as long as its
- *                           data says so, whatever its place is by now?
+ *                           data says so, whatever its place is now?
  * zke_entry_same_guid     - were these two made together, or is one of them a
  *                           mark for the other?
  * zke_entry_last_of_group - the last of the entries made together with the one
  *                           at index i
- * zke_entry_group_before  - how many stand right before the one at index i,
- *                           made together with it */
+ * zke_entry_group_before  - how many entries made together with the one at
+ *                           index i stand right before it */
 bool zke_entry_keeps_out(const zke_entry *first, const zke_entry *then);
 int zke_entry_keepers(const zke_entries *e, int i);
 bool zke_entry_stays(int kind);

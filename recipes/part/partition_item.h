@@ -1,15 +1,14 @@
-/* partition_item.h - for whoever writes a recipe: a partition, and having one
- * of its items
+/* partition_item.h - for recipe authors: a partition, and holding its items
  *
- * partition.c is the partition that programs use.  It stands on two files, of
- * which neither calls the other:
+ * partition.c is the partition that programs use.  It stands on two files;
+ * neither calls the other:
  *
- *   partition_plan.c  the members, and which of them is to have which item
- *   partition_item.c  having an item: taking it, letting it go, losing it
+ *   partition_plan.c  the members, and which member gets which item
+ *   partition_item.c  holding an item: taking it, giving it up, losing it
  *
- * The layout of the znodes stands in partition.h.  Every function here is
- * called with the mutex of the partition's zke_recipe held, which guards every
- * member below. */
+ * The layout of the znodes is in partition.h.  Call every function here with
+ * the mutex of the partition's zke_recipe held; it guards every member below.
+ */
 #ifndef ZKEMBED_RECIPES_PARTITION_ITEM_H
 #define ZKEMBED_RECIPES_PARTITION_ITEM_H
 
@@ -23,33 +22,33 @@
 extern "C" {
 #endif
 
-/* What this member has of an item:
+/* An item, as this member sees it:
  *
- *     NONE -> WANTED    it is to have it, and another one still has
- *     NONE, WANTED -> OWNED   it has made the znode
- *     OWNED -> ASKED    another one is to have it: the listener was told
+ *     NONE -> WANTED    the plan gives it to this member; another has it still
+ *     NONE, WANTED -> OWNED   this member has made the znode
+ *     OWNED -> ASKED    the plan gives it to another; the listener was told
  *     WANTED -> NONE    the plan has changed
  *     OWNED, ASKED -> NONE    released, or taken away
  *
- * An item in ASKED that the plan gives back is still to be released: the
+ * An item in ASKED must still be released if the plan gives it back: the
  * listener may have stopped its work. */
 enum zke_pt_state { ZKE_PT_NONE, ZKE_PT_WANTED, ZKE_PT_OWNED, ZKE_PT_ASKED };
 
 typedef struct zke_pt_item {
-  zke_partition *p;  /* whose it is */
+  zke_partition *p;  /* its partition */
   char *name, *path; /* the item; its znode */
-  char *twin;        /* path of the twin of its own znode, the last one */
+  char *twin;        /* path of the twin of its own latest znode */
   bool paired;       /* that twin may be there */
-  char *seen;        /* that of the znode which was seen last; "": has none */
-  bool mine;         /* by the last plan it is to be this member's */
+  char *seen;        /* twin of the last znode that was seen; "": it has none */
+  bool mine;         /* the last plan gives it to this member */
   enum zke_pt_state state;
   bool watched;    /* its znode is watched, and the watch has not fired */
-  bool tried;      /* a creation of the znode was tried: it may be there.
+  bool tried;      /* this member tried to create the znode: it may exist.
                       Never while the item is held */
-  int64_t found;   /* czxid of what such a creation has made; 0: nothing */
+  int64_t found;   /* czxid of the znode made by such a try; 0: none */
   int64_t token;   /* czxid of the znode while it is held, else 0 */
-  int64_t awaited; /* czxid of the other member's znode that it waits for */
-  int64_t since;   /* of zke_now(): it waits for that znode since then */
+  int64_t awaited; /* czxid of another member's znode that this one waits for */
+  int64_t since;   /* of zke_now(): when the wait for that znode began */
 } zke_pt_item;
 
 struct zke_partition {
@@ -58,7 +57,7 @@ struct zke_partition {
   char *znode;           /* path of its own znode; NULL: it is not a member */
   char *data;            /* of that: zke_pt_member_data() */
   char *neighbour;       /* path of the member that is watched, or NULL */
-  int64_t release_ms;    /* how long a wanted item is waited for; 0: for ever */
+  int64_t release_ms;    /* how long to wait for a wanted item; 0: for ever */
   int count;             /* of the items */
   zke_pt_item *item;     /* sorted by name */
   bool gone;             /* the membership was taken away */
@@ -67,55 +66,54 @@ struct zke_partition {
   void *context;
 };
 
-/* zke_pt_item_init  - the texts of an item of p, which has its paths by then.
+/* zke_pt_item_init  - set the texts of an item of p; p's paths must be set.
  *                     ZKE_NOMEM leaves some of them out
  * zke_pt_item_clear - release them */
 int zke_pt_item_init(zke_partition *p, const char *name, zke_pt_item *it);
 void zke_pt_item_clear(zke_pt_item *it);
 
-/* zke_pt_read_name - turn the name of a child of "items" into the item, in its
- * place.  False where it is not the znode of an item: then the text is of no
- * more use */
+/* zke_pt_read_name - turn the name of a child of "items" into the item's name,
+ * in place.  False if it is not the znode of an item: then the text is no
+ * longer usable */
 bool zke_pt_read_name(char *name);
 
-/* zke_pt_item_is_held - does this member have the item, also while it is asked
- * to give it up? */
+/* zke_pt_item_is_held - does this member hold the item, even if it was asked to
+ * give it up? */
 bool zke_pt_item_is_held(const zke_pt_item *it);
 
-/* zke_pt_item_step - bring an item to what the plan says of it (mine)
+/* zke_pt_item_step - do what the plan says about an item (mine)
  *
  * Takes it, waits for it, asks the listener to release it, or gives up waiting.
- * What has changed is told.  ZKE_NONODE: the directory "items" is missing; any
- * other failure leaves the item for the next look. */
+ * Tells the listener of changes.  ZKE_NONODE: the directory "items" is missing;
+ * any other failure leaves the item for the next look. */
 int zke_pt_item_step(zke_pt_item *it);
 
-/* zke_pt_item_check   - ask the file whether a held item is this member's still
- * zke_pt_item_release - let a held item go
+/* zke_pt_item_check   - ask the file whether this member still holds the item
+ * zke_pt_item_release - give up a held item
  *
- * Both return ZKE_LOST for an item that was found to be another's; it is lost
- * then, and the listener hears that.  Else check returns as zke_get(), and
- * release as zke_recipe_discard(): whatever it is, the item is not held any
- * more. */
+ * Both return ZKE_LOST if the item was found to belong to another; it is lost
+ * then, and the listener is told.  Else check returns as zke_get(), and
+ * release as zke_recipe_discard(): whatever it returns, the item is no longer
+ * held. */
 int zke_pt_item_check(zke_pt_item *it);
 int zke_pt_item_release(zke_pt_item *it);
 
-/* zke_pt_item_leave   - the member leaves: tell what becomes of the item, and
- *                       take the watch back.  What is held stays so, with its
- *                       znode.  False where zke_pt_item_discard() alone can
- *                       delete what there may be: a creation may have worked,
- *                       and then its twin is not known
+/* zke_pt_item_leave   - the member leaves: tell the listener, and remove the
+ *                       watch.  A held item stays held, with its znode.  False
+ *                       if only zke_pt_item_discard() can delete the znode: a
+ *                       creation may have worked, and its twin is not known
  * zke_pt_item_discard - delete this object's znode and its twin, now or later;
- *                       does nothing where there can be none.  Returns as
+ *                       does nothing if neither can exist.  Returns as
  *                       zke_recipe_discard()
  * zke_pt_item_drop    - forget that it was held or wanted
- * zke_pt_item_abandon - all of these at once, where the membership was taken
- *                       away, or the session has ended
+ * zke_pt_item_abandon - all of these, if the membership was taken away or the
+ *                       session has ended
  *
- *   tell  the listener did not ask for it, and hears of the loss
+ *   tell  the listener did not ask for this, so tell it of the loss
  *
- * zke_pt_add_removal  - what deletes the znode of a held item and its twin, for
- *                       a step with others; returns the end of the operations,
- *                       which borrow from the item */
+ * zke_pt_add_removal  - operations that delete the znode of a held item and its
+ *                       twin, for a step with others; returns the end of the
+ *                       operations, which borrow from the item */
 enum { ZKE_PT_REMOVAL_OPS = 2 };
 bool zke_pt_item_leave(zke_pt_item *it, bool tell);
 int zke_pt_item_discard(zke_pt_item *it);

@@ -1,9 +1,9 @@
-/* partition_plan.h - for whoever writes a recipe: which member of a partition
- * is to have which item
+/* partition_plan.h - for recipe authors: which member of a partition gets which
+ * item
  *
- * A plan is the members of one moment, with the names by which they are known.
- * The same reading gives the same division in every process, since that is
- * computed from the plan and the items alone:
+ * A plan is the list of members at one moment, with their names.  Every process
+ * that reads the same members computes the same division, since only the plan
+ * and the items count:
  *
  *     zke_pt_plan plan;
  *     rc = zke_pt_plan_read(r, directory, true, &plan);
@@ -24,39 +24,38 @@
 extern "C" {
 #endif
 
-/* One member, in a plan; the texts are the plan's. */
+/* A member in a plan; the texts are the plan's. */
 typedef struct zke_pt_member {
   const char *znode; /* its name */
   const char *data;  /* "<hash of items> <name>" */
-  int load;          /* so many items were given to it */
+  int load;          /* how many items it was given */
 } zke_pt_member;
 
-/* The members of one moment, and what the plan has given to each so far. */
+/* The members at one moment, and what the plan has given to each so far. */
 typedef struct zke_pt_plan {
   zke_entries *entries;   /* of the directory */
   zke_op_result *got;     /* their data, in the same order */
-  zke_pt_member *members; /* those of them that were there still, in the order
-                             of their numbers */
+  zke_pt_member *members; /* the entries that still had data, in the order of
+                             their numbers */
   int count;              /* of members */
 } zke_pt_plan;
 
 /* ---- a member's znode ---- */
 
-/* zke_pt_hash - go on with a hash of the items' names, by one more; the first
- * one goes on with ZKE_PT_HASH */
+/* zke_pt_hash - add one name to a hash of the items' names; begin with
+ * ZKE_PT_HASH */
 #define ZKE_PT_HASH UINT64_C(14695981039346656037)
 uint64_t zke_pt_hash(uint64_t hash, const char *text);
 
-/* zke_pt_member_data   - what a member's znode says: the hash of its items, by
- *                        which members find out whether they divide the same,
- *                        and its name, or "".  One block, or NULL without
- *                        memory
- * zke_pt_member_agrees - does a member divide the items that such data tells?
- * zke_pt_member_name   - the member's name; that of its znode if it has none.
- *                        Not a copy
- * zke_pt_member_create - make a member's znode, with its directory where that
- *                        is missing, as zke_recipe_create() does.  znode_out:
- *                        its path, one block */
+/* zke_pt_member_data   - the data of a member's znode: the hash of its items,
+ *                        which shows whether members divide the same items, and
+ *                        its name, or "".  One block, or NULL without memory
+ * zke_pt_member_agrees - does a member divide the items that this data names?
+ * zke_pt_member_name   - the member's name, or its znode's if it has none.  Not
+ *                        a copy
+ * zke_pt_member_create - make a member's znode, and its directory if that is
+ *                        missing, as zke_recipe_create() does.  znode_out: its
+ *                        path, one block */
 char *zke_pt_member_data(zke *z, uint64_t hash, const char *name);
 bool zke_pt_member_agrees(const zke_pt_member *m, const char *data);
 const char *zke_pt_member_name(const zke_pt_member *m);
@@ -69,20 +68,20 @@ int zke_pt_member_create(zke *z, const char *directory, const char *data,
  * zke_pt_plan_free - release it, after a success
  *
  *   directory  of the members
- *   watch      the directory as well, for the object r
+ *   watch      watch the directory, too, for the object r
  *   plan       out
  *
- * Returns as zke_children(): ZKE_NONODE where the directory is missing; or as
+ * Returns as zke_children(): ZKE_NONODE if the directory is missing; or as
  * zke_recipe_multi_read(), or ZKE_NOMEM. */
 int zke_pt_plan_read(zke_recipe *r, const char *directory, bool watch,
                      zke_pt_plan *plan);
 void zke_pt_plan_free(zke_pt_plan *plan);
 
 /* zke_pt_plan_find   - the index of a member by its znode's path, or -1
- * zke_pt_plan_choose - the index of the member that is to have the next item
+ * zke_pt_plan_choose - the index of the member that gets the next item
  *
- *   items  how many there are in all.  The plan has at least one member, and is
- *          asked once for each item, by all in the same order */
+ *   items  how many there are in all.  The plan must have a member.  Call it
+ *          once for each item, in the same order in every process */
 int zke_pt_plan_find(const zke_pt_plan *plan, const char *znode);
 int zke_pt_plan_choose(zke_pt_plan *plan, const char *item, int items);
 

@@ -1,7 +1,7 @@
-/* party.h - for whoever writes a recipe: who is in a line, and who is first
+/* party.h - for recipe authors: who is in a line, and who is first
  *
- * For lists that people read and for sentences of errors.  The znodes of the
- * line are read in one snapshot, the sessions that own them after it. */
+ * For lists that people read and for error sentences.  The znodes of the line
+ * are read in one snapshot, and their owners' sessions after it. */
 #ifndef ZKEMBED_RECIPES_PARTY_H
 #define ZKEMBED_RECIPES_PARTY_H
 
@@ -28,18 +28,18 @@ extern "C" {
  *     if (rc == ZKE_OK) printf("%d of %d hold\n", held, list->count);
  *     zke_free(list);
  *
- *   path      of the directory.  Its kind is not looked at
- *   limit     how many may hold: 1; 0: what the directory's data states
+ *   path      of the directory.  Its kind is not checked
+ *   limit     how many may hold: 1; 0: as the directory's data says
  *   list_out  out, not NULL: one block, for zke_free(); count 0 if the
  *             directory is missing.  Entries made together are one party, with
  *             the number of its permits
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR for a malformed path,
- * ZKE_NOMEM, or what the handle's state asks for. */
+ * ZKE_NOMEM, or the code for the handle's state. */
 int zke_line_parties(zke *z, const char *path, int limit,
                      zke_party_list **list_out);
 
-/* zke_line_say_held - zke_recipe_say_held() of the first in a line
+/* zke_line_say_held - zke_recipe_say_held() for the first in a line
  *
  *   kind       "lock"
  *   directory  of the line

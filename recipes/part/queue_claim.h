@@ -1,7 +1,7 @@
-/* queue_claim.h - for whoever writes a recipe: the claims that an object holds
+/* queue_claim.h - for recipe authors: the claims that an object holds
  *
- * An object may end and prolong those claims only that are in its list.  See
- * queue_tree.h. */
+ * An object may end and prolong only the claims in its list.  See queue_tree.h.
+ */
 #ifndef ZKEMBED_RECIPES_QUEUE_CLAIM_H
 #define ZKEMBED_RECIPES_QUEUE_CLAIM_H
 
@@ -15,9 +15,9 @@ extern "C" {
 
 /* zke_q_claim_items - claim the first items, all in one step; inside zke_q_do()
  *
- *   most       1 to ZKE_Q_BATCH; fewer where no more are there, or they are too
- *              large for one step
- *   items      out: room for so many, all of them NULL; each one block
+ *   most       1 to ZKE_Q_BATCH; it claims fewer if there are no more, or they
+ *              are too large for one step
+ *   items      out: an array of that size, all NULL; each item is one block
  *   count_out  out: how many there are; 0 on failure
  *
  * Returns as zke_q_change(), or ZKE_Q_NOTHING: there is no item; ZKE_Q_AGAIN:
@@ -27,45 +27,45 @@ int zke_q_claim_items(zke_queue *q, int most, zke_queue_item **items,
 
 /* zke_q_own_claim - this object's claim of an item
  *
- *   at  out: where it stands in the list; it points to NULL where it does not
+ *   at  out: its place in the list; points to NULL if it is not there
  *
- * Returns ZKE_OK, ZKE_LOST: it has none, or what a read says. */
+ * Returns ZKE_OK, ZKE_LOST: it has none, or the code of a failed read. */
 int zke_q_own_claim(zke_queue *q, const zke_queue_item *item,
                     zke_q_claim ***at);
 
-/* ---- seeing that they are there ---- */
+/* ---- checking that they exist ---- */
 
-/* zke_q_verify      - is the claim's znode there?  The file is asked.
- *                     ZKE_LOST: no
- * zke_q_see_claims  - look after the claims whose watch has fired, and tell of
- *                     those that are lost
- * zke_q_lose_claims - the session has ended: tell of each that it is lost */
+/* zke_q_verify      - is the claim's znode there?  Asks the file.  ZKE_LOST: no
+ * zke_q_see_claims  - check each claim if its watch has fired, and tell the
+ *                     listener of lost ones
+ * zke_q_lose_claims - the session has ended: tell the listener that all are
+ *                     lost */
 int zke_q_verify(zke_queue *q, const zke_q_claim *c);
 int zke_q_see_claims(zke_queue *q);
 void zke_q_lose_claims(zke_queue *q);
 
 /* ---- ending ----
  *
- * Each is one step.  ZKE_LOST: the claim was not held any more, and the object
- * has forgotten it; but see zke_q_ack(). */
+ * Each is one step.  ZKE_LOST: the claim was no longer held, and the object has
+ * forgotten it; but see zke_q_ack(). */
 
-/* zke_q_prolong - have a claim end at another time
+/* zke_q_prolong - make a claim end at another time
  *
  *   ms  from now; ZKE_FOREVER: with the session
  *
- * After ZKE_CONNECTIONLOSS nobody knows the time: zke_q_own_claim() looks. */
+ * After ZKE_CONNECTIONLOSS the time is not known: zke_q_own_claim() looks. */
 int zke_q_prolong(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
                   int64_t ms);
 
 /* zke_q_release - give a claim back, or bury the item after the last attempt.
- * Whatever is returned, the claim is not held any more
+ * Whatever it returns, the claim is no longer held
  *
- *   delay_ms  nobody can have the item before; 0: no delay
+ *   delay_ms  nobody can take the item during this time; 0: no delay
  *   reason    for a burial */
 int zke_q_release(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
                   int64_t delay_ms, const char *reason);
 
-/* What is acknowledged in one step; all of it is borrowed. */
+/* The items acknowledged in one step; all of it is borrowed. */
 typedef struct zke_q_acks {
   const zke_queue_item *const *items;
   int item_count;
@@ -73,8 +73,8 @@ typedef struct zke_q_acks {
 } zke_q_acks;
 
 /* zke_q_ack - delete claims and items, and make the caller's changes, all or
- * nothing.  Of several items of which one is lost, all stay in the list, the
- * lost one too: acknowledged one by one they tell which it is */
+ * nothing.  If one of several items is lost, all stay in the list, even the
+ * lost one: acknowledge them one by one to find out which it is */
 int zke_q_ack(zke_queue *q, zke_q_acks *d);
 
 /* zke_q_give_up_claims - discard all claims, now or as soon as the session can

@@ -1,6 +1,6 @@
-/* queue_wait.h - for whoever writes a recipe: waiting for an item, or for room
+/* queue_wait.h - for recipe authors: waiting for an item, or for room
  *
- * The states are drawn at zke_q_state in queue_tree.h. */
+ * zke_q_state in queue_tree.h shows the states. */
 #ifndef ZKEMBED_RECIPES_QUEUE_WAIT_H
 #define ZKEMBED_RECIPES_QUEUE_WAIT_H
 
@@ -10,14 +10,14 @@
 extern "C" {
 #endif
 
-/* ---- in a call that blocks ---- */
+/* ---- in a blocking call ---- */
 
-/* zke_q_tried - what every try is followed by
+/* zke_q_tried - to be called after every try
  *
- * If the object waits for its listener, and the try has succeeded, that waiting
- * ends; after any other try it goes on.
+ * If the object waits for its listener, and the try has succeeded, the wait
+ * ends; after any other try it continues.
  *
- *   need  for room: so many items were to be put
+ *   need  for room: how many items the try was to put
  *   rc    of the try
  *
  * Returns rc, with its sentence. */
@@ -25,25 +25,25 @@ int zke_q_tried(zke_q_wait *w, int need, int rc);
 
 /* zke_q_wait_for - a try has found nothing: wait for the next reason to try
  *
- *   waiting  in and out: this call has begun to wait; zke_q_wait_end() then has
- *            to follow
+ *   waiting  in and out: this call has begun to wait; then call
+ *            zke_q_wait_end() afterwards
  *   need     as of zke_q_tried()
  *
  * Returns ZKE_OK: try again.  ZKE_Q_NOTHING: the deadline came.  ZKE_MISUSE:
- * the object waits for the same already.  Else as zke_recipe_await(). */
+ * the object already waits for the same thing.  Else as zke_recipe_await(). */
 int zke_q_wait_for(zke_q_wait *w, bool *waiting, int need, int64_t deadline_ms);
 
-/* zke_q_wait_end - end the waiting that a call has begun, if it has; returns
- * rc, with its sentence */
+/* zke_q_wait_end - end the wait that a call has begun, if it has; returns rc,
+ * with its sentence */
 int zke_q_wait_end(zke_q_wait *w, bool waiting, int rc);
 
 /* ---- for the listener ---- */
 
 /* zke_q_wait_start - begin to wait for the listener, or look again
- * zke_q_wait_step  - what a dispatch does: look again, if the object waits
- * zke_q_wait_event - an event has spent watches of this path; NULL: all
- * zke_q_tell_again - the next look tells the listener again, if there is
- *                    something still
+ * zke_q_wait_step  - for a dispatch: look again, if the object waits
+ * zke_q_wait_event - an event has used up watches of this path; NULL: all
+ * zke_q_tell_again - the next look tells the listener again, if something is
+ *                    still there
  *
  * If the first look of a start fails, the object does not wait.  ZKE_MISUSE:
  * it has no listener, or a call waits for the same. */
@@ -54,18 +54,19 @@ void zke_q_tell_again(zke_q_wait *w);
 
 /* ---- both ---- */
 
-/* zke_q_leave      - wait no more: the place in the line goes, and all watches
- *                    that nothing else needs.  Returns as zke_q_remove()
+/* zke_q_leave      - stop waiting: remove the place in the line, and all
+ *                    watches that nothing else needs.  Returns as
+ *                    zke_q_remove()
  * zke_q_wait_ended - the same in memory only: the session has ended, or the
- *                    object goes.  A call that blocks finds that out when it
- *                    wakes up */
+ *                    object is freed.  A blocking call finds out when it wakes
+ *                    up */
 int zke_q_leave(zke_q_wait *w);
 void zke_q_wait_ended(zke_q_wait *w);
 
-/* zke_q_next - when the next item can be had without any event, of zke_now(): a
- * delayed one is due, or a claim ends; as far as the last look has seen
+/* zke_q_next - when an item can next be taken without an event, of zke_now():
+ * when a delayed one is due, or a claim ends; as of the last look
  *
- *   most  so many ms of the wall clock are looked ahead */
+ *   most  how many ms of the wall clock to look ahead */
 int64_t zke_q_next(zke_queue *q, int64_t most);
 
 #ifdef __cplusplus
