@@ -1,16 +1,16 @@
 /* line.c - a place in a line
  *
- * What a line is, and which process marks its entries, stands in line.h; the
- * order of entries, and which of them keeps out which other, in entry.c.  The
- * algorithm of a lock, step by step with deaths and lost replies, stands at the
- * head of lock.c; this file is its code, and that of the other lines.
+ * line.h says what a line is, and which process marks its entries; entry.c has
+ * the order of entries, and the rule by which one keeps out another.  The head
+ * of lock.c has the algorithm of a lock, step by step, with deaths and lost
+ * replies; this file is its code, and that of the other lines.
  *
  * The states, and the functions that change them; an object begins OUT:
  *
  *     OUT      no znode                    zke_line_quit, zke_line_yield
- *     WAITING  a znode, somebody in front  zke_line_join, zke_line_jump
- *     HELD     a znode, nobody in front    line_take_office
- *     LOST     the znode has been taken    line_lose
+ *     WAITING  a znode, kept out           zke_line_join, zke_line_jump
+ *     HELD     a znode, not kept out       line_take_office
+ *     LOST     the znode was taken away    line_lose
  *
  *     OUT --join--> WAITING --look--> HELD --yield--> OUT
  *     OUT, WAITING, LOST --jump--> WAITING
@@ -18,24 +18,23 @@
  *     WAITING, HELD --look, check, session's end--> LOST
  *
  * An object holds only after line_take_office().  line_look() calls that for
- * entries that it has read after the object's znode was made.  Whatever may
- * have changed between two reads is noticed by a version or a missing node; the
- * look is then repeated (ZKE_LOOK_AGAIN), and nothing is guessed.  A repetition
- * means that another process has got on, so looks do not go round for ever.
+ * entries that it has read after the object's znode was made.  If anything has
+ * changed between two reads, a version or a missing node shows it; the look is
+ * then repeated (ZKE_LOOK_AGAIN).  A repetition means that another process has
+ * made progress, so looks do not repeat for ever.
  *
  * Invariants:
  *  1. state is WAITING or HELD exactly while znode is not NULL.
  *  2. While state is WAITING, the entries that keep it out are watched, and its
  *     own znode; or `changed` is set, and a look is due.
- *  3. token is the zxid of the write, or of the creation, by which it holds: it
- *     is greater than that of any holder before it.
+ *  3. token is the zxid of the write or creation by which it holds: it is
+ *     greater than that of any holder before it.
  *  4. heir is set only while state is HELD.
  *
- * Sections, each using those above it: an entry's text; states; watching; what
- * kinds do differently (the hooks); going on (a look); in and out; another
- * entry in the place of the own (a thief, a change of mode, a handing over);
- * entries of several lines; the blocking call; what public functions are made
- * of.
+ * Sections, each using those above it: an entry's text; states; watching; the
+ * hooks, where kinds differ; a look; joining and leaving; replacing the own
+ * entry (a thief, a change of mode, a handover); entries of several lines; the
+ * blocking call; what public functions are made of.
  *
  * Start reading at zke_line_join(), then line_look() and zke_line_quit(). */
 #include "line.h"
@@ -55,12 +54,12 @@
 
 /* ---- the entry's data ---- */
 
-/* The data of the own znode in that state; for zke_free(). */
+/* The data of the own znode in this state; for zke_free(). */
 static char *line_text(const zke_line *l, const char *state, int *len) {
   return zke_line_text(l->r.z, state, l->actor, l->data, l->len, len);
 }
 
-/* What zke_retry() repeats for line_set(). */
+/* The arguments of line_set() for the tries of zke_retry(). */
 typedef struct line_write {
   zke_line *l;
   const char *path, *text; /* of the own znode; its new data */
@@ -85,8 +84,8 @@ static int line_try_write(zke *z, void *arg) {
   return rc;
 }
 
-/* Write the state into the own znode, while the directory has this version.
- * Where a reply was lost it is written twice, which does no harm: it says the
+/* Write the state into the own znode, while the directory has this version.  If
+ * a reply is lost it is written twice, which does no harm: the text is the
  * same, and the later zxid counts. */
 static int line_set(zke_line *l, const char *state, int version,
                     zke_stat *stat) {
@@ -102,11 +101,11 @@ static int line_set(zke_line *l, const char *state, int version,
 
 /* ---- states ----
  *
- * What the object believes, and what it tells.  Nothing here touches the tree,
- * but for line_lose(), which gives up the rest of a lease. */
+ * What the object believes, and what it tells the listener.  Nothing here
+ * touches the tree, except line_lose(), which gives up the rest of a lease. */
 
-/* Set state and token, and queue an event if the state is new.  A lock that is
- * converted stays HELD and gets another token: that is not told. */
+/* Set state and token, and queue an event if the state is new.  A converted
+ * lock stays HELD and gets another token: this queues no event. */
 static void line_change(zke_line *l, int state, int64_t token) {
   bool news = l->state != state;
   l->state = state;
@@ -116,7 +115,7 @@ static void line_change(zke_line *l, int state, int64_t token) {
 
 /* Keep the own znode's path in `gone`, for a program's operation that still
  * names it: such an operation must fail, not read freed memory.  The oldest of
- * the former paths goes instead. */
+ * the former paths is freed. */
 static void line_keep_path(zke_line *l) {
   if (!l->znode) return;
   zke_free(l->gone[ZKE_LINE_FORMER - 1]);
@@ -124,7 +123,7 @@ static void line_keep_path(zke_line *l) {
   l->gone[0] = l->znode;
 }
 
-/* The own znode is not the object's any more. */
+/* The object no longer has its own znode. */
 static void line_forget_own(zke_line *l) {
   zke_free(l->heir);
   l->heir = NULL;
@@ -136,8 +135,9 @@ static void line_forget_own(zke_line *l) {
   l->own_watched = false;
 }
 
-/* The own znode has gone, or the session.  Of several the others go too: a
- * lease is all or none.  After the session's end there is nothing to discard.
+/* The own znode has gone, or the session.  A lease of several znodes gives up
+ * the rest, as it is all or none.  After the session's end there is nothing to
+ * discard.
  */
 static void line_lose(zke_line *l) {
   if (l->own && !l->r.ended) zke_recipe_discard_all(l->r.z, l->own);
@@ -145,20 +145,20 @@ static void line_lose(zke_line *l) {
   line_change(l, ZKE_LINE_LOST, 0);
 }
 
-/* Is this path the own znode, or one of them?  They have the guid in common. */
+/* Is this path the own znode, or one of them?  They share the guid. */
 static bool line_is_own(const zke_line *l, const char *path) {
   size_t len = strlen(l->r.path) + 1 + ZKE_NAME_HEAD;
   return l->znode && strncmp(path, l->znode, len) == 0;
 }
 
-/* Note which watch has fired, for the look that follows.  An event without a
+/* Record which watch has fired, for the look that follows.  An event without a
  * path is an overflow: all watches have gone. */
 void zke_line_event(zke_line *l, const char *path) {
   if (!*path || strcmp(path, l->r.path) == 0) l->place_watched = false;
   if (!*path || line_is_own(l, path)) l->own_watched = false;
 }
 
-/* An object that was out already is told nothing more. */
+/* An object that was out already is told nothing. */
 void zke_line_ended(zke_line *l) {
   if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) line_lose(l);
 }
@@ -184,7 +184,7 @@ int zke_line_init(zke_line *l) {
   return l->data ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* No znode is left at this point: quit has discarded it. */
+/* No znode is left here: quit has discarded it. */
 void zke_line_free(zke_line *l) {
   zke_free((void *)(uintptr_t)l->data);
   line_forget_own(l);
@@ -203,8 +203,8 @@ void zke_line_free(zke_line *l) {
  *                                                      holding with watch_own
  *   the directory's data                 data watch    leases, while waiting
  *
- * A watch is a row in the database.  So it is taken back when it is not needed
- * any more: else it would fire later and wake this process for nothing. */
+ * A watch is a row in the database.  So it is taken back when it is no longer
+ * needed; otherwise it would fire later and wake this process for nothing. */
 
 /* Take back the watches of the entries in front, and of the directory. */
 static void line_unwatch(zke_line *l) {
@@ -240,22 +240,22 @@ static zke_strings *line_new_paths(const zke_line *l, const zke_entries *e,
   return s;
 }
 
-/* Watch an own znode, also for what others write to it: a grant, an heir's
+/* Watch an own znode, also for the writes of others: a grant, an heir's
  * wake-up, a request to release. */
 static int line_watch_data(zke_line *l, const char *path) {
   return zke_get(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL, NULL);
 }
 
-/* Watch another entry's znode for its end alone.  An ephemeral has no children,
- * so nothing but its end fires a child watch: a write of "held" wakes nobody.
- * The read fails with ZKE_NONODE if the entry has gone since it was listed; so
- * an end cannot fall between the list and the watch. */
+/* Watch another entry's znode for its end only.  An ephemeral has no children,
+ * so only its end fires a child watch: a write of "held" wakes nobody.  The
+ * read fails with ZKE_NONODE if the entry has gone since it was listed; so no
+ * end is missed between the list and the watch. */
 static int line_watch_end(zke_line *l, const char *path) {
   return zke_children(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL);
 }
 
-/* Take back the watch of the own znode, before it is deleted: else the deletion
- * would put an event into this session's queue. */
+/* Take back the watch of the own znode, before it is deleted: otherwise the
+ * deletion would put an event into this session's queue. */
 static void line_unwatch_own(zke_line *l) {
   if (!l->own_watched || !l->znode) return;
   char *const *own = l->own ? l->own->data : &l->znode;
@@ -279,8 +279,8 @@ static int line_watch_own(zke_line *l) {
   return rc;
 }
 
-/* An attempt to leave or to convert has failed, and the own znode is still
- * there: watch it again.  Returns rc, and keeps its sentence. */
+/* An attempt to leave or to convert has failed, and the own znode still exists:
+ * watch it again.  Returns rc, and keeps its sentence. */
 static int line_watch_again(zke_line *l, int rc) {
   zke_sentence kept;
   bool watch = l->znode && (l->state == ZKE_LINE_WAITING ||
@@ -291,13 +291,13 @@ static int line_watch_again(zke_line *l, int rc) {
 }
 
 /* Watch the last entries of others that keep out the one at index i, as many as
- * it takes.
+ * needed.
  *
- * With a limit of 1 that is the nearest one.  With a limit of N and one znode
- * it is N of them: while all these N are there, at least N keep this entry out,
- * whatever happens further ahead.  So it need not be woken for that, and an
- * entry that goes wakes at most N others.  The own znodes in front (weight - 1)
- * take part of the limit, so there are fewer to watch.
+ * With a limit of 1, only the nearest one is watched.  With a limit of N and
+ * one znode, N of them are: while these N exist, at least N keep this entry
+ * out, whatever happens further ahead.  So changes there need not wake it, and
+ * an entry that goes wakes at most N others.  The own znodes in front (weight -
+ * 1) use up part of the limit, so there are fewer to watch.
  *
  * ZKE_NONODE: one of them has gone, look again. */
 static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
@@ -320,7 +320,7 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
   return rc;
 }
 
-/* ---- what kinds do differently ----
+/* ---- how kinds differ ----
  *
  *                      locks        leases               latches
  *     read             the entries  and the limit        watch the own znode,
@@ -329,7 +329,7 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
  *     mark             if needed    always, at the       if needed
  *                                   limit that was read
  *     wait             -            watch the limit      -
- *     tidy             -            -                    marks of handing over
+ *     tidy             -            -                    marks of handovers
  *     grants           yes          no                   no
  *     unwatch_on_hold  no           yes                  yes
  *
@@ -338,28 +338,28 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
  * over. */
 
 typedef struct line_hooks {
-  /* read the entries for a look; what must be watched before is watched */
+  /* read the entries for a look; first set watches that must come before */
   int (*read)(zke_line *l, zke_entries **e, zke_stat *directory);
   /* make the own znode or znodes, with text as data */
   int (*make)(zke_line *l, const char *text, int len, int64_t deadline_ms);
-  /* nobody keeps it out: see to it that its data says "held"; stat: in: with
-   * the czxid as mzxid, out: of that write.  ZKE_BADVERSION: look again */
+  /* it is not kept out: make its data say "held"; stat: in: with the czxid as
+   * mzxid, out: of that write.  ZKE_BADVERSION: look again */
   int (*mark)(zke_line *l, const zke_stat *directory, zke_stat *stat);
-  /* it has to wait: watch what else may end that, or NULL */
+  /* it has to wait: watch anything else that may end the wait, or NULL */
   int (*wait)(zke_line *l, const zke_stat *directory);
-  /* it has taken or left the office: remove what nobody needs, or NULL */
+  /* it has taken or left the office: remove unneeded marks, or NULL */
   void (*tidy)(const zke_line *l);
   bool grants;          /* it may mark the next in line when it leaves */
   bool unwatch_on_hold; /* it may hold while what it watched is still there */
 } line_hooks;
 
-/* Delete the own znode or znodes, now or later; the session takes over what
- * cannot be deleted now.
+/* Delete the own znode or znodes, now or later; if this fails, the session
+ * deletes them later.
  *
- * What goes with the office (`also`) has a name that every holder uses.  By now
- * it may be that of another candidate on this handle, which the session owns
- * too: then it is deleted all the same, and that candidate makes it again
- * (election_keep_word()).  Returns the first failure. */
+ * Every holder uses the same name for the znode that goes with the office
+ * (`also`).  By now that may be another candidate's on this handle, owned by
+ * the same session: it is deleted all the same, and that candidate makes it
+ * again (election_keep_word()).  Returns the first failure. */
 static int line_discard_own(zke_line *l) {
   int rc = ZKE_OK, also = ZKE_OK;
   if (l->own)
@@ -370,7 +370,7 @@ static int line_discard_own(zke_line *l) {
   return rc == ZKE_OK ? also : rc;
 }
 
-/* The entries alone: the limit is the object's own, 1. */
+/* Read only the entries: the limit is the object's, 1. */
 static int line_read(zke_line *l, zke_entries **e, zke_stat *directory) {
   return zke_entry_list(l->r.z, l->r.path, e, directory);
 }
@@ -389,11 +389,11 @@ static int line_make_one(zke_line *l, const char *text, int len,
 /* Mark the own znode as one that holds.  stat->mzxid becomes the token.
  *
  * No mark is needed if the directory's pzxid is the znode's czxid: then no
- * entry has come or gone since it was made, so it was first already when it was
- * made, and its czxid is the token.
+ * entry has come or gone since it was made, so it was first from the beginning,
+ * and its czxid is the token.
  *
- * A grant by the previous holder has written the mark already; its zxid is the
- * token then.  Nobody else writes "held" into a znode that waits. */
+ * If the previous holder has granted the office, the mark is there already; its
+ * zxid is the token.  Only these two write "held" into a waiting znode. */
 static int line_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
   char *data = NULL;
   int len;
@@ -410,14 +410,14 @@ static const line_hooks line_of_locks = {.read = line_read,
                                          .mark = line_mark,
                                          .grants = true};
 
-/* A lease: the limit, which any process may change, is read together with the
- * entries. */
+/* A lease: read the limit together with the entries, since any process may
+ * change it. */
 static int lease_read(zke_line *l, zke_entries **e, zke_stat *directory) {
   return zke_entry_survey(l->r.z, l->r.path, e, directory, &l->limit);
 }
 
-/* Make a lease's znodes, all in one step; the last one is what speaks for
- * them, the others are empty. */
+/* Make a lease's znodes, all in one step; the last one has the data, the others
+ * are empty. */
 static int lease_make(zke_line *l, const char *text, int len,
                       int64_t deadline_ms) {
   int n = l->weight;
@@ -439,16 +439,16 @@ static int lease_make(zke_line *l, const char *text, int len,
   return ZKE_NOMEM;
 }
 
-/* A lease always writes its mark: after the limit has been lowered its place
- * does not tell any more that it holds.  It writes only while the directory has
- * the version whose limit was read; else a lease could be taken under a limit
- * that is no longer the limit. */
+/* A lease always writes its mark: if the limit is lowered later, its place no
+ * longer shows that it holds.  It writes only while the directory still has the
+ * version that was read; otherwise a lease could be taken under an old
+ * limit. */
 static int lease_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
   return line_set(l, "held", directory->version, stat);
 }
 
-/* Watch the directory for a change of the limit.  The version tells whether it
- * has changed between the reading of the limit and this watch. */
+/* Watch the directory for a change of the limit.  The version shows whether it
+ * has changed between the read of the limit and this watch. */
 static int lease_wait(zke_line *l, const zke_stat *directory) {
   zke_stat stat;
   if (l->place_watched) return ZKE_OK;
@@ -465,9 +465,9 @@ static const line_hooks line_of_leases = {.read = lease_read,
                                           .wait = lease_wait,
                                           .unwatch_on_hold = true};
 
-/* A latch: an heir is told by a write to its znode, so that is watched before
- * the entries are read.  In the other order a handing over between the two
- * would be in neither: too late for the list, too early for the watch. */
+/* A latch: a write to an heir's znode tells it, so watch the znode before
+ * reading the entries.  In the other order, a handover between the two would be
+ * missed: too late for the list, too early for the watch. */
 static int latch_read(zke_line *l, zke_entries **e, zke_stat *directory) {
   int rc = line_watch_own(l);
   return rc == ZKE_OK ? line_read(l, e, directory) : rc;
@@ -483,7 +483,7 @@ static bool latch_is_orphan(const zke_entries *e, int m) {
   return true;
 }
 
-/* Remove the NEXT marks whose entries have gone.  If that fails they stay, and
+/* Remove NEXT marks for entries that have gone.  If that fails they stay, and
  * do no harm: no entry has their guid any more. */
 static void latch_remove_marks(const zke_line *l) {
   zke_entries *e = NULL;
@@ -505,8 +505,8 @@ static const line_hooks line_of_latches = {.read = latch_read,
                                            .tidy = latch_remove_marks,
                                            .unwatch_on_hold = true};
 
-/* FRONT entries and NEXT marks are no kinds of an object: a thief's object
- * keeps the kind it had. */
+/* No object has the kind FRONT or NEXT: a thief's object keeps the kind it
+ * had. */
 static const line_hooks *line_does(const zke_line *l) {
   static const line_hooks *const by_kind[ZKE_LINE_KINDS] = {
       [ZKE_LINE_LOCK] = &line_of_locks,
@@ -517,15 +517,15 @@ static const line_hooks *line_does(const zke_line *l) {
   return by_kind[l->kind];
 }
 
-/* ---- going on ----
+/* ---- one look ----
  *
- * One look: line_look().  It reads the line and then does one of three things:
- * the own entry has gone (line_lose), nobody keeps it out (line_take_office),
- * somebody does (line_wait_on). */
+ * line_look() reads the line and then handles one of three cases: the own entry
+ * has gone (line_lose), nobody keeps it out (line_take_office), or somebody
+ * does (line_wait_on). */
 
 /* The first entry that the one at index i keeps out, or NULL if there is none
- * or if another one keeps it out too.  Of several readers behind a writer it is
- * the first; the others mark themselves. */
+ * or if another one keeps it out too.  Of several readers behind a writer this
+ * returns the first; the others mark themselves. */
 static const zke_entry *line_heir_of(const zke_entries *e, int i) {
   int j = i + 1;
   while (j < e->count && !zke_entry_keeps_out(&e->data[i], &e->data[j])) j++;
@@ -533,21 +533,21 @@ static const zke_entry *line_heir_of(const zke_entries *e, int i) {
   return next ? &e->data[j] : NULL;
 }
 
-/* Note who is next in line after the one at index i, which is the own one.
- * Without memory nobody is. */
+/* Record the next entry in line after the own one, at index i.  Without memory
+ * there is none. */
 static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
   const zke_entry *next = line_does(l)->grants ? line_heir_of(e, i) : NULL;
   zke_free(l->heir);
   l->heir = next ? zke_recipe_path(l->r.z, l->r.path, next->name) : NULL;
 }
 
-/* Nobody keeps out the entry at index i, which is the own one: take office.
+/* Nobody keeps out the own entry, at index i: take office.
  *
- * The order: mark the znode, which fixes the token; note the heir; then change
- * the state, which is told.  If the process dies after the mark the znode goes
- * with the session, mark and all.
+ * The order: mark the znode, which fixes the token; record the heir; then
+ * change the state, which tells the listener.  If the process dies after the
+ * mark, the znode goes with the session, including the mark.
  *
- * ZKE_LOOK_AGAIN: the limit has changed meanwhile. */
+ * ZKE_LOOK_AGAIN: the limit has changed in between. */
 static int line_take_office(zke_line *l, const zke_entries *e, int i,
                             const zke_stat *directory) {
   zke_stat stat = {.mzxid = l->czxid};
@@ -568,8 +568,8 @@ static int line_take_office(zke_line *l, const zke_entries *e, int i,
   return ZKE_OK;
 }
 
-/* The entry is kept out: watch for the end of that.  ZKE_LIMIT: there is no end
- * to it, since the limit is below the weight. */
+/* The entry is kept out: watch until it is not.  ZKE_LIMIT: it always will be,
+ * since the limit is below the weight. */
 static int line_wait_on(zke_line *l, const zke_entries *e, int i,
                         const zke_stat *directory) {
   if (l->weight > l->limit) {
@@ -581,15 +581,15 @@ static int line_wait_on(zke_line *l, const zke_entries *e, int i,
   return rc == ZKE_OK ? line_watch_keepers(l, e, i) : rc;
 }
 
-/* See to the directory: it is there, and of this kind. */
+/* Make the directory if it is missing, and check its kind. */
 static int line_place(zke_line *l) {
   return zke_recipe_place_seen(l->r.z, l->r.path, l->place, ZKE_CONTAINER,
                                ZKE_FOREVER, &l->seen);
 }
 
-/* The directory that was seen to may have gone, as empty containers do, and
- * have been made anew for something else.  The czxid of the one that was read
- * tells; then its kind is asked again. */
+/* The checked directory may have gone, as empty containers do, and have been
+ * made again as another kind.  Its czxid shows this; then check its kind
+ * again. */
 static int line_check_place(zke_line *l, int64_t czxid) {
   if (l->seen == czxid) return ZKE_OK;
   int rc = line_place(l);
@@ -597,12 +597,12 @@ static int line_check_place(zke_line *l, int64_t czxid) {
   return l->seen == czxid ? ZKE_OK : ZKE_LOOK_AGAIN;
 }
 
-/* One look while waiting.  The own entry has to be there with its whole group:
- * of a lease whose first znode was deleted the last one would stand too far
- * ahead.  A missing directory means a missing entry.
+/* One look while waiting.  The own entry must exist with its whole group: if a
+ * lease's first znode was deleted, its last one would stand too far ahead.  A
+ * missing directory means a missing entry.
  *
- * Where something has gone between two reads it is ZKE_LOOK_AGAIN.  At the end
- * the own znode is watched, so that its loss is heard. */
+ * If anything has gone between two reads, returns ZKE_LOOK_AGAIN.  At the end
+ * the own znode is watched, to notice its loss. */
 static int line_look(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat directory;
@@ -630,17 +630,17 @@ static int line_look(zke_line *l) {
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
-/* One look while holding: has the own znode gone?  Nobody in front can come
- * back, so nothing else matters. */
+/* One look while holding: has the own znode gone?  No entry can come back in
+ * front, so nothing else matters. */
 static int line_look_held(zke_line *l) {
   int rc = zke_line_check(l);
   if (rc == ZKE_OK && l->watch_own) rc = line_watch_own(l);
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
-/* Returns rc, and keeps its sentence: what goes wrong while cleaning up must
- * not hide why.  There is a grace for it, because the deadline may be the
- * reason.  After the session's end nothing is left to clean up. */
+/* Returns rc, and keeps its sentence: a failed clean-up must not hide the
+ * reason.  The clean-up has a grace, because the deadline may be the reason.
+ * After the session's end nothing is left to clean up. */
 int zke_line_give_up(zke_line *l, int rc) {
   zke_sentence kept;
   if (zke_recipe_has_ended(&l->r, rc) || l->r.ended) return rc;
@@ -651,10 +651,9 @@ int zke_line_give_up(zke_line *l, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* One look, repeated while the line changes under it.  An object that waits
- * without a blocking call has no caller that could be given ZKE_LIMIT, or
- * ZKE_OTHERKIND for another library's entry: it goes out, and its listener is
- * told. */
+/* One look, repeated while the line changes.  An object that waits without a
+ * blocking call has no caller to receive ZKE_LIMIT, or ZKE_OTHERKIND for
+ * another library's entry: it goes OUT, and its listener is told. */
 int zke_line_step(zke_line *l) {
   int rc;
   if (l->state == ZKE_LINE_HELD) return line_look_held(l);
@@ -666,17 +665,17 @@ int zke_line_step(zke_line *l) {
   return unheard ? zke_line_give_up(l, rc) : rc;
 }
 
-/* ---- in and out ----
+/* ---- joining and leaving ----
  *
  * Joining makes the own znode and takes one look; leaving deletes it, and may
  * grant the office to the next in line.  Neither waits for others in the line.
  */
 
-/* Note who is next in line now; ZKE_NONODE: nobody is.  An own entry that has
- * gone keeps out nobody.
+/* Record the next entry in line; ZKE_NONODE: there is none, or the own entry
+ * has gone, which keeps out nobody.
  *
- * While the own znode exists nobody comes between it and the heir: those that
- * join stand behind, and a thief deletes the holder's. */
+ * While the own znode exists, no entry comes between it and the heir: new
+ * entries stand behind, and a thief deletes the holder's. */
 static int line_find_heir(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat stat;
@@ -691,10 +690,9 @@ static int line_find_heir(zke_line *l) {
   return i >= 0 && l->heir ? ZKE_OK : ZKE_NONODE;
 }
 
-/* Leave, and mark the heir, which waits, as the holder, in one step.  Its data
- * stays what it is but for the state; the step asks for the version that was
- * read, so it cannot write over anything else that the heir has written since.
- */
+/* Leave, and mark the waiting heir as the holder, in one step.  Only the state
+ * in its data changes.  The step requires the version that was read, so it
+ * cannot overwrite anything that the heir has written since. */
 static int line_bestow(const zke_line *l) {
   zke_op ops[2];
   zke_stat stat;
@@ -715,13 +713,12 @@ static int line_bestow(const zke_line *l) {
   return rc;
 }
 
-/* Leave, and grant the office to the next in line.  Whoever was noted at the
- * beginning may have gone, or nobody stood there then: so look again.  On
- * failure nothing has changed, or the reply was lost: then delete the znode.
+/* Leave, and grant the office to the next in line.  The recorded heir may have
+ * gone, or none was recorded: then look again.  On failure nothing has changed,
+ * or the reply was lost: the caller deletes the znode.
  *
- * Leases and elections grant nothing: how many leases may hold is for the next
- * one to find out, and in an election the heir may be named (zke_line_yield()).
- */
+ * Leases and elections grant nothing: the next lease must find out how many may
+ * hold, and in an election the heir may be named (zke_line_yield()). */
 static int line_grant(zke_line *l) {
   if (l->state != ZKE_LINE_HELD || !line_does(l)->grants) return ZKE_NONODE;
   int rc = l->heir ? line_bestow(l) : ZKE_NONODE;
@@ -732,8 +729,7 @@ static int line_grant(zke_line *l) {
   return rc;
 }
 
-/* Leave together with what goes with the office, in one step.  On failure as
- * line_grant(). */
+/* Delete the own znode and `also`, in one step.  On failure as line_grant(). */
 static int line_leave_both(zke_line *l) {
   zke_op ops[2];
   zke_op_delete(&ops[0], l->znode, -1);
@@ -741,17 +737,16 @@ static int line_leave_both(zke_line *l) {
   return zke_recipe_multi(l->r.z, ops, 2, NULL);
 }
 
-/* Out of the line, by the shortest way that is left:
- *   1. delete the znode and mark the heir, or delete what goes with the office,
- *      in one step;
- *   2. else delete the znode alone;
- *   3. else have the session delete it later (zke_discard()).
+/* Leave the line, by the first way that works:
+ *   1. delete the znode and mark the heir, or delete `also`, in one step;
+ *   2. delete only the znode;
+ *   3. have the session delete it later (zke_discard()).
  * The object forgets it in any case, because it can promise nothing more about
- * it.  If the reply to 1 was lost, 2 finds nothing to delete, or does it.
+ * it.  If the reply to 1 was lost, 2 deletes the znode, if it still exists.
  *
- * If the process dies before the step its session's end deletes the znode, and
- * the next in line marks itself.  The own watch is taken back first, so that
- * the object does not hear of its own deletion. */
+ * If the process dies before the step, its session's end deletes the znode, and
+ * the next in line marks itself.  The own watch is taken back first: the object
+ * need not hear of its own deletion. */
 int zke_line_quit(zke_line *l) {
   zke_sentence kept;
   line_unwatch_own(l);
@@ -759,15 +754,15 @@ int zke_line_quit(zke_line *l) {
   if (rc != ZKE_OK) rc = line_discard_own(l);
   if (rc != ZKE_OK) zke_recipe_keep(&kept);
   if (line_does(l)->tidy && l->state == ZKE_LINE_HELD && rc == ZKE_OK)
-    line_does(l)->tidy(l); /* the mark that named it */
+    line_does(l)->tidy(l); /* the mark for it */
   line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
-  if (l->blocking) zke_wake(l->r.z); /* another thread waits in this place */
+  if (l->blocking) zke_wake(l->r.z); /* another thread waits with this object */
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
-/* Make the own znode or znodes, which say that state. */
+/* Make the own znode or znodes, with this state. */
 static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
   int len;
   char *text = line_text(l, state, &len);
@@ -777,10 +772,10 @@ static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
   return rc;
 }
 
-/* An object whose place was taken away may join again, unless another thread's
- * blocking call still has to see that it was.
+/* An object that has lost its place may join again, unless another thread's
+ * blocking call has not noticed the loss yet.
  *
- * The znode says "waiting" or "queued" from the beginning: so a search for
+ * The znode says "waiting" or "queued" from the beginning, so a search for
  * deadlocks sees a wait as soon as it exists.  If the process dies after the
  * znode was made, the session's end removes it. */
 int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
@@ -801,8 +796,8 @@ int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
   return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
-/* The file is asked, not the memory: a deleted znode is noticed here before its
- * event is dispatched.  All znodes of a lease have to be there. */
+/* Asks the file, not the memory: this notices a deleted znode before its event
+ * is dispatched.  All znodes of a lease must exist. */
 int zke_line_check(zke_line *l) {
   if (l->state == ZKE_LINE_HELD) {
     int rc = l->own ? ZKE_OK : zke_exists(l->r.z, l->znode, NULL, NULL, NULL);
@@ -820,12 +815,12 @@ static int line_say_held(zke_line *l, int rc) {
   return zke_line_say_held(l->r.z, rc, l->r.class_->name, l->r.path, l->znode);
 }
 
-/* The znode has to be made to know whether anybody is before it.  It is there
- * for a moment: an entry that comes in this moment watches it, and is woken
- * when it goes.
+/* The znode must be made to find out whether it is kept out.  It exists for a
+ * moment: an entry that comes in this moment watches it, and is woken when it
+ * goes.
  *
- * It is kept out only by living processes: those that are watched since they
- * keep it out, and the one that the sentence names. */
+ * Only living processes may keep it out: this buries dead ones among the
+ * watched entries, and the one that the sentence names. */
 int zke_line_try(zke_line *l) {
   int rc = zke_line_join(l, false, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
@@ -839,24 +834,24 @@ int zke_line_try(zke_line *l) {
   return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
-/* ---- another entry in the place of the own ----
+/* ---- replacing the own entry ----
  *
  * A leap makes a new entry and deletes the own old one in one step.  By a leap
- *   a thief      gets a FRONT entry, and the victim's goes in the same step;
+ *   a thief      gets a FRONT entry, and deletes the victim's in the same step;
  *   a converter  gets an entry of another kind with the same number.
- * The new entry has a guid, by which it is found after a lost reply. */
+ * After a lost reply the new entry is found by its guid. */
 
 /* One leap, for zke_retry(). */
 typedef struct line_leap {
   zke_line *l;
-  const char *victim; /* path of the znode that goes too, or NULL */
+  const char *victim; /* path of the znode to delete as well, or NULL */
   const char *text;   /* the new entry's data, "held …" */
   int len;            /* bytes of it */
-  zke_creation made;  /* the new entry, as zke_creation_find() looks for it */
+  zke_creation made;  /* the new entry, for zke_creation_find() */
 } line_leap;
 
-/* One try.  The old entry goes in the same step in which the new one comes, so
- * nobody else can hold in between, and a death leaves one or the other. */
+/* One try.  One step makes the new entry and deletes the old one, so nobody
+ * else can hold in between, and a death leaves one or the other. */
 static int line_try_leap(zke *z, void *arg) {
   line_leap *j = arg;
   zke_op ops[3];
@@ -880,8 +875,8 @@ static int line_try_leap(zke *z, void *arg) {
   return rc;
 }
 
-/* Make the leap.  One whose outcome cannot be told has not been made: then the
- * new znode goes. */
+/* Make the leap.  If its outcome stays unknown, it counts as not made, and the
+ * new znode is discarded. */
 static int line_leap_make(zke_line *l, line_leap *j) {
   char *text = line_text(l, "held", &j->len);
   if (!text) return ZKE_NOMEM;
@@ -893,13 +888,13 @@ static int line_leap_make(zke_line *l, line_leap *j) {
   return rc;
 }
 
-/* Leap; afterwards the new znode is the own one.  Its token, and for a thief
- * whether it holds, is the caller's to find out.
+/* Leap; afterwards the new znode is the own one.  The caller must find out its
+ * token, and for a thief whether it holds.
  *
- * ZKE_NONODE: what was to go has gone already.  ZKE_LOST: the own old znode
- * has gone, by a leap whose reply was lost, and somebody has robbed the thief
- * since.  A thief without an old znode cannot tell that from a victim that went
- * by itself: for it nothing has changed.
+ * ZKE_NONODE: a znode to be deleted has gone already.  ZKE_LOST: a leap without
+ * a reply has deleted the own old znode, and somebody has robbed the thief
+ * since.  A thief without an old znode cannot distinguish this from a victim
+ * that left by itself: for it nothing has changed.
  *
  *   kind    of the new entry
  *   suffix  its number, or "" for the next one that the directory gives
@@ -928,12 +923,12 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   return ZKE_OK;
 }
 
-/* A thief becomes the first of the line by its FRONT entry.  It takes office by
- * an ordinary look after the leap, so it notices if somebody has robbed it in
+/* A thief's FRONT entry makes it the first in line.  It takes office by an
+ * ordinary look after the leap, so it notices if somebody has robbed it in
  * turn. */
 int zke_line_jump(zke_line *l, const char *victim) {
   uint64_t before = l->actor;
-  l->actor = zke_line_actor(); /* this thread will hold, not the one that had
+  l->actor = zke_line_actor(); /* this thread will hold, not the one that
                                   joined */
   int rc = line_leap_over(l, ZKE_LINE_FRONT, "", victim);
   if (rc != ZKE_OK) l->actor = before;
@@ -946,12 +941,12 @@ int zke_line_jump(zke_line *l, const char *victim) {
   return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
-/* Handing over to a named heir, for zke_recipe_do(). */
+/* A handover to a named heir, for zke_recipe_do(). */
 typedef struct line_legacy {
   zke_line *l;
   char *heir;       /* path of its znode */
   char *mark;       /* path of the NEXT mark that names it */
-  const char *word; /* path of another znode that goes, or NULL */
+  const char *word; /* path of another znode to delete, or NULL */
   bool unsure;      /* a try has lost its reply: it may have been made */
 } line_legacy;
 
@@ -969,10 +964,9 @@ static int line_name_heir(line_legacy *y, const char *heir) {
 }
 
 /* In one step: make the NEXT mark that names the heir, wake the heir by writing
- * its data as it is, delete the own znode, and delete the word if it is there.
- * Only this step's lost reply leaves it unsure whether it was made: a read's
- * does not.
- * ZKE_LOOK_AGAIN: the heir's data, or the word, has changed meanwhile. */
+ * its data unchanged, delete the own znode, and delete the word if it exists.
+ * Only a lost reply of this step, not of a read, makes `unsure`.
+ * ZKE_LOOK_AGAIN: the heir's data, or the word, has changed in between. */
 static int line_bequeath(zke *z, line_legacy *y, const zke_op_result *heir) {
   zke_op ops[4];
   zke_op_result results[4] = {{0}};
@@ -990,10 +984,10 @@ static int line_bequeath(zke *z, line_legacy *y, const zke_op_result *heir) {
   return faster ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Was a step made whose reply was lost?  ZKE_NONODE: it was not.  If the own
- * znode has gone, the mark tells whether that step has deleted it or somebody
+/* After a lost reply: was the step made?  ZKE_NONODE: no.  If the own znode has
+ * gone, the mark shows that the step has deleted it; without the mark somebody
  * else has: ZKE_LOST.  A mark stays as long as the znode that it names.  If
- * that has gone too nobody can tell; it counts as made. */
+ * that has gone too, nobody can tell; it counts as made. */
 static int line_find_bequest(zke *z, const line_legacy *y) {
   int rc = zke_exists(z, y->l->znode, NULL, NULL, NULL);
   if (rc != ZKE_NONODE) return rc == ZKE_OK ? ZKE_NONODE : rc;
@@ -1016,9 +1010,9 @@ static int line_try_yield(zke *z, void *arg) {
   return rc;
 }
 
-/* Repeated while the heir's data changes: the write that wakes it has to keep
- * what it says.  If the process dies before the step no heir was named, and the
- * next in line follows; after it, the heir holds. */
+/* Repeated while the heir's data changes, since the write that wakes it must
+ * not change the data.  If the process dies before the step, no heir is named,
+ * and the next in line follows; after it, the heir holds. */
 int zke_line_yield(zke_line *l, const char *heir, const char *word) {
   line_legacy y = {.l = l, .word = word};
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
@@ -1040,11 +1034,11 @@ int zke_line_yield(zke_line *l, const char *heir, const char *word) {
 
 /* ---- an entry of several lines ----
  *
- * A multi-lock has one object and an entry in each of several lines.  Here is
+ * A multi-lock has one object and an entry in each of several lines.  This is
  * the look at one of them, without a zke_line. */
 
-/* Watch the nearest entry that keeps out the one at index i, instead of the one
- * watched before.  There is one: the caller has counted. */
+/* Watch the nearest entry that keeps out the one at index i, and no longer the
+ * one watched before.  The caller has counted that there is one. */
 static int line_watch_nearest(zke_recipe *r, const char *directory,
                               const zke_entries *e, int i, char **watched) {
   int j = i - 1;
@@ -1063,8 +1057,8 @@ static int line_watch_nearest(zke_recipe *r, const char *directory,
   return ZKE_NOT_YET;
 }
 
-/* As line_look(), but it takes no office: a multi-lock takes all its lines or
- * none, when the turn has come in each. */
+/* As line_look(), but takes no office: a multi-lock takes all its lines or
+ * none, when its turn has come in each. */
 int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
                   char **watched, int64_t *pzxid) {
   int rc;
@@ -1090,13 +1084,12 @@ int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
   return rc;
 }
 
-/* The new entry has the number of the old one, so it has its place: nobody gets
- * in between.  The state stays HELD, also where a reader becomes a writer:
- * whether other readers hold beside it is for the caller to find out
- * (rwlock_upgrade()).
+/* The new entry has the number of the old one, and so its place: nobody gets in
+ * between.  The state stays HELD, even if a reader becomes a writer: the caller
+ * must find out whether other readers hold, too (rwlock_upgrade()).
  *
- * The step watches the new znode.  Where it fails the conversion is made all
- * the same: a later look watches. */
+ * The step watches the new znode.  If it fails, the conversion is made all the
+ * same: a later look watches. */
 int zke_line_convert(zke_line *l, int kind) {
   char suffix[16];
   zke_entry own;
@@ -1138,9 +1131,9 @@ static int line_is_done(zke_recipe *r) {
   return l->state == ZKE_LINE_WAITING ? ZKE_NOT_YET : line_lost(l);
 }
 
-/* The object has joined without blocking and blocks now: its znode has to say
- * so, and as which thread, for the search for deadlocks.  That the znode has
- * gone is left to the state, which the await looks at. */
+/* The object has joined without blocking and blocks now: its znode must say so,
+ * and name the thread, for the search for deadlocks.  If the znode has gone,
+ * the state says so, and zke_recipe_await() sees it. */
 static int line_begin_blocking(zke_line *l) {
   zke_stat stat;
   l->actor = zke_line_actor();
@@ -1149,12 +1142,12 @@ static int line_begin_blocking(zke_line *l) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* The wait begins by saying so in the znode ("waiting"), and only then looks
- * for a deadlock.  In this order, of two that close a circle at the same time,
- * the later to write sees the other; in the other order neither might.
+/* The wait first writes "waiting" into the znode, and then looks for a
+ * deadlock.  So if two close a circle at the same time, the later one to write
+ * sees the other; in the other order neither might.
  *
- * After any failure the object is out of the line, also where it had joined
- * before this call. */
+ * After any failure the object is out of the line, even if it had joined before
+ * this call. */
 int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
   int rc = ZKE_OK;
   if (l->state == ZKE_LINE_WAITING && !l->blocking) {
@@ -1172,27 +1165,26 @@ int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
   return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
-/* ---- what a recipe that is a line is made of ---- */
+/* ---- the public functions of a line ---- */
 
-/* What was waited for and not held is given up as well.  ZKE_LOST may be the
- * last chance to tell the caller that it has lost the place. */
+/* Gives up a wait as well.  ZKE_LOST may be the last chance to tell the caller
+ * that it has lost the place. */
 int zke_line_release(zke_line *l) {
   if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD)
     return zke_line_quit(l);
   if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
-  return zke_line_check(l); /* says that it is not held */
+  return zke_line_check(l); /* ZKE_LOST: not held */
 }
 
-/* The operation checks that the own znode exists, which nobody makes again
- * under that name.  So the caller's multi fails if the place is lost by then.
- */
+/* The operation checks that the own znode exists; nobody makes one of that name
+ * again.  So the caller's multi fails if the place is lost by then. */
 int zke_line_check_op(zke_line *l, zke_op *op) {
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
   zke_op_check(op, l->znode, -1);
   return ZKE_OK;
 }
 
-/* A class that adds nothing of its own has these for its members. */
+/* The members of a class that adds nothing to a line. */
 int zke_line_on_step(zke_recipe *r) { return zke_line_step((zke_line *)r); }
 
 void zke_line_on_event(zke_recipe *r, int type, const char *path) {
@@ -1204,9 +1196,9 @@ void zke_line_on_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
 void zke_line_on_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
 void zke_line_on_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
 
-/* Entered with rc: see to the place, once in an object's life and before its
- * first change.  Whether the directory is made anew later is
- * line_check_place()'s to notice. */
+/* Entered with rc: make or check the directory, once in an object's life and
+ * before its first change.  If the directory is made again later,
+ * line_check_place() notices. */
 static int line_enter(zke_line *l, int rc) {
   if (rc != ZKE_OK || l->seen) return rc;
   rc = line_place(l);
@@ -1224,7 +1216,7 @@ int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
 }
 
 /* An object that cannot be entered (the session has ended, a thread was
- * cancelled inside, this is a forked child) holds nothing that the caller could
+ * cancelled inside, this is a forked child) holds nothing for the caller to
  * rely on. */
 int zke_line_api_state(zke_line *l) {
   if (zke_recipe_enter_memory((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
@@ -1233,8 +1225,7 @@ int zke_line_api_state(zke_line *l) {
   return state;
 }
 
-/* 0 for an object that cannot be entered: a fencing value that nobody
- * accepts. */
+/* 0 for an object that cannot be entered: no fence accepts it. */
 int64_t zke_line_api_token(zke_line *l) {
   if (zke_recipe_enter_memory((zke_recipe *)l) != ZKE_OK) return 0;
   int64_t token = l->token;
@@ -1242,14 +1233,14 @@ int64_t zke_line_api_token(zke_line *l) {
   return token;
 }
 
-/* The file is asked, not the object, which knows only what was dispatched. */
+/* Asks the file, since the object knows only the dispatched events. */
 int zke_line_api_check(zke_line *l) {
   int rc = zke_recipe_enter((zke_recipe *)l);
   return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check(l)) : rc;
 }
 
-/* What a program puts in front of its own changes, so that they are made only
- * while it holds. */
+/* A program puts this before its own changes, to make them only while it
+ * holds. */
 int zke_line_api_op(zke_line *l, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)l);

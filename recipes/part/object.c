@@ -2,9 +2,9 @@
  *
  * An object is entered from three sides: by calls of the program, on several
  * threads; by watchers, which the engine calls inside a dispatch on any thread;
- * and by the listener's own calls, from inside these two.  This file lets one
- * of them in at a time, keeps the memory while any is inside, and sees to it
- * that what an event asks for is done, also if the first try fails.
+ * and by the listener's calls, from inside these two.  This file lets in one of
+ * them at a time, keeps the memory while any is inside, and makes sure that the
+ * work for an event is done, even if the first try fails.
  *
  * A call that waits, from top to bottom:
  *
@@ -12,37 +12,37 @@
  *     zke_recipe_await()      a loop:
  *       zke_turn()              number of the handle's last event
  *       recipe_look()           step(), if anything has changed
- *       done()                  the recipe's question: is it over?
+ *       done()                  asks the recipe: is it over?
  *       recipe_may_sleep()      freed, ended, cancelled?
- *       recipe_wait()           deliver notes, drop the mutex, sleep until the
- *                               turn changes, take the mutex
- *     zke_recipe_leave()      set the limit back, deliver notes, drop the mutex
+ *       recipe_wait()           deliver notes, release the mutex, sleep until
+ *                               the turn changes, take the mutex
+ *     zke_recipe_leave()      restore the limit, deliver notes, release the
+ *     mutex
  *
- * An event, on whichever thread dispatches:
+ * An event, on the thread that dispatches:
  *
  *     zke_recipe_watcher()    take the mutex; event(), then step()
  *     recipe_unlock()         deliver notes; if the step has failed, wake the
- *                             calls that sleep, so that one looks, or set a
- *                             reminder; drop it
+ *                             sleeping calls, for one of them to look, or set a
+ *                             reminder; release the mutex
  *
  * Locks: the object's mutex is taken before the handle's (step() calls the
  * engine), and the engine calls watchers without a lock.  No lock is held while
  * the user's listener runs.
  *
  * Invariants:
- *  1. The mutex is held in every function of a class but deliver() and
- *     destroy().  It is dropped while the listener runs, while a call sleeps,
+ *  1. The mutex is held in every function of a class except deliver() and
+ *     destroy().  It is released while the listener runs, while a call sleeps,
  *     and by free.
- *  2. The memory stays while any thread is inside: refs counts free's own
+ *  2. The memory stays while any thread is inside: refs counts free's
  *     reference, each call and each sleep.
  *  3. Notes are delivered one at a time and in order: one thread is the teller
- *     (recipe_unlock()), the others leave theirs to it.
- *  4. `changed` stays set until a look has succeeded.  A thread that drops the
- *     mutex with it set has arranged a later look: by a sleeping call, which
- *     wakes soon by itself or is woken for that (recipe_rouse()), or by a
+ *     (recipe_unlock()), the others leave their notes to it.
+ *  4. `changed` stays set until a look has succeeded.  A thread that releases
+ *     the mutex with it set has arranged a later look: by a sleeping call,
+ *     which wakes soon by itself or is woken for it (recipe_rouse()), or by a
  *     reminder (recipe_remind()).
- *  5. Cancellation of the thread is off inside, but for recipe_sleep().
- *
+ *  5. Cancellation of the thread is off inside, except in recipe_sleep().
  * Begin with zke_recipe_enter() and zke_recipe_leave(); then
  * zke_recipe_watcher(), and zke_recipe_await() for calls that sleep. */
 #include "object.h"
@@ -56,20 +56,20 @@
 #include "../support.h"
 #include "text.h"
 
-/* Something for the listener, as zke_recipe_tell() was given it. */
+/* A note for the listener, as given to zke_recipe_tell(). */
 typedef struct zke_note {
   struct zke_note *next;
   int event, len;
   int64_t number;
-  const char *text; /* behind the note, in its block; "" of a spare one */
+  const char *text; /* after the note, in its block; "" of a spare one */
   bool spare;       /* one of the object's RECIPE_SPARES, which are one block */
 } zke_note;
 
-/* Notes without a text that an object has for the time when memory is short.  A
- * call of a recipe tells no more than that: an election, with its nine. */
+/* The number of notes without a text kept for when memory is short.  No call of
+ * a recipe tells more: an election tells nine. */
 enum { RECIPE_SPARES = 10 };
 
-/* The call that finds the session gone says so in its own way. */
+/* The call that finds the session gone returns the same code as later ones. */
 static int recipe_rc(int rc) {
   return rc == ZKE_SESSIONEXPIRED ? ZKE_INVALIDSTATE : rc;
 }
@@ -79,9 +79,9 @@ int zke_recipe_state(zke *z) { return recipe_rc(zke_sync(z, "/")); }
 
 /* ---- life: made ---- */
 
-/* Have the memory of the spare notes and of the reminder now, so that telling
- * and looking later cannot fail for want of memory.  A read-only handle
- * dispatches nothing, so it needs no reminder. */
+/* Allocate the spare notes and the reminder now, so telling and looking cannot
+ * run out of memory later.  A read-only handle dispatches nothing, so it needs
+ * no reminder. */
 static int recipe_reserve(zke *z, zke_recipe *r) {
   r->spares = zke_alloc(z, RECIPE_SPARES * sizeof(zke_note));
   if (!r->spares) return ZKE_NOMEM;
@@ -94,10 +94,10 @@ static int recipe_reserve(zke *z, zke_recipe *r) {
   return rc == ZKE_READONLY ? ZKE_OK : rc;
 }
 
-/* The path is checked by the engine, by a read that fails for a malformed one;
- * it is fine if nothing is there.  The memory that the object will need to look
- * again, and to tell of a change of state without a text, is allocated now: so
- * no later shortage can leave it deaf to events, nor its listener to these. */
+/* The engine checks the path, by a read that fails for a malformed one; the
+ * node need not exist.  The memory for looking again, and for telling a change
+ * of state without a text, is allocated now: so no later shortage makes the
+ * object miss events, or the listener miss notes. */
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)
@@ -133,40 +133,39 @@ int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
 /* ---- calls: the thread's cancellation and its limit ---- */
 
 /* Cancellation of this thread is held off while it is inside recipes' calls:
- * how many, and what the outermost has found. */
+ * depth counts these; state and type are what the outermost has found. */
 static _Thread_local struct { int depth, state, type; } recipe_cancel;
 
-/* Hold it off.  The type is set as well, as the engine does and for its reason:
- * the signal of an asynchronous cancellation may come when the state forbids it
- * already. */
+/* Hold it off.  The type is set as well, as in the engine: the signal of an
+ * asynchronous cancellation may come after the state forbids it. */
 static void recipe_cancel_off(void) {
   if (recipe_cancel.depth++ > 0) return;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &recipe_cancel.state);
   pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &recipe_cancel.type);
 }
 
-/* Set it as recipe_cancel_off() has found it, if this is the outermost call. */
+/* Restore what recipe_cancel_off() has found, if this is the outermost call. */
 static void recipe_cancel_back(void) {
   if (--recipe_cancel.depth > 0) return;
   pthread_setcanceltype(recipe_cancel.type, NULL);
   pthread_setcancelstate(recipe_cancel.state, NULL);
 }
 
-/* The call of a recipe that this thread is inside of, with its limit.  What it
- * calls of other recipes is a part of it and keeps within that limit; listeners
- * and watchers are no part of it. */
+/* The running call of a recipe on this thread, with its limit.  Its calls of
+ * other recipes are part of it and keep within that limit; listeners and
+ * watchers are not. */
 typedef struct recipe_call {
   zke_recipe *r; /* NULL: none */
   int depth;     /* recipe_cancel's, inside the call */
-  bool blocking; /* zke_recipe_cancel() is for it */
+  bool blocking; /* zke_recipe_cancel() ends it */
   int cancels;   /* r's, when it began */
-  int64_t limit; /* the thread's before it, to be given back to zke_limit() */
+  int64_t limit; /* the thread's before it, to restore by zke_limit() */
   int64_t grace; /* the same for zke_recipe_grace_swap() */
 } recipe_call;
 
 static _Thread_local recipe_call recipe_running;
 
-/* Begin a call, unless this thread is inside one, of which this is a part. */
+/* Begin a call, unless this is part of a call that this thread is inside. */
 static void recipe_begin(zke_recipe *r, int64_t deadline_ms) {
   if (recipe_running.r) return;
   recipe_running = (recipe_call){.r = r, .depth = recipe_cancel.depth};
@@ -175,7 +174,7 @@ static void recipe_begin(zke_recipe *r, int64_t deadline_ms) {
 }
 
 /* From here on the call can be cancelled.  `cancels` is read before `running`
- * is raised: a cancel that sees the call running is one that the call sees. */
+ * is raised: so if a cancel sees the call running, the call sees the cancel. */
 static void recipe_begin_blocking(zke_recipe *r) {
   if (recipe_running.r != r || recipe_running.blocking) return;
   recipe_running.blocking = true;
@@ -183,7 +182,7 @@ static void recipe_begin_blocking(zke_recipe *r) {
   __atomic_add_fetch(&r->running, 1, __ATOMIC_SEQ_CST);
 }
 
-/* A call is over: give back what it has set.  The object is still there. */
+/* A call is over: restore what it has changed.  The object still exists. */
 static void recipe_finish(const recipe_call *call) {
   if (call->blocking)
     __atomic_sub_fetch(&call->r->running, 1, __ATOMIC_SEQ_CST);
@@ -199,15 +198,15 @@ static void recipe_finish_here(zke_recipe *r) {
   recipe_finish(&call);
 }
 
-/* Was the cancellation of this thread's call asked for since it began?  What
- * was asked before was for an earlier call. */
+/* Was a cancel of this thread's call requested since it began?  Earlier
+ * requests were for an earlier call. */
 static bool recipe_is_cancelled(const zke_recipe *r) {
   const recipe_call *call = &recipe_running;
   return call->r == r && call->blocking &&
          __atomic_load_n(&r->cancels, __ATOMIC_SEQ_CST) != call->cancels;
 }
 
-/* Fail with ZKE_CANCELLED if that was asked for. */
+/* Fail with ZKE_CANCELLED if a cancel was requested. */
 static int recipe_see_cancel(const zke_recipe *r) {
   if (!r || !recipe_is_cancelled(r)) return ZKE_OK;
   return zke_recipe_fail(ZKE_CANCELLED, "the call on the %s %s was cancelled",
@@ -224,10 +223,10 @@ static int recipe_see_limit(zke *z) {
                          "was over");
 }
 
-/* A missing chroot is the one cause of looking again that lasts: nothing can be
- * made below it, so it is looked for.  All other causes are changes that others
- * make; the limit and a cancel end these.  If the chroot cannot be seen just
- * now, the next look meets the same trouble, with its own pauses. */
+/* Only a missing chroot can make looks repeat for ever: nothing can be made
+ * below it, so this checks for it.  All other causes are changes by others; the
+ * limit and a cancel end these.  If the chroot cannot be read just now, the
+ * next look meets the same failure, with its own pauses. */
 bool zke_recipe_again(zke *z, int *rc) {
   if (*rc != ZKE_LOOK_AGAIN) return false;
   *rc = recipe_see_cancel(recipe_running.r);
@@ -238,11 +237,11 @@ bool zke_recipe_again(zke *z, int *rc) {
   return *rc == ZKE_LOOK_AGAIN;
 }
 
-/* Make tries until one decides.  Where others were faster one of them has got
- * on, so the next try comes at once.  Failures that may pass by themselves are
- * counted over all tries, and a lost reply is in doubt until a look has found
- * that nothing was made.  That look has had its pause before it, unless the try
- * itself has looked. */
+/* Repeat tries until one decides.  If others were faster, one of them has made
+ * progress, so the next try follows immediately.  Transient failures are
+ * counted over all tries.  A lost reply stays in doubt until a look finds that
+ * nothing was made.  That look comes after a pause, unless the try itself has
+ * looked. */
 static int recipe_try(zke *z, int (*fn)(zke *z, void *arg), void *arg,
                       int64_t end) {
   int failed = 0;
@@ -274,7 +273,7 @@ int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
   return zke_recipe_told(rc);
 }
 
-/* A look that fails itself leaves it open. */
+/* If the look itself fails, the outcome stays unknown. */
 int zke_recipe_settle(zke *z, int rc, int (*look)(zke *z, void *arg), void *arg,
                       const char *path, const char *what) {
   zke_sentence kept;
@@ -301,15 +300,16 @@ typedef struct recipe_sleeper {
   zke_recipe *r;
   recipe_call call;
   int64_t until;                /* the call's limit, zke_limit() */
-  bool looks;                   /* it wakes soon by itself, and looks again */
+  bool looks;                   /* it wakes soon by itself, to look again */
   struct recipe_sleeper *next;  /* of the object */
-  struct recipe_sleeper *outer; /* of the thread: it sleeps in a callback */
+  struct recipe_sleeper *outer; /* of the thread: this one sleeps in a
+                                   callback */
 } recipe_sleeper;
 
 /* ---- the mutex, and the listener ---- */
 
-/* A new note; NULL without memory.  Only one without a text can be a spare one.
- */
+/* A new note; NULL without memory.  Only a note without a text can be a spare
+ * one. */
 static zke_note *recipe_new_note(zke_recipe *r, const char *text, size_t size) {
   zke_note *n = zke_alloc(r->z, sizeof *n + size + 1);
   if (n) {
@@ -324,7 +324,7 @@ static zke_note *recipe_new_note(zke_recipe *r, const char *text, size_t size) {
   return n;
 }
 
-/* The note is heard, or nobody will hear it.  The mutex is held. */
+/* The note was delivered, or never will be.  The mutex is held. */
 static void recipe_free_note(zke_recipe *r, zke_note *n) {
   if (!n->spare) {
     zke_free(n);
@@ -334,8 +334,8 @@ static void recipe_free_note(zke_recipe *r, zke_note *n) {
   r->spare = n;
 }
 
-/* Drop what the listener has not heard yet: the object is going, or this is a
- * forked child. */
+/* Drop the undelivered notes: the object is being freed, or this is a forked
+ * child. */
 static void recipe_drop_notes(zke_recipe *r) {
   for (zke_note *n = r->notes, *next; n; n = next) {
     next = n->next;
@@ -345,9 +345,9 @@ static void recipe_drop_notes(zke_recipe *r) {
   r->notes_end = &r->notes;
 }
 
-/* Give up a reference.  The last one goes with the last call inside, not with
- * free: a listener may free its own object, and another thread may just be
- * waking up in it. */
+/* Give up a reference.  The last call inside releases the memory, not free: a
+ * listener may free its own object, and another thread may just be waking up in
+ * it. */
 static void recipe_unref(zke_recipe *r) {
   if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
   recipe_drop_notes(r);
@@ -359,26 +359,26 @@ static void recipe_unref(zke_recipe *r) {
   zke_free(r);
 }
 
-/* Enter: the reference holds the memory until recipe_unlock(). */
+/* Enter: the reference keeps the memory until recipe_unlock(). */
 static void recipe_lock(zke_recipe *r) {
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   pthread_mutex_lock(&r->m);
 }
 
 /* In a child that was forked in a listener, or in a callback of a wait: take
- * the mutex, which a thread of the parent may have held, and tell nothing any
- * more.  The calls to come are refused by the handle. */
+ * the mutex, which a thread of the parent may have held, and tell nothing more.
+ * The handle refuses later calls. */
 static void recipe_lock_in_child(zke_recipe *r) {
   pthread_mutex_init(&r->m, NULL);
   pthread_cond_init(&r->told, NULL);
   pthread_mutex_lock(&r->m);
   r->going = true;
-  r->sleepers = NULL; /* they lie on the stacks of the parent's threads */
+  r->sleepers = NULL; /* they are on the stacks of the parent's threads */
   recipe_drop_notes(r);
 }
 
-/* Call the listener, which is no part of the call that this thread is in: what
- * it calls has deadlines and a grace of its own. */
+/* Call the listener.  It is not part of this thread's call: its calls have
+ * their own deadlines and grace. */
 static void recipe_deliver(zke_recipe *r, const zke_note *n) {
   recipe_call call = recipe_running;
   recipe_running.r = NULL;
@@ -390,10 +390,10 @@ static void recipe_deliver(zke_recipe *r, const zke_note *n) {
   recipe_running = call;
 }
 
-/* Calls sleep on the object, and it is to look again: wake them, unless one of
- * them wakes soon by itself.  What made it necessary need not have been an
- * event, which would wake them: a call on another thread may have failed to
- * look.  The mutex is held. */
+/* The object must look again, and calls sleep on it: wake them, unless one of
+ * them wakes soon by itself.  The reason need not be an event, which would wake
+ * them: a look may have failed in a call on another thread.  The mutex is held.
+ */
 static void recipe_rouse(const zke_recipe *r) {
   for (const recipe_sleeper *s = r->sleepers; s; s = s->next) {
     if (s->looks) return;
@@ -401,14 +401,14 @@ static void recipe_rouse(const zke_recipe *r) {
   zke_wake(r->z);
 }
 
-/* If the object is to look again, because the last look failed, have that done:
- * by a call that sleeps or, where there is none, in a later dispatch.  Else
- * take back a reminder that is set.
+/* If the object must look again, because the last look failed, arrange it: by a
+ * sleeping call or, if there is none, in a later dispatch.  Otherwise take back
+ * the reminder, if one is set.
  *
  * Set the reminder even while another call runs: that call may fail before it
- * looks.  The pause doubles, up to what a call waits for
- * others; so in the end the look is as patient as any call
- * (recipe_step_limit()).  The mutex is held. */
+ * looks.  The pause doubles, up to the time that a call waits for others; so in
+ * the end the look is as patient as any call (recipe_step_limit()).  The mutex
+ * is held. */
 static void recipe_remind(zke_recipe *r) {
   bool done = !r->changed || r->going || r->ended || !r->class_->step;
   if (done && r->reminded)
@@ -427,13 +427,13 @@ static void recipe_remind(zke_recipe *r) {
 }
 
 /* Deliver notes until there are none, then leave the object; the mutex is held,
- * and dropped.
+ * and released.
  *
- * Only one thread delivers, the teller; what others queue meanwhile it delivers
- * as well.  So notes come one at a time and in order, on whichever thread, and
- * a listener that calls the recipe does not call itself: the call inside it
- * leaves its notes to the loop here.  The listener may fork; in the child the
- * other threads' locks mean nothing. */
+ * Only one thread delivers, the teller; it also delivers notes that others
+ * queue in the meantime.  So notes come one at a time and in order, on any
+ * thread, and a listener that calls the recipe does not call itself: the call
+ * inside it leaves its notes to this loop.  The listener may fork; in the child
+ * the other threads' locks mean nothing. */
 static void recipe_unlock(zke_recipe *r) {
   zke_note *n;
   if (!r->telling) {
@@ -461,7 +461,7 @@ static void recipe_unlock(zke_recipe *r) {
 
 /* ---- calls: in and out ---- */
 
-/* The session has ended: say so, once. */
+/* The session has ended: report it, once. */
 static void recipe_end(zke_recipe *r) {
   if (r->ended) return;
   r->ended = true;
@@ -474,16 +474,16 @@ bool zke_recipe_has_ended(zke_recipe *r, int rc) {
   return true;
 }
 
-/* Does the handle's state say that what is known from memory is worth nothing?
- * That the store is busy, that its disk fails or that a server is away says
- * nothing about what the object holds. */
+/* Does the handle's state mean that the object's memory is worthless?  A busy
+ * store, a failing disk or an absent server says nothing about what the object
+ * holds. */
 static bool recipe_is_out(int rc) {
   bool batch = rc == ZKE_MISUSE; /* in its function */
   return rc != ZKE_OK && !batch && !zke_recipe_is_failure(rc);
 }
 
-/* Enter a call that has begun, with the handle's state.  On failure it is over,
- * and nothing is held. */
+/* Enter a call that has begun, with the handle's state.  On failure the call is
+ * over, and nothing is held. */
 static int recipe_enter(zke_recipe *r, int rc) {
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) {
     recipe_finish_here(r);
@@ -502,8 +502,8 @@ static int recipe_enter(zke_recipe *r, int rc) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(r, rc);
 }
 
-/* Without a deadline the call may wait for other writers as long as any call of
- * the handle, in all that it does together. */
+/* Without a deadline the whole call may wait for other writers as long as any
+ * one call of the handle. */
 int zke_recipe_enter(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   recipe_cancel_off();
@@ -511,8 +511,8 @@ int zke_recipe_enter(zke_recipe *r) {
   return recipe_enter(r, zke_recipe_state(r->z));
 }
 
-/* The handle is asked all the same, since it may be the first to know that the
- * session has ended. */
+/* The handle is asked all the same, since it may learn of the session's end
+ * first. */
 int zke_recipe_enter_memory(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   recipe_cancel_off();
@@ -521,8 +521,8 @@ int zke_recipe_enter_memory(zke_recipe *r) {
   return recipe_enter(r, recipe_is_out(rc) ? rc : ZKE_OK);
 }
 
-/* From here on zke_recipe_cancel() ends the call.  A deadline of 0 is one that
- * has passed; to zke_recipe_limit() it would mean none. */
+/* From here on zke_recipe_cancel() ends the call.  A deadline of 0 has passed;
+ * to zke_recipe_limit() it would mean none. */
 int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   recipe_cancel_off();
@@ -531,12 +531,12 @@ int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms) {
   return recipe_enter(r, zke_recipe_state(r->z));
 }
 
-/* The sentence of rc is kept while notes are delivered: a listener may make
- * calls of its own, and these may fail. */
+/* Keeps the sentence of rc while notes are delivered: a listener may make
+ * calls, and these may fail. */
 int zke_recipe_leave(zke_recipe *r, int rc) {
   zke_sentence kept;
   rc = recipe_rc(rc);
-  if (rc == ZKE_INVALIDSTATE) recipe_end(r); /* whichever call has found it */
+  if (rc == ZKE_INVALIDSTATE) recipe_end(r); /* whichever call finds it */
   if (rc == ZKE_LOST && r->ended)            /* and that is why it is lost */
     rc = zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
   bool keep = rc != ZKE_OK && r->notes;
@@ -549,12 +549,12 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
 
 /* ---- steps ----
  *
- * An event is a hint only: the step that follows looks at the tree and does
- * what is due.  So one that failed is made again, and no event has to be
- * remembered. */
+ * An event is only a hint: the step that follows looks at the tree and does
+ * what is due.  So a failed step is repeated, and no event must be remembered.
+ */
 
 /* One look.  `changed` is cleared before it, not after it: a step may find that
- * it has to be called again and set it. */
+ * it must be called again, and set it. */
 static int recipe_step(zke_recipe *r) {
   if (r->going || r->ended || !r->class_->step) return ZKE_OK;
   r->changed = false;
@@ -564,8 +564,7 @@ static int recipe_step(zke_recipe *r) {
   return rc;
 }
 
-/* For a recipe that has changed its state and wants to go on in the same call.
- */
+/* For a recipe that has changed its state and continues in the same call. */
 int zke_recipe_look(zke_recipe *r) { return recipe_step(r); }
 
 int zke_recipe_step(zke_recipe *r) {
@@ -574,23 +573,23 @@ int zke_recipe_step(zke_recipe *r) {
   return zke_recipe_leave(r, recipe_step(r));
 }
 
-/* The sleep whose dispatches this thread makes, or NULL. */
+/* The sleep in which this thread dispatches, or NULL. */
 static _Thread_local recipe_sleeper *recipe_asleep;
 
-/* Until when the steps that watchers make on this thread do not wait for others
- * on a handle, because one of them has waited as long in vain: so a host that
- * dispatches for many objects is kept half of its time at most. */
+/* Until this time, the steps that watchers make on this thread do not wait for
+ * others on a handle, because one of them has just waited as long in vain: so a
+ * program that dispatches for many objects waits at most half of its time. */
 static _Thread_local struct {
   const zke *z;
   int64_t until;
 } recipe_rest;
 
-/* Until when a step that a watcher makes may wait for others: the earliest of
- * - what any call of the handle may wait;
- * - if it is made again, as long as it has paused;
+/* How long a step by a watcher may wait for others: until the earliest of
+ * - the time that any call of the handle may wait;
+ * - if it is repeated, as long as it has paused;
  * - now, if another step on this thread has just waited in vain;
  * - the limits of the calls that sleep on this thread or on the object: they
- *   cannot go on before the step is over. */
+ *   cannot continue before the step is over. */
 static int64_t recipe_step_limit(const zke_recipe *r, bool again) {
   int64_t now = zke_now(r->z), until = zke_recipe_patience(r->z);
   if (again && r->pause < until - now) until = now + r->pause;
@@ -603,8 +602,9 @@ static int64_t recipe_step_limit(const zke_recipe *r, bool again) {
   return until;
 }
 
-/* A step by a watcher: it is no part of a call, and has a limit and a grace of
- * its own.  If it has waited in vain, the steps after it rest for as long. */
+/* A step by a watcher: it is not part of a call, and has its own limit and
+ * grace.  If it has waited in vain, later steps do not wait for the same time.
+ */
 static void recipe_step_apart(zke_recipe *r, bool again) {
   int64_t began = zke_now(r->z);
   int64_t limit = zke_limit(r->z, recipe_step_limit(r, again));
@@ -619,10 +619,10 @@ static void recipe_step_apart(zke_recipe *r, bool again) {
   recipe_rest.until = until;
 }
 
-/* The engine calls this on whichever thread dispatches: for a watch that has
- * fired, for a reminder (ZKE_EVENT_ALARM), for the session's end.  What is true
- * is not taken from the event: the step looks for itself, so one event more or
- * less does no harm. */
+/* The engine calls this on the thread that dispatches: for a watch that has
+ * fired, for a reminder (ZKE_EVENT_ALARM), for the session's end.  The event is
+ * not relied on: the step looks for itself, so one event more or less does no
+ * harm. */
 void zke_recipe_watcher(zke *z, int type, int state, const char *path,
                         void *context) {
   zke_recipe *r = context;
@@ -640,7 +640,7 @@ void zke_recipe_watcher(zke *z, int type, int state, const char *path,
   recipe_unlock(r);
 }
 
-/* True also if there is nobody to deliver to: then nothing is lost. */
+/* True also if there is no listener: then nothing is lost. */
 bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
                      int len) {
   if (r->going || !r->class_->deliver) return true;
@@ -654,7 +654,7 @@ bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
   return true;
 }
 
-/* The others stay in their order. */
+/* The other notes keep their order. */
 bool zke_recipe_untell(zke_recipe *r, int event, const char *text) {
   bool any = false;
   zke_note **at = &r->notes;
@@ -680,8 +680,9 @@ bool zke_recipe_untell(zke_recipe *r, int event, const char *text) {
  * has run or zke_wake() was called.  A call takes the turn, looks, and sleeps
  * only while the turn is still the same. */
 
-/* Give up what the object holds, with the mutex held: it is going.  state is
- * zke_recipe_state()'s; if it could not be told, quit does what it can. */
+/* Give up what the object holds, with the mutex held: it is being freed.  state
+ * is zke_recipe_state()'s; if it is an unrelated failure, quit does what it
+ * can. */
 static void recipe_quit(zke_recipe *r, int state) {
   r->going = true;
   recipe_drop_notes(r);
@@ -693,15 +694,15 @@ static void recipe_quit(zke_recipe *r, int state) {
   zke_limit(r->z, limit);
 }
 
-/* A call is about to sleep: the object's reminders are not needed, and a step
- * on another thread has to keep to its limit.  The mutex is held. */
+/* A call is about to sleep: the object needs no reminder, and a step on another
+ * thread must keep within the call's limit.  The mutex is held. */
 static void recipe_lie_down(recipe_sleeper *sleeper) {
   sleeper->next = sleeper->r->sleepers;
   sleeper->r->sleepers = sleeper;
 }
 
 /* The sleeper is up; the mutex is held.  In a forked child the list was
- * dropped, so it may not be there. */
+ * dropped, so it may be missing there. */
 static void recipe_get_up(const recipe_sleeper *sleeper) {
   recipe_sleeper **at = &sleeper->r->sleepers;
   while (*at && *at != sleeper) at = &(*at)->next;
@@ -709,12 +710,12 @@ static void recipe_get_up(const recipe_sleeper *sleeper) {
 }
 
 /* The thread of a blocking call was cancelled while it slept, without the
- * mutex.  This does what leaving the call would have done: the participant is
- * out, and the object is good for nothing but free. */
+ * mutex.  Do what leaving the call would have done: the participant is out, and
+ * the object can only be freed. */
 static void recipe_leave_sleep(void *arg) {
   const recipe_sleeper *sleeper = arg;
   zke_recipe *r = sleeper->r;
-  recipe_cancel.depth++; /* what enter has counted, as before the sleep */
+  recipe_cancel.depth++; /* counted by enter, as before the sleep */
   recipe_asleep = sleeper->outer;
   pthread_mutex_lock(&r->m);
   recipe_get_up(sleeper);
@@ -723,18 +724,18 @@ static void recipe_leave_sleep(void *arg) {
   pthread_mutex_unlock(&r->m);
   zke_wake(r->z); /* another thread may be inside the object */
   if (sleeper->call.r) recipe_finish(&sleeper->call);
-  recipe_unref(r); /* the sleep's, in place of the call's */
+  recipe_unref(r); /* the sleep's, not the call's */
   recipe_cancel_back();
 }
 
-/* Wait for the handle's next turn, without the mutex.  Here alone a recipe's
- * call may be left by the cancellation of its thread, and only if the recipe
- * was called by the program itself: what a listener calls is finished.  rc is
+/* Wait for the handle's next turn, without the mutex.  Only here may
+ * cancellation of the thread end a recipe's call, and only if the program
+ * itself has called the recipe: a listener's calls are finished.  rc is
  * volatile because pthread_cleanup_push() may be a setjmp(). */
 static int recipe_sleep(recipe_sleeper *sleeper, int64_t turn, int64_t until) {
   volatile int rc = ZKE_OK;
   bool outermost = recipe_cancel.depth == 1;
-  recipe_running.r = NULL; /* the watchers are no part of it */
+  recipe_running.r = NULL; /* the watchers are not part of it */
   recipe_asleep = sleeper;
   pthread_cleanup_push(recipe_leave_sleep, sleeper);
   if (outermost) recipe_cancel_back();
@@ -746,11 +747,11 @@ static int recipe_sleep(recipe_sleeper *sleeper, int64_t turn, int64_t until) {
   return rc;
 }
 
-/* Wait without the mutex, until the turn changes or the deadline comes.  A step
- * that failed for the time being, or has asked for another, is repeated soon:
- * then the sleep is short, and its end is no timeout.  The reference is the
- * sleep's own, since a listener may free the object meanwhile.  ZKE_FORKED: a
- * callback has forked, and this is the child. */
+/* Wait without the mutex, until the turn changes or the deadline comes.  If a
+ * step has had a transient failure, or has asked for another step, it is
+ * repeated soon: then the sleep is short, and its end is no timeout.  The sleep
+ * has its own reference, since a listener may free the object in the meantime.
+ * ZKE_FORKED: a callback has forked, and this is the child. */
 static int recipe_wait(zke_recipe *r, int64_t turn, int failures,
                        int64_t deadline_ms) {
   int64_t until = deadline_ms;
@@ -783,9 +784,9 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int failures,
   return rc;
 }
 
-/* Look again if something has changed.  ZKE_OK: the call may wait on; also
- * after a failure that may pass.  Else the failure that ends the call.
- * *failures counts the looks in a row that have to be repeated. */
+/* Look again if something has changed.  ZKE_OK: the call may wait on, also
+ * after a transient failure.  Else the failure that ends the call.  *failures
+ * counts consecutive looks that must be repeated. */
 static int recipe_look(zke_recipe *r, int *failures) {
   int rc = r->changed ? recipe_step(r) : ZKE_OK;
   *failures = r->changed || rc != ZKE_OK ? *failures + 1 : 0;
@@ -794,7 +795,7 @@ static int recipe_look(zke_recipe *r, int *failures) {
 }
 
 /* May the call sleep?  Not if the object was freed, the session has ended, or
- * the call was cancelled: nothing more will come of it. */
+ * the call was cancelled: nothing would wake it. */
 static int recipe_may_sleep(const zke_recipe *r) {
   if (r->going) {
     return zke_recipe_fail(ZKE_CLOSING, "the %s %s was freed", r->class_->name,
@@ -805,8 +806,8 @@ static int recipe_may_sleep(const zke_recipe *r) {
   return recipe_see_cancel(r);
 }
 
-/* The deadline has come.  What happened just before it counts: so one more look
- * is taken, and done() is asked once more. */
+/* The deadline has come.  Changes just before it count, so look once more, and
+ * ask done() once more. */
 static int recipe_last_look(zke_recipe *r, int (*done)(zke_recipe *r)) {
   int rc = r->changed ? recipe_step(r) : ZKE_OK;
   if (rc == ZKE_OK) rc = done(r);
@@ -816,10 +817,10 @@ static int recipe_last_look(zke_recipe *r, int (*done)(zke_recipe *r)) {
                          r->class_->name, r->path);
 }
 
-/* The turn is taken before the look: what happens between the look and the
- * sleep has a later turn, and the sleep ends at once.  So no event is missed,
- * although the mutex is dropped in between; and zke_recipe_cancel(), which
- * changes the turn, is not missed either. */
+/* The turn is taken before the look: anything that happens between the look and
+ * the sleep changes the turn, and the sleep ends immediately.  So no event is
+ * missed, although the mutex is released in between; nor is
+ * zke_recipe_cancel(), which changes the turn, too. */
 int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
                      int64_t deadline_ms) {
   for (int failures = 0;;) {
@@ -836,8 +837,8 @@ int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
   }
 }
 
-/* Takes no mutex, since the call that is to be cancelled may hold it.  The
- * count goes up before the wake, so a thread that is woken sees it. */
+/* Takes no mutex, since the call to be cancelled may hold it.  The count is
+ * raised before the wake, so a woken thread sees it. */
 int zke_recipe_cancel(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   if (__atomic_load_n(&r->running, __ATOMIC_SEQ_CST) == 0) {
@@ -848,18 +849,17 @@ int zke_recipe_cancel(zke_recipe *r) {
   return zke_wake(r->z);
 }
 
-/* The order matters: give up, so that others go on at once; wake the calls that
- * sleep on the object, or are about to and have only this listener to leave;
- * forget the watches, so that no new call comes in from the engine; then wait
- * for a listener that runs on another thread; then give up the reference that
- * free has had.
+/* The order matters: give up, for others to continue immediately; wake the
+ * calls that sleep on the object, or are about to and have only this listener
+ * to leave; forget the watches, so the engine makes no new call; then wait for
+ * a listener that runs on another thread; then give up free's reference.
  *
- * zke_forget() is called without the mutex: it waits for watchers that are just
- * being called, and these take it.  In the function of a batch zke_forget() is
- * refused, so a watch would be left with the object: there nothing is done.
+ * zke_forget() is called without the mutex: it waits for running watchers, and
+ * these take the mutex.  In the function of a batch zke_forget() is refused, so
+ * a watch would be left with the object: then nothing is done.
  *
  * In a forked child the mutex may be locked for ever by a thread that exists in
- * the parent only.  So nothing is given up there, and only the reference goes:
+ * the parent only.  So nothing is given up there, and only the reference is:
  * the memory is released unless such a thread was inside. */
 void zke_recipe_free(zke_recipe *r) {
   if (!r || zke_recipe_state(r->z) == ZKE_MISUSE) return;

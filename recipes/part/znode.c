@@ -1,10 +1,10 @@
 /* znode.c - znodes that survive lost replies
  *
- * When a COMMIT fails with ZKE_CONNECTIONLOSS the change was made or was not.
- * The functions here find out, each by something that only the lost change can
- * have left: a creation by its guid (zke_creation_find()), a deletion by the
- * node's absence.  What cannot be found out, because the database stays busy or
- * the disk full, is given to the session to delete (zke_discard()).
+ * When a COMMIT fails with ZKE_CONNECTIONLOSS, the change was made or was not.
+ * The functions here find out, each by a trace that only the lost change can
+ * leave: a creation by its guid (zke_creation_find()), a deletion by the node's
+ * absence.  If they cannot find out, because the database stays busy or the
+ * disk full, they leave the deletion to the session (zke_discard()).
  *
  * A creation, with what may go wrong:
  *
@@ -18,19 +18,19 @@
  *        missing:           not made; go to 2
  *        cannot be read:    wait a little, go to 3
  *   4. the deadline has come and it is unsure  zke_creation_resolve()
- *        look once more, with some time left for it; if even that cannot be
- *        read, tell the session to remove whatever has this guid
+ *        look once more, with some time left for it; if even that fails, tell
+ *        the session to remove any znode with this guid
  *
- * If the process dies at any of these its session ends, and with it the znode,
- * unless that is a persistent one.
+ * If the process dies at any of these, its session ends, and the znode goes
+ * with it, unless it is persistent.
  *
  * Invariant: a function that makes an ephemeral znode returns ZKE_OK with its
- * path, or has seen to it that none will stay: a caller that fails has nothing
+ * path, or has made sure that none will stay: a caller that fails has nothing
  * to clean up.
  *
- * Sections, each using those above it: multis; places, that is directories of a
- * kind; one creation, with discarding; several in one step; deletion; names and
- * entries; whose a znode is.  Begin with zke_recipe_create(), and
+ * Sections, each using those above it: multis; places, which are directories of
+ * a kind; one creation, with discarding; several in one step; deletion; names
+ * and entries; owners of znodes.  Begin with zke_recipe_create(), and
  * znode_try_create() above it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* strnlen, getentropy */
@@ -52,9 +52,9 @@
 
 /* ---- multis ---- */
 
-/* ZKE_MARSHALLINGERROR is what zkembed, like ZooKeeper, returns for a malformed
- * path in a transaction, and also for a transaction on an ended session: ask
- * the handle which it is. */
+/* ZKE_MARSHALLINGERROR is the code of zkembed, as of ZooKeeper, for a malformed
+ * path in a transaction, and also for a transaction on an ended session: the
+ * handle's state shows which it is. */
 static int znode_multi_rc(zke *z, int rc) {
   if (rc != ZKE_MARSHALLINGERROR) return rc;
   int state = zke_state(z);
@@ -62,8 +62,7 @@ static int znode_multi_rc(zke *z, int rc) {
   return ended ? ZKE_INVALIDSTATE : rc;
 }
 
-/* So a recipe has one code for a session that has ended, whatever it was
- * doing. */
+/* So a recipe sees one code for an ended session, in every call. */
 int zke_recipe_multi(zke *z, const zke_op *ops, int count,
                      zke_op_result *results) {
   return znode_multi_rc(z, zke_multi(z, ops, count, results));
@@ -74,7 +73,7 @@ int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
   return znode_multi_rc(z, zke_multi_read(z, ops, count, results));
 }
 
-/* Those behind the refused one have a code that says only that. */
+/* The operations after the refused one have a code that says only this. */
 int zke_recipe_refused(const zke_op_result *results, int count) {
   for (int i = 0; i < count; i++) {
     if (results[i].rc && results[i].rc != ZKE_RUNTIMEINCONSISTENCY) return i;
@@ -84,14 +83,14 @@ int zke_recipe_refused(const zke_op_result *results, int count) {
 
 /* ---- places ----
  *
- * A place is a directory whose data says what it is for: "zkembed lock".  All
- * processes that come to it at the same time may make it or take it over; each
- * change asks for the version that was seen, and a change that fails is
- * followed by another look. */
+ * A place is a directory whose data says what it is for: "zkembed lock".
+ * Several processes may make it or take it over at the same time.  Each change
+ * requires the version that was read, and after a failed change the process
+ * looks again. */
 
 #define ZNODE_MARK "zkembed "
 
-/* As zke_recipe_place() was called, for zke_recipe_do(). */
+/* The arguments of zke_recipe_place(), for zke_recipe_do(). */
 typedef struct znode_place {
   const char *path, *kind, *more;
   int mode;
@@ -118,8 +117,9 @@ static int znode_other_kind(const znode_place *p, const char *data) {
                          (int)strcspn(data + mark, "\n"), data + mark, p->kind);
 }
 
-/* Does the data say this kind?  ZKE_OK: yes, ZKE_OTHERKIND: another one,
- * ZKE_NODEEXISTS: it says nothing, so the node can be taken over. */
+/* Compare the data with this kind.  ZKE_OK: it is the same, ZKE_OTHERKIND:
+ * another one, ZKE_NODEEXISTS: the data is empty, so the node can be taken
+ * over. */
 static int znode_compare(const znode_place *p, const char *data, int len) {
   size_t mark = strlen(ZNODE_MARK), kind = strlen(p->kind);
   if (len <= 0) return ZKE_NODEEXISTS;
@@ -131,8 +131,8 @@ static int znode_compare(const znode_place *p, const char *data, int len) {
   return znode_other_kind(p, data);
 }
 
-/* Above a node of the first level is only "/": it is there, or it is a chroot
- * that is missing, which cannot be made. */
+/* The parent of a first-level node is "/": it exists, or it is a missing
+ * chroot, which cannot be made. */
 int zke_recipe_ensure_above(zke *z, const char *path, int mode,
                             int64_t deadline_ms) {
   size_t len = (size_t)(strrchr(path, '/') - path);
@@ -143,8 +143,9 @@ int zke_recipe_ensure_above(zke *z, const char *path, int mode,
   return rc;
 }
 
-/* Make a place, and what is missing above it: at once, since what must not wait
- * for others is to be made whole.  ZKE_NONODE: that has gone again. */
+/* Make a place, and the missing nodes above it.  Tries twice without waiting:
+ * even a call that must not wait for others must finish this.  ZKE_NONODE: a
+ * node above has gone again. */
 static int znode_make_place(zke *z, znode_place *p, const char *text) {
   int rc = ZKE_NONODE;
   for (int i = 0; i < 2 && rc == ZKE_NONODE; i++) {
@@ -156,10 +157,10 @@ static int znode_make_place(zke *z, znode_place *p, const char *text) {
   return rc;
 }
 
-/* One step: see what a place is, or take it over, or make it, and what is
- * missing above it.  Others may do the same, and what was made above may go
- * again before the place is made, as an empty container does.  A step whose
- * reply was lost needs no guid here: the next one reads what is there. */
+/* One step: check a place, or take it over, or make it with the missing nodes
+ * above it.  Others may do the same, and a node made above may go again before
+ * the place is made, as empty containers do.  A lost reply needs no guid here:
+ * the next step reads the node. */
 static int znode_see_to(zke *z, void *arg) {
   znode_place *p = arg;
   char *data = NULL, *text;
@@ -179,14 +180,14 @@ static int znode_see_to(zke *z, void *arg) {
   return zke_recipe_faster(rc);
 }
 
-/* For a recipe that does not mind which node it is. */
+/* For a recipe that may use any node at the path. */
 int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
                      const char *more, int64_t deadline_ms) {
   znode_place p = {.path = path, .kind = kind, .more = more, .mode = mode};
   return zke_recipe_do(z, znode_see_to, &p, deadline_ms);
 }
 
-/* The Stat comes with the very data that has been compared or written. */
+/* The Stat belongs to the data that was compared or written. */
 int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
                           int64_t deadline_ms, int64_t *czxid) {
   znode_place p = {.path = path, .kind = kind, .mode = mode};
@@ -197,24 +198,25 @@ int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
 
 /* ---- one creation ----
  *
- * Discarding is here too, as the last resort of a creation whose outcome cannot
- * be told; and so is the twin of a znode (zke_recipe_find_twin()). */
+ * Discarding is here too, as the last resort of a creation with an unknown
+ * outcome; and so is the twin of a znode (zke_recipe_find_twin()). */
 
-/* The numbers that this process has given: `count` of them after `before`.  All
+/* The numbers that this process has used: `count` of them after `before`.  All
  * are atomic. */
 static struct {
   uint64_t before, count;
-  pid_t process; /* that has begun; 0: none */
+  pid_t process; /* the process that has begun; 0: none */
 } znode_given;
 
 enum { ZNODE_NUMBER = 12 }; /* hex digits of a number in a guid */
 #define ZNODE_NUMBER_MASK UINT64_C(0xffffffffffff)
 
-/* A number that is given once in a process.  A kept session goes on in another
- * process, whose numbers must not be the same ones: so each process begins at a
- * random one, a forked child too.  Without random numbers it counts on.
+/* A number that this process uses once.  A kept session may continue in another
+ * process, which must not use the same numbers: so each process begins at a
+ * random one, a forked child too.  Without random numbers it continues
+ * counting.
  *
- * Of two threads that begin at once, one sets the beginning for both. */
+ * If two threads begin at the same time, one sets the beginning for both. */
 static uint64_t znode_number(void) {
   pid_t pid = getpid();
   uint64_t first, old = __atomic_load_n(&znode_given.before, __ATOMIC_ACQUIRE);
@@ -228,7 +230,7 @@ static uint64_t znode_number(void) {
          __atomic_add_fetch(&znode_given.count, 1, __ATOMIC_RELAXED);
 }
 
-/* Has this process made the znode?  Its guid's number tells. */
+/* Has this process made the znode?  The number in its guid tells. */
 static bool znode_is_own(const char *path) {
   const char *name = zke_recipe_name(path);
   if (__atomic_load_n(&znode_given.process, __ATOMIC_ACQUIRE) != getpid() ||
@@ -242,14 +244,14 @@ static bool znode_is_own(const char *path) {
          place <= __atomic_load_n(&znode_given.count, __ATOMIC_RELAXED);
 }
 
-/* Versions wrap, and leave -1 out, which would mean any. */
+/* Versions wrap around and skip -1, which would mean any. */
 int32_t zke_recipe_next_version(int32_t version) {
   if (version == -2) return 0;
   return version == INT32_MAX ? INT32_MIN : version + 1;
 }
 
-/* Two sessions differ by the session's id, two calls for one session by the
- * number.  The 8000 is where a UUID has its variant. */
+/* The session's id distinguishes sessions, the number distinguishes calls for
+ * one session.  The 8000 has the variant of a UUID. */
 void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
   uint64_t id = (uint64_t)zke_session_id(z);
   snprintf(guid, ZKE_RECIPE_GUID,
@@ -265,16 +267,15 @@ static bool znode_bears(const char *name, const char *guid) {
          strncmp(name + mark, guid, ZKE_RECIPE_GUID - 1) == 0;
 }
 
-/* Does a znode of that mode go with its session? */
+/* Does a znode of that mode end with its session? */
 static bool znode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
 
-/* Look for what a lost try has made; ZKE_NONODE: it made nothing.
- *
- * An ephemeral one counts only if this session owns it.  The guid contains the
- * session, so another owner means that somebody has made a znode of that name
- * by hand. */
+/* Look for a znode that a lost try has made; ZKE_NONODE: it made nothing.  An
+ ephemeral one counts only if this session owns it.  The guid contains the
+ session, so another owner means that somebody else has made a znode of that
+ name. */
 int zke_creation_find(zke *z, zke_creation *c) {
   zke_strings *names = NULL;
   int rc = zke_children(z, c->directory, NULL, NULL, &names, NULL);
@@ -304,12 +305,12 @@ static int znode_create_one(zke *z, zke_creation *c) {
   return rc;
 }
 
-/* One step.  After one whose reply was lost it looks first: making a second
- * znode would leave the first behind for the rest of the session.
+/* One step.  After a lost reply it looks first: making a second znode would
+ * leave the first one there for the rest of the session.
  *
- * A directory that is missing is made, and the znode after it: the directory is
- * a container, which may go whenever it is empty.  The create comes before
- * any look at the directory, because most of the time it is there. */
+ * A missing directory is made, and then the znode: the directory is a
+ * container, which may go whenever it is empty.  The create comes before any
+ * look at the directory, because it mostly exists. */
 static int znode_try_create(zke *z, void *arg) {
   zke_creation *c = arg;
   int rc;
@@ -330,23 +331,23 @@ static int znode_find_made(zke *z, void *arg) {
   return zke_creation_find(z, arg);
 }
 
-/* What is to be discarded, as zke_discard() is told it. */
+/* The arguments of zke_discard(). */
 typedef struct znode_goer {
   const char *path;
   int mode;
   int64_t czxid;
 } znode_goer;
 
-/* One try, for zke_retry().  What cannot be deleted now is deleted later by the
- * engine: it has noted the znode by the first try. */
+/* One try, for zke_retry().  If the delete fails now, the engine deletes the
+ * znode later: the first try has registered it. */
 static int znode_try_discard(zke *z, void *arg) {
   const znode_goer *g = arg;
   return zke_discard(z, g->path, g->mode, g->czxid);
 }
 
-/* A twin that is missing says nothing by itself: the znode may have been
- * removed since it was read, twin and all, and the next one stand in its place.
- * So the znode is read once more. */
+/* A missing twin alone proves nothing: since the read, the znode may have been
+ * removed, with its twin, and the next one have taken its place.  So the znode
+ * is read once more. */
 int zke_recipe_find_twin(zke *z, const char *path, int64_t czxid,
                          const char *twin) {
   zke_stat now;
@@ -358,9 +359,9 @@ int zke_recipe_find_twin(zke *z, const char *path, int64_t czxid,
   return now.czxid == czxid ? ZKE_NONODE : ZKE_BADVERSION;
 }
 
-/* Discard it.  zke_retry() repeats what failed because of others; anything else
- * is tried once more, since an obstacle such as short memory may be gone at the
- * second try. */
+/* Discard it.  zke_retry() repeats failures that others have caused; any other
+ * is tried once more, since an obstacle such as short memory may be gone by
+ * then. */
 static int znode_discard(zke *z, znode_goer *g) {
   int rc = zke_retry(z, znode_try_discard, g, ZKE_FOREVER);
   return rc == ZKE_OK || zke_recipe_is_transient(rc) ? rc
@@ -368,7 +369,7 @@ static int znode_discard(zke *z, znode_goer *g) {
 }
 
 /* There is some time for it, though the deadline may have passed.  If the
- * process dies here the session ends, and the znode goes with it. */
+ * process dies here, the session ends, and the znode goes with it. */
 int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
   znode_goer g = {path, mode, czxid};
   int64_t limit = zke_recipe_allow(z);
@@ -377,9 +378,9 @@ int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
   return rc;
 }
 
-/* Step 4 of the head of this file.  A creation that turns out to have been made
- * is a success, even after its deadline: that is simpler for the caller than a
- * failure, and true. */
+/* Step 4 at the head of this file.  If the creation turns out to have been
+ * made, it is a success, even after its deadline: that is simpler for the
+ * caller than a failure, and true. */
 int zke_creation_resolve(zke *z, zke_creation *c, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -392,8 +393,8 @@ int zke_creation_resolve(zke *z, zke_creation *c, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Draw the guid and make the path that a create is given; suffix stands behind
- * the kind, in the place of a number that the directory would give. */
+/* Generate the guid and make the path to give to a create; suffix follows the
+ * kind, instead of a number from the directory. */
 int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
   size_t size =
       strlen(c->directory) + strlen(c->kind) + strlen(suffix) + ZKE_NAME_ROOM;
@@ -414,10 +415,10 @@ int zke_recipe_say_used_up(const char *directory) {
       directory);
 }
 
-/* ZKE_LIMIT where a number tells no order any more.  Counters end at 2^31 - 1:
- * every later znode gets that number again, or a negative one where several are
- * made in one step (semantics.md 2.3), so an entry that comes later could stand
- * before one that holds. */
+/* ZKE_LIMIT if a number does not show the order.  Counters end at 2^31 - 1:
+ * every later znode gets that number again, or a negative one if several are
+ * made in one step (semantics.md 2.3), so a later entry could stand before one
+ * that holds. */
 static int znode_check_number(const char *directory, const char *path,
                               const char *given) {
   const char *number = path + strlen(given);
@@ -425,8 +426,7 @@ static int znode_check_number(const char *directory, const char *path,
   return zke_recipe_say_used_up(directory);
 }
 
-/* The number of a creation that was made; the znode goes where it is refused.
- */
+/* Check the number of a created znode; discard the znode if it is refused. */
 static int znode_take_number(zke *z, const zke_creation *c) {
   zke_sentence kept;
   int rc = znode_check_number(c->directory, c->path, c->given);
@@ -439,9 +439,9 @@ static int znode_take_number(zke *z, const zke_creation *c) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* If the process dies after the creation the znode goes with its session,
- * unless it is persistent.  Then nobody looks for its guid any more, and the
- * recipe has to tell by its data that it belongs to nobody. */
+/* If the process dies after the creation, the znode goes with its session,
+ * unless it is persistent.  Then nobody looks for its guid any more, and its
+ * data must show the recipe that it has no owner. */
 int zke_recipe_create(zke *z, const char *directory, const char *place,
                       const char *kind, const void *data, int len, int mode,
                       int64_t deadline_ms, char **path_out,
@@ -467,21 +467,22 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
 
 /* ---- several creations in one step ----
  *
- * As one creation, with one guid for all of them.  Several in one directory
- * differ by their numbers, which follow each other in the order of the seats.
+/* As one creation, with one guid for all of them.  Several in one directory
+ * differ by their numbers, which are consecutive, in the order of the seats.
  */
 
 typedef struct znode_creations {
   const zke_seat *seats;
   zke_op *ops;         /* the creates; paths as given, without the numbers */
-  zke_op_result *made; /* what the last try has made, or what was found */
+  zke_op_result *made; /* the nodes that the last try has made, or that were
+                          found */
   int count;           /* of each of these */
   char guid[ZKE_RECIPE_GUID];
   bool unsure; /* a try has lost its reply: it may have made them */
 } znode_creations;
 
-/* Look for what a lost try has made at seat i: of the entries with the guid,
- * the one after those of the seats before it in the same directory. */
+/* Look for the znode that a lost try has made at seat i: among the entries with
+ * the guid, the one after those of earlier seats in the same directory. */
 static int znode_recover_seat(zke *z, znode_creations *c, int i) {
   const zke_seat *seat = &c->seats[i];
   zke_entries *e = NULL;
@@ -505,8 +506,8 @@ static int znode_recover_seat(zke *z, znode_creations *c, int i) {
   return rc;
 }
 
-/* Look for all of them.  They were made all or none, so one that is found tells
- * that they were; another one that is missing was taken away since. */
+/* Look for all of them.  All were made or none, so finding one proves that they
+ * were; a missing one was deleted since. */
 static int znode_recover_all(zke *z, void *arg) {
   znode_creations *c = arg;
   bool found = false;
@@ -519,7 +520,7 @@ static int znode_recover_all(zke *z, void *arg) {
   return found ? ZKE_OK : ZKE_NONODE;
 }
 
-/* One try, as znode_try_create(): all of them are made or none. */
+/* One try, as znode_try_create(): makes all or none. */
 static int znode_try_create_all(zke *z, void *arg) {
   znode_creations *c = arg;
   int rc = c->unsure ? znode_recover_all(z, c) : ZKE_NONODE;
@@ -531,7 +532,7 @@ static int znode_try_create_all(zke *z, void *arg) {
 }
 
 /* As zke_creation_resolve(), for all of them.  Each is discarded by the path
- * that the create was given: the session finds it by the guid. */
+ * given to the create: the session finds it by the guid. */
 static int znode_resolve_all(zke *z, znode_creations *c, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -544,8 +545,8 @@ static int znode_resolve_all(zke *z, znode_creations *c, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Fill in the operations; their paths are in one block, which is returned, or
- * NULL without memory. */
+/* Fill in the operations; returns their paths in one block, or NULL without
+ * memory. */
 static char *znode_creation_ops(zke *z, znode_creations *c) {
   size_t size = 0;
   for (int i = 0; i < c->count; i++)
@@ -580,11 +581,11 @@ static zke_strings *znode_made(zke *z, const znode_creations *c) {
   return s;
 }
 
-/* The paths of all, which the caller is given; or they are discarded, by the
- * paths that the create was given: the session finds them by the guid.  That is
- * so if one has got a number that tells no order, or without memory.  If
- * somebody has deleted one, the caller is given the paths and the others are
- * discarded too: after a lost reply a path may not be known. */
+/* Give the caller the paths of all, or discard them, by the paths given to the
+ * create: the session finds them by the guid.  They are discarded without
+ * memory, or if one has a number that shows no order.  If somebody has deleted
+ * one, the caller gets the paths and the others are discarded too: after a lost
+ * reply a path may not be known. */
 static int znode_take_all(zke *z, const znode_creations *c,
                           zke_strings **paths_out) {
   zke_sentence kept;
@@ -606,8 +607,8 @@ static int znode_take_all(zke *z, const znode_creations *c,
   return zke_recipe_restore(&kept, rc);
 }
 
-/* All have one guid, so one look after a lost reply tells of all of them: one
- * transaction has made all of them or none. */
+/* All have one guid, so one look after a lost reply is enough: one transaction
+ * has made all of them or none. */
 int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
                           int64_t deadline_ms, zke_strings **paths_out,
                           int64_t *czxid_out) {
@@ -635,15 +636,15 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
 
 /* ---- deletion ---- */
 
-/* One try, for zke_retry().  A missing znode is what was wanted, whether a try
- * with a lost reply deleted it or somebody else. */
+/* One try, for zke_retry().  A missing znode is a success, whether a lost try
+ * has deleted it or somebody else. */
 static int znode_try_delete(zke *z, void *arg) {
   int rc = zke_delete(z, arg, -1);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* To delete another's znode is no cleaning up, so there is no grace for it
- * beyond a deadline: it may wait as long as any call of the handle. */
+/* Deleting another's znode is no clean-up, so it has no grace after a deadline:
+ * it may wait as long as any call of the handle. */
 int zke_recipe_delete(zke *z, const char *path) {
   int64_t limit = zke_recipe_limit(z, zke_recipe_patience(z));
   int rc = zke_retry(z, znode_try_delete, (void *)(uintptr_t)path, ZKE_FOREVER);
@@ -651,14 +652,14 @@ int zke_recipe_delete(zke *z, const char *path) {
   return rc;
 }
 
-/* Some deletions, and why the first of them was refused. */
+/* Several deletions, and the code of the first that was refused. */
 typedef struct znode_deletions {
   const zke_strings *paths;
   int refused;
 } znode_deletions;
 
-/* The function of a batch.  One that has gone is as good as deleted; one that
- * is refused keeps none of the others.  "": see zke_recipe_create_all(). */
+/* The function of a batch.  A missing znode counts as deleted; if one is
+ * refused, the others are still deleted.  "": see zke_recipe_create_all(). */
 static int znode_delete_each(zke *z, void *arg) {
   znode_deletions *d = arg;
   d->refused = ZKE_OK;
@@ -670,8 +671,8 @@ static int znode_delete_each(zke *z, void *arg) {
   return ZKE_OK;
 }
 
-/* One multi of deletions.  The one that refuses it, if it was refused, is
- * *culprit then, else -1; "" is no operation. */
+/* One multi of deletions.  If one was refused, *culprit is its index, else -1;
+ * "" is no operation. */
 static int znode_delete_in_multi(zke *z, const char *const *paths, int count,
                                  int *culprit) {
   int rc = ZKE_NOMEM, n = 0;
@@ -694,8 +695,8 @@ static int znode_delete_in_multi(zke *z, const char *const *paths, int count,
   return rc;
 }
 
-/* The same as the batch, for an engine that has none: a multi, again without
- * the one that was refused. */
+/* The same for an engine without batches: a multi, repeated without the one
+ * that was refused. */
 static int znode_delete_by_multi(zke *z, znode_deletions *d) {
   int count = d->paths->count, rc = ZKE_NOMEM, culprit;
   const char **left = zke_alloc(z, (size_t)(count + 1) * sizeof *left);
@@ -712,21 +713,22 @@ static int znode_delete_by_multi(zke *z, znode_deletions *d) {
   return rc;
 }
 
-/* One try; what it did before its reply was lost is gone at the next. */
+/* One try; after a lost reply, the next one finds the deleted znodes missing.
+ */
 static int znode_try_delete_all(zke *z, void *arg) {
   int rc = zke_batch(z, znode_delete_each, arg);
   return rc == ZKE_UNIMPLEMENTED ? znode_delete_by_multi(z, arg) : rc;
 }
 
-/* In one step, so that nobody sees some of them without the others. */
+/* In one step, so nobody sees some of them without the others. */
 int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
   znode_deletions d = {paths, ZKE_OK};
   int rc = zke_retry(z, znode_try_delete_all, &d, ZKE_FOREVER);
   return rc == ZKE_OK ? d.refused : rc;
 }
 
-/* As zke_recipe_discard().  Their names contain a guid, so nobody makes one of
- * these paths again and no czxid is needed to tell them apart. */
+/* As zke_recipe_discard().  The names contain a guid, so nobody uses these
+ * paths again, and no czxid is needed to tell znodes apart. */
 int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
   int64_t limit = zke_recipe_allow(z);
   int rc = zke_recipe_delete_all(z, paths);
@@ -747,8 +749,8 @@ int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
 
 enum { ZNODE_BARE_GUID = 32 }; /* hex digits of a guid without dashes */
 
-/* Where a protected name's kind begins, or NULL for any other name.  The guid
- * of zkembed and Curator is a UUID; go-zookeeper's has no dashes. */
+/* The kind in a protected name, or NULL for any other name.  The guid of
+ * zkembed and Curator is a UUID; go-zookeeper's has no dashes. */
 static const char *znode_kind(const char *name) {
   size_t mark = strlen(ZKE_NAME_MARK);
   if (strncmp(name, ZKE_NAME_MARK, mark) != 0) return NULL;
@@ -758,10 +760,9 @@ static const char *znode_kind(const char *name) {
   return name + head + 1;
 }
 
-/* Names are made by zke_creation_name() and by the engine, which adds the
- * number; whatever else is in the directory does not have this form.  It is
- * matched strictly, because anybody may put a child into a recipe's directory.
- */
+/* zke_creation_name() and the engine, which adds the number, make the names;
+ * other children of the directory do not have this form.  It is matched
+ * strictly, because anybody may put a child into a recipe's directory. */
 bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
                       zke_entry *out) {
   const char *kind = znode_kind(name);
@@ -785,8 +786,7 @@ static bool znode_ends(const char *name, size_t len, const char *end) {
 /* kazoo's lock is <guid>__lock__<number>, for a reader __rlock__, and its
  * semaphore's permit is the guid alone.  Other clients, and ZooKeeper's page of
  * recipes, put "lock-" and the like before the number, with or without a text
- * of their own before it; the locks that come with ZooKeeper are
- * x-<session>-<number>. */
+ * before it; the locks that come with ZooKeeper are x-<session>-<number>. */
 const char *zke_recipe_foreign(const char *name) {
   static const char *const others[] = {"lock-", "latch-", "lease-", NULL};
   size_t len = strlen(name), guid = strspn(name, "0123456789abcdef");
@@ -803,12 +803,11 @@ const char *zke_recipe_foreign(const char *name) {
   return other ? "another library" : NULL;
 }
 
-/* By number, as the difference of two 32-bit numbers; the name breaks ties, so
- * that the order is the same for all.  Entries of one kind that stay have
+/* By number, as the difference of two 32-bit numbers.  The name breaks ties, to
+ * give all processes the same order.  Entries of one kind that stay have
  * different numbers, none of them negative.  A number from the counter's end or
- * beyond it is there only until its creator takes it back
- * (znode_check_number()); for that moment it may keep others waiting, and it
- * lets nobody in. */
+ * beyond it exists only until its creator takes it back (znode_check_number());
+ * in that moment it may keep others waiting, and it lets nobody in. */
 static int znode_order(const void *a, const void *b) {
   const zke_entry *x = a, *y = b;
   int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
@@ -816,8 +815,8 @@ static int znode_order(const void *a, const void *b) {
   return by < 0 ? -1 : 1;
 }
 
-/* The entries among the names, in one block; NULL without memory.  Those of
- * other libraries are put into the array from its end. */
+/* The entries among the names, in one block; NULL without memory.  Entries of
+ * other libraries fill the array from its end. */
 zke_entries *zke_recipe_parse_all(zke *z, const zke_strings *names,
                                   const char *const *kinds, int count) {
   size_t text = 0;
@@ -844,7 +843,7 @@ zke_entries *zke_recipe_parse_all(zke *z, const zke_strings *names,
   return e;
 }
 
-/* The names are copied behind the entries: one block to free. */
+/* The names are copied after the entries: one block to free. */
 int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
                        int count, zke_watch_fn fn, void *context,
                        zke_entries **entries_out, zke_stat *stat_out) {
@@ -858,7 +857,7 @@ int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
   return ZKE_OK;
 }
 
-/* One more of each, since a block has at least one byte. */
+/* Room for one more, since a block has at least one byte. */
 int zke_recipe_read_entries(zke *z, const char *directory,
                             const zke_entries *entries,
                             zke_op_result **got_out) {
@@ -882,7 +881,7 @@ int zke_recipe_read_entries(zke *z, const char *directory,
   return rc;
 }
 
-/* Names differ by the guid, so the first that is equal is the one. */
+/* The guid makes names unique, so the first match is the one. */
 int zke_recipe_find(const zke_entries *entries, const char *name) {
   for (int i = 0; i < entries->count; i++) {
     if (strcmp(entries->data[i].name, name) == 0) return i;
@@ -890,11 +889,11 @@ int zke_recipe_find(const zke_entries *entries, const char *name) {
   return -1;
 }
 
-/* ---- whose a znode is ---- */
+/* ---- owners of znodes ---- */
 
-/* Nobody knows the session that was seen to own a znode.  If the znode is its
- * still, it lives: on an ensemble it may just not have shown itself.  Else it
- * has ended since: ZKE_NONODE. */
+/* The former owner of a znode is not a known session.  If it still owns the
+ * znode, it lives: on an ensemble it may not have published its node.
+ * Otherwise it has ended since: ZKE_NONODE. */
 static int znode_ask_owner(zke *z, const char *path, int64_t session) {
   zke_stat stat;
   int rc = zke_exists(z, path, NULL, NULL, &stat);
@@ -907,9 +906,9 @@ static int znode_try_expire(zke *z, void *arg) {
   return zke_expire(z, *(const int64_t *)arg);
 }
 
-/* The session that was seen to own a znode, and as zke_recipe_bury().  *who
- * stays NULL where it cannot be shown; else it is for zke_free(), whatever is
- * returned. */
+/* The session that owned a znode when it was read; returns as
+ * zke_recipe_bury().  *who stays NULL if it cannot be shown; else it is for
+ * zke_free(), whatever this returns. */
 static int znode_owner(zke *z, const char *path, int64_t session,
                        zke_session_list **who) {
   int rc = zke_sessions(z, session, who);
@@ -927,7 +926,7 @@ int zke_recipe_bury(zke *z, const char *path, int64_t session) {
   return rc;
 }
 
-/* Znodes of one owner often stand together, and it is asked once then. */
+/* Znodes of one owner often stand together; then it is asked once. */
 int zke_recipe_bury_all(zke *z, const char *directory,
                         const zke_strings *names) {
   int64_t lives = 0;
@@ -946,13 +945,14 @@ int zke_recipe_bury_all(zke *z, const char *directory,
   return gone ? ZKE_NONODE : ZKE_OK;
 }
 
-/* When a holder took office: its write of "held", else its coming. */
+/* When a holder took office: the time when it wrote "held", else when it came.
+ */
 int64_t zke_recipe_since(const zke_stat *stat, const char *data) {
   bool wrote = data && strncmp(data, "held ", 5) == 0;
   return wrote ? stat->mtime : stat->ctime;
 }
 
-/* A holder that cannot be read has gone, or nobody can say whose it is. */
+/* A holder that cannot be read has gone, or nobody can tell who owns it. */
 int zke_recipe_say_hidden(int rc, const char *what, int found) {
   const char *how = found == ZKE_NONODE
                         ? "was held, but is no longer"
@@ -960,7 +960,7 @@ int zke_recipe_say_hidden(int rc, const char *what, int found) {
   return zke_recipe_fail(rc, "%s %s", what, how);
 }
 
-/* The owner is asked for anyway, so that it lives costs nothing to know. */
+/* The owner is read anyway, so checking that it lives costs nothing. */
 int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
   char *data = NULL, when[ZKE_RECIPE_WHEN];
   zke_stat stat;
