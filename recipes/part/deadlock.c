@@ -1,46 +1,46 @@
 /* deadlock.c - who waits for whom, and whether for ever
  *
  * A wait is an entry that says "waiting"; an actor is the thread that waits, or
- * that holds what another one waits for (deadlock.h has the words).
+ * that holds what another one waits for (deadlock.h defines the words).
  *
  * THE SEARCH, when an actor has begun to wait (zke_line_detect):
- *   1. Is the session's own new entry all that it has in lines?  Then nobody
- *      can wait for it: there is no circle (graph_is_alone).
- *   2. Build the graph of waits from this one on.  For each wait: read its
- *      line; an edge goes to each entry that keeps it out (graph_follow).  For
- *      each of these: if its actor waits, too, anywhere, that wait is added
- *      (graph_find_waits), and followed in its turn.
- *   3. Cross out the waits that can go on: those of which enough keepers are
- *      not stuck.  Repeat until nothing more is crossed out (graph_cross_out).
- *   4. Of what is left, keep the waits on a way from this actor back to itself
- *      (graph_mark_ways).  If there are any, this actor is in a circle.
+ *   1. If the session's only entries in lines are its new ones, nobody can wait
+ *      for it: there is no circle (graph_is_alone).
+ *   2. Build the graph of waits, from this one on.  For each wait: read its
+ *      line, and add an edge to each entry that keeps it out (graph_follow).
+ *      If the actor of such an entry waits, too, anywhere, add its waits
+ *      (graph_find_waits), and follow them in turn.
+ *   3. Cross out the waits that can continue, because enough of their keepers
+ *      are not stuck.  Repeat until nothing more is crossed out
+ *      (graph_cross_out).
+ *   4. Of the remaining waits, keep those on a path from this actor back to
+ *      itself (graph_mark_ways).  If there are any, this actor is in a circle.
  *   5. If this wait is the youngest of the circle, it is the victim
  *      (graph_victim).  Else the youngest one is, and finds out by itself.
- *   6. Read all of the circle again, in one snapshot.  Only if it is there at
- *      that moment it is a deadlock (graph_confirm); else begin again at 2.
+ *   6. Read the whole circle again, in one snapshot.  Only if it exists at that
+ *      moment is it a deadlock (graph_confirm); else begin again at 2.
  *
  * WHY IT IS RIGHT.  Each wait is written to the tree before its search begins,
- * and searches read the tree.  So of the waits of a circle the one that was
- * written last sees all the others, and it is the youngest; one search at that
- * moment is enough, and nobody has to search again later.  Only the youngest
- * fails, so of one circle one call fails.  Nobody fails because of a circle
- * that never was: the snapshot of step 6 has every wait unchanged since it was
- * first read (by mzxid) and every keeper present, so all of them waited for
- * each other at that moment.
+ * and searches read the tree.  So in a circle, the wait that was written last
+ * sees all the others, and it is the youngest.  One search at that moment is
+ * enough; no search is needed later.  Only the youngest fails, so of one circle
+ * one call fails.  No call fails because of a circle that never existed: in the
+ * snapshot of step 6 every wait is unchanged since it was first read (by mzxid)
+ * and every keeper exists, so all of them waited for each other at that moment.
  *
- * The znodes are all there is to go by.  No process asks another one, and none
- * has to be running.
+ * Only the znodes are used.  No process asks another one, and none has to be
+ * running.
  *
- * WHAT IS NOT SEEN is listed in lock.h, under DEADLOCKS.
+ * WHAT IS NOT SEEN: see DEADLOCKS in lock.h.
  *
- * COST: each session that the search comes to is read once, with its entries;
- * each wait costs a survey of its line, unless that line was the last that was
- * read, and a read of each keeper that graph_follow_entry() looks at.  Crossing
- * out goes over all waits and edges for each wait, in memory; a chain takes one
- * such pass, because the last that was found is looked at first.
+ * COST: each session that the search reaches is read once, with its entries.
+ * Each wait costs a survey of its line, unless that line was read last, and a
+ * read of each keeper that graph_follow_entry() looks at.  Crossing out visits
+ * all waits and edges for each wait, in memory; a chain takes one such pass,
+ * because the wait found last is looked at first.
  *
  * Sections, each using those above it: actors; the graph and how it grows;
- * crossing out; the circle's snapshot; the list for programs that look from
+ * crossing out; the circle's snapshot; the list for programs that watch from
  * outside.  Begin with zke_line_detect(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* getentropy */
@@ -63,18 +63,19 @@
 
 /* ---- actors ----
  *
- * A thread's number says nothing in another process, and several threads may
+ * A thread's number means nothing in another process, and several threads may
  * act as one: so an actor is a random number, which the entries show. */
 
-/* This thread, as others can tell it from theirs. */
+/* This thread, as an actor. */
 static _Thread_local struct {
-  pid_t pid;     /* that drew id; another one: this is a forked child */
+  pid_t pid;     /* the process that generated id; if it differs, this is a
+                    forked child */
   uint64_t id;   /* its own */
   uint64_t role; /* the actor that it acts as; 0: itself */
 } actor_self;
 
-/* Draw the thread's actor.  After a fork it is another thread than the
- * parent's, and acts as nobody else. */
+/* Generate the thread's actor.  After a fork it differs from the parent's, and
+ * has no role. */
 static void actor_draw_self(pid_t pid) {
   actor_self.pid = pid;
   actor_self.id = actor_self.role = 0;
@@ -86,17 +87,17 @@ static void actor_draw_self(pid_t pid) {
   actor_self.id = (uint64_t)(uintptr_t)&actor_self ^ (uint64_t)pid << 48;
 }
 
-/* Drawn at random at the thread's first call, so no two threads of two
- * processes have the same one. */
+/* Generated at random at the thread's first call, so no two threads share one.
+ */
 uint64_t zke_line_actor(void) {
   pid_t pid = getpid();
   if (actor_self.pid != pid) actor_draw_self(pid);
   return actor_self.role ? actor_self.role : actor_self.id;
 }
 
-/* The role is the thread's own; in a forked child nobody has given it one. */
+/* The role belongs to the thread; in a forked child it has none. */
 uint64_t zke_line_act_as(uint64_t actor) {
-  zke_line_actor(); /* so that no forked copy's role is given back */
+  zke_line_actor(); /* so a parent's role is not returned in a child */
   uint64_t was = actor_self.role;
   actor_self.role = actor;
   return was;
@@ -104,7 +105,7 @@ uint64_t zke_line_act_as(uint64_t actor) {
 
 /* ---- the graph ----
  *
- * Its nodes are waits, and its edges go from a wait to the entries that keep it
+ * Its nodes are waits; its edges go from a wait to the entries that keep it
  * out.  An edge leads on by the keeper's actor: to all waits of that actor.  An
  * actor that waits in several places at once, for a multi-lock, is stuck if it
  * is stuck in any of them.
@@ -112,34 +113,36 @@ uint64_t zke_line_act_as(uint64_t actor) {
  *     wait "a of T1" --kept out by--> entry "b of T2"
  *                                        T2 waits: "c of T2" --> ...
  *
- * For zke_line_waits() the same graph has everybody's waits, also those of
- * entries that wait without a blocking call (loose); these are never stuck, as
- * their threads can go on. */
+ * For zke_line_waits() the same graph has the waits of all sessions, including
+ * entries that wait without a blocking call (loose); these are never stuck,
+ * since their threads can continue.
 
-/* One wait: an entry, and what was found out about it. */
+/* One wait: an entry, and what the search has found out about it. */
 typedef struct graph_wait {
   char *directory, *name; /* its line, and its znode's name there */
   uint64_t actor;
-  int64_t since;    /* the zxid of beginning to wait: its mzxid */
-  int64_t session;  /* which owns the znode */
+  int64_t since;    /* the zxid of the beginning of the wait: its mzxid */
+  int64_t session;  /* owner of the znode */
   int64_t since_ms; /* ctime of the znode */
-  int room;     /* it is stuck if this many of its keepers, by weight, are */
-  bool kept;    /* its place keeps it out */
-  bool loose;   /* not in a blocking call */
-  bool stuck;   /* not crossed out (yet) */
-  bool from_me; /* on a way from the actor `me` */
-  bool to_me;   /* on a way to it */
-  int next;     /* the wait after it on the way to me, or -1 */
-  bool doomed;  /* it was stuck before the circles were told apart */
-  int circle;   /* which, from 1 on; 0: none */
+  int room;         /* it is stuck if this many of its keepers, by weight, are
+                   stuck */
+  bool kept;        /* its place keeps it out */
+  bool loose;       /* not in a blocking call */
+  bool stuck;       /* not crossed out (yet) */
+  bool from_me;     /* on a path from the actor `me` */
+  bool to_me;       /* on a path to it */
+  int next;         /* the wait after it on the path to me, or -1 */
+  bool doomed;      /* it was stuck before the circles were separated */
+  int circle;       /* its number, from 1 on; 0: none */
 } graph_wait;
 
-/* waits[from] is kept out by `weight` entries of an actor.  That one may wait
+/* waits[from] is kept out by `weight` entries of an actor.  The actor may wait
  * too, in one place or in several. */
 typedef struct graph_edge {
   int from;       /* index of the wait */
-  int weight;     /* entries that were made together: permits of a lease */
-  uint64_t actor; /* 0: the data does not tell; such a one can go on */
+  int weight;     /* number of entries that were made together: permits of a
+                     lease */
+  uint64_t actor; /* 0: not in the data; such a keeper can continue */
   char *path;     /* of the keeper's znode */
   int64_t session;
 } graph_edge;
@@ -148,18 +151,18 @@ typedef struct graph_edge {
  * locks. */
 typedef struct graph {
   zke *z;
-  uint64_t me; /* the actor whose circles are looked for */
-  bool all;    /* everybody's waits, for zke_line_waits() */
+  uint64_t me; /* the actor whose circles are searched */
+  bool all;    /* the waits of all sessions, for zke_line_waits() */
   graph_wait *waits;
   graph_edge *edges; /* in the order of their waits */
   int wait_count, wait_cap, edge_count, edge_cap;
-  /* The entries of the sessions that were read, which are read once and whole:
-   * one session may have hundreds of actors, each at the end of another's wait.
+  /* The entries of the sessions that were read.  Each session is read once and
+   * whole: it may have hundreds of actors, each at the end of another's wait.
    * An entry that was moved to waits has no name here. */
   graph_wait *known;
   int64_t *sessions;
   int known_count, known_cap, session_count, session_cap;
-  /* the line that was looked at last; NULL: none */
+  /* the line that was read last; NULL: none */
   const char *directory;
   zke_entries *entries;
   int limit;
@@ -178,7 +181,7 @@ static bool graph_room(zke *z, void **array, int count, int *cap, size_t size) {
   return true;
 }
 
-/* What was moved from `known` to `waits` is NULL in the first. */
+/* A name moved from `known` to `waits` is NULL in `known`. */
 static void graph_free_waits(graph_wait *waits, int count) {
   for (int i = 0; i < count; i++) {
     zke_free(waits[i].directory);
@@ -187,7 +190,7 @@ static void graph_free_waits(graph_wait *waits, int count) {
   zke_free(waits);
 }
 
-/* g->directory is one of the waits' own strings. */
+/* g->directory is a string of one of the waits. */
 static void graph_free(graph *g) {
   graph_free_waits(g->waits, g->wait_count);
   graph_free_waits(g->known, g->known_count);
@@ -207,8 +210,8 @@ static int graph_add_edge(graph *g, graph_edge edge) {
   return ZKE_OK;
 }
 
-/* Note an entry of a session by which an actor waits.  An entry whose data
- * names no actor cannot be in a circle: it is loose. */
+/* Add an entry by which an actor of a session waits.  An entry whose data names
+ * no actor cannot be in a circle: it is loose. */
 static int graph_add_known(graph *g, const char *path,
                            const zke_entry_words *is, const zke_stat *stat) {
   void *array = g->known;
@@ -231,8 +234,7 @@ static int graph_add_known(graph *g, const char *path,
   return w->directory && w->name ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Add a wait to the graph.  Its strings are moved: `known` has none afterwards.
- */
+/* Add a wait to the graph.  Moves its strings: `known` has none afterwards. */
 static int graph_add_wait(graph *g, graph_wait *known) {
   void *array = g->waits;
   if (!graph_room(g->z, &array, g->wait_count, &g->wait_cap, sizeof *g->waits))
@@ -243,7 +245,7 @@ static int graph_add_wait(graph *g, graph_wait *known) {
   return ZKE_OK;
 }
 
-/* Note that a session is read; *news: it was not noted before. */
+/* Record that a session is read; *news: it was not recorded before. */
 static int graph_add_session(graph *g, int64_t session, bool *news) {
   void *array = g->sessions;
   *news = false;
@@ -274,10 +276,10 @@ static bool graph_has_wait(const graph *g, uint64_t actor) {
   return false;
 }
 
-/* Note an entry of a session, if its data says that its actor waits.  An entry
- * that was granted at once says so, too, since it was never written again; it
- * does no harm here, because its place does not keep it out
- * (graph_follow()). */
+/* Add an entry of a session, if its data says that its actor waits.  An entry
+ * that held immediately still says so, since it was never written again.  That
+ * does no harm here, because its place does not keep it out (graph_follow()).
+ */
 static int graph_read_entry(graph *g, const char *path) {
   char *data = NULL;
   int len;
@@ -292,8 +294,8 @@ static int graph_read_entry(graph *g, const char *path) {
 }
 
 /* Read a session with all its entries, once: an actor may wait in several
- * places, and other actors of its session are often met soon.  Where they are
- * not told, it seems to wait for nobody. */
+ * places, and other actors of its session are often met soon.  If an ensemble
+ * does not give them, the session seems to wait for nobody. */
 static int graph_read_session(graph *g, int64_t session) {
   zke_strings *paths = NULL;
   bool news;
@@ -307,8 +309,7 @@ static int graph_read_session(graph *g, int64_t session) {
   return rc;
 }
 
-/* Add all waits of an actor of a session, or of all its actors if everybody's
- * are wanted. */
+/* Add all waits of an actor of a session, or of all its actors if g->all. */
 static int graph_find_waits(graph *g, int64_t session, uint64_t actor) {
   if (!g->all && graph_has_wait(g, actor)) return ZKE_OK;
   int rc = graph_read_session(g, session);
@@ -321,8 +322,8 @@ static int graph_find_waits(graph *g, int64_t session, uint64_t actor) {
 }
 
 /* Add the edge to one keeper, and the waits of its actor.  A keeper that has
- * gone meanwhile keeps nobody out, and those that it kept out are told by their
- * watches; so it has no edge.  *waiting: its data says that it waits. */
+ * gone since the survey keeps nobody out, so it has no edge; watches wake the
+ * entries that it kept out.  *waiting: its data says that it waits. */
 static int graph_add_keeper(graph *g, graph_edge edge, const char *name,
                             bool *waiting) {
   char *path = zke_recipe_path(g->z, g->waits[edge.from].directory, name);
@@ -349,13 +350,15 @@ static int graph_add_keeper(graph *g, graph_edge edge, const char *name,
 
 /* Add the edges of waits[at], which is the entry at index i of its line.
  *
- * It is not necessary to go back to the beginning of a long line.  If every
- * entry stands for itself, `limit` keepers that wait themselves are enough:
- * each of these has edges to those in front of it, so through them the search
- * comes to the rest.  A reader does not count among them, as it is not kept out
- * by other readers.  With entries made together (weight > 1) this does not
- * hold, and all are followed.  For a loose wait, which is never stuck, `limit`
- * of any kind are enough to show whom it waits for. */
+ * The search need not go back to the beginning of a long line.  If every entry
+ * stands for itself, `limit` keepers that wait themselves are enough: each of
+ * these has edges to those in front of it, so through them the search reaches
+ * the rest.  A reader does not count among them, as other readers do not keep
+ * it
+ * out.  With entries made together (weight > 1) this does not hold, and all are
+ * followed.  For a loose wait, which is never stuck, `limit` keepers of any
+ *            kind
+ * are enough to show whom it waits for. */
 static int graph_follow_entry(graph *g, int at, const zke_entries *e, int i,
                               int limit) {
   int own = zke_entry_group_before(e, i) + 1, weight, rc = ZKE_OK;
@@ -374,9 +377,9 @@ static int graph_follow_entry(graph *g, int at, const zke_entries *e, int i,
   return rc;
 }
 
-/* Read the line of a wait, unless it was the last that was read.  Many waits of
- * one line are looked up in what the first one saw: an entry that has joined
- * since makes a search of its own. */
+/* Read the line of a wait, unless it was read last.  Many waits of one line use
+ * what the first one read: an entry that has joined since makes its own search.
+ */
 static int graph_look_at(graph *g, const char *directory) {
   zke_stat stat;
   if (g->directory && strcmp(g->directory, directory) == 0) return ZKE_OK;
@@ -403,7 +406,7 @@ static int graph_follow(graph *g, int at) {
 /* ---- crossing out ----
  *
  * Steps 3 to 5 of the search: which waits are stuck, which of these are in a
- * circle with `me`, and whether `me` is the one to give up. */
+ * circle with `me`, and whether `me` must give up. */
 
 /* An actor is stuck if it is in any of the places where it waits. */
 static bool graph_is_stuck(const graph *g, uint64_t actor) {
@@ -413,7 +416,7 @@ static bool graph_is_stuck(const graph *g, uint64_t actor) {
   return false;
 }
 
-/* How many entries that keep out a wait belong to actors that are stuck. */
+/* How many of the entries that keep out a wait belong to stuck actors. */
 static int graph_stuck_keepers(const graph *g, int at) {
   int count = 0;
   for (int i = 0; i < g->edge_count; i++) {
@@ -423,9 +426,9 @@ static int graph_stuck_keepers(const graph *g, int at) {
   return count;
 }
 
-/* Cross out the waits that can go on, until none can.  A wait can go on if
- * fewer of its keepers than `room` stay for ever: the others will go, and then
- * its turn comes.  The last that was found is looked at first, since it is at
+/* Cross out the waits that can continue, until none can.  A wait can continue
+ * if fewer of its keepers than `room` stay for ever: the others will go, and
+ * then its turn comes.  The wait found last is looked at first, since it is at
  * the end of a chain: so a chain is crossed out in one pass. */
 static void graph_cross_out(graph *g) {
   for (int i = 0; i < g->wait_count; i++)
@@ -441,8 +444,8 @@ static void graph_cross_out(graph *g) {
   }
 }
 
-/* An edge leads from wait a to wait b: hand on both marks.  True: something was
- * new. */
+/* An edge leads from wait a to wait b: pass on both marks.  Returns whether
+ * anything was new. */
 static bool graph_mark_step(graph *g, int a, int b) {
   graph_wait *from = &g->waits[a], *to = &g->waits[b];
   bool news = (from->from_me && !to->from_me) || (!from->to_me && to->to_me);
@@ -452,10 +455,10 @@ static bool graph_mark_step(graph *g, int a, int b) {
   return news;
 }
 
-/* Mark the waits on a way from the waits of `me`, and those on a way to them,
- * among the stuck ones.  A wait with both marks is in a circle with `me`.  (A
- * wait that was merely seen before need not be in one: only a way back to the
- * start counts.) */
+/* Among the stuck waits, mark those on a path from the waits of `me`, and those
+ * on a path to them.  A wait with both marks is in a circle with `me`.  (A wait
+ * that was merely seen before need not be in one: only a path back to the start
+ * counts.) */
 static void graph_mark_ways(graph *g) {
   for (int i = 0; i < g->wait_count; i++) {
     graph_wait *w = &g->waits[i];
@@ -476,14 +479,13 @@ static void graph_mark_ways(graph *g) {
 }
 
 /* Is this wait in a circle with `me`?  Each wait of `me` has both marks; only
- * the way on tells those in a circle. */
+ * `next` shows which are in a circle. */
 static bool graph_in_circle(const graph_wait *w) {
   return w->stuck && w->from_me && w->to_me && w->next >= 0;
 }
 
-/* Did `me` begin to wait in the circles later than all others there?  Where it
- * also waits elsewhere, by another thread that acts as `me`, that does not
- * count. */
+/* In the circles, did `me` begin to wait later than all others?  Its waits
+ * elsewhere, by another thread that acts as `me`, do not count. */
 static bool graph_is_youngest(const graph *g) {
   int64_t mine = 0, others = 0;
   for (int i = 0; i < g->wait_count; i++) {
@@ -495,7 +497,7 @@ static bool graph_is_youngest(const graph *g) {
 }
 
 /* The wait of `me` that is in a circle of which `me` is the youngest, or -1.  A
- * wait that is stuck behind a circle, but not in it, is no victim: it goes on
+ * wait that is stuck behind a circle, but not in it, is no victim: it continues
  * when the circle is broken. */
 static int graph_victim(graph *g) {
   graph_cross_out(g);
@@ -508,7 +510,7 @@ static int graph_victim(graph *g) {
 }
 
 /* "this call would wait for ever: /a is held by x (pid 1), who waits for /b,
- * held by this thread".  A long circle is cut where the room ends. */
+ * held by this thread".  A long circle is cut at the end of the buffer. */
 static int graph_say_deadlock(const graph *g, int at) {
   char text[420] = "";
   size_t used = 0;
@@ -535,8 +537,9 @@ static int graph_say_deadlock(const graph *g, int at) {
                          text);
 }
 
-/* Has this session no entries but those of this wait?  Then nobody can wait for
- * it, and there is no circle.  This is the common case, and costs one read. */
+/* Does this session have only the entries of this wait?  Then nobody can wait
+ * for it, and there is no circle.  This is the common case, and costs one read.
+ */
 static bool graph_is_alone(zke *z, int own) {
   zke_strings *paths = NULL;
   int entries = 0;
@@ -549,17 +552,17 @@ static bool graph_is_alone(zke *z, int own) {
 
 /* ---- the circle's snapshot ----
  *
- * Step 6.  The lines were read one after the other, so what was found may never
- * have been there at one moment. */
+ * Step 6.  The lines were read one after the other, so the circle may never
+ * have existed at one moment. */
 
 /* The znodes that make the circles, for one snapshot: the waits, and the
- * entries that keep these out. */
+ * entries that keep them out. */
 typedef struct graph_proof {
   char **paths;
-  zke_op *ops;         /* that read them */
-  zke_op_result *read; /* what these found */
-  int64_t *mzxid; /* that a wait must have; 0: a keeper, which must exist */
-  int count;      /* of each of these */
+  zke_op *ops;         /* to read them */
+  zke_op_result *read; /* the results */
+  int64_t *mzxid;      /* required of a wait; 0: a keeper, which must exist */
+  int count;           /* of each of these */
 } graph_proof;
 
 /* The arrays may be missing, if memory was short. */
@@ -572,7 +575,7 @@ static void graph_free_proof(graph_proof *p) {
   zke_free(p->mzxid);
 }
 
-/* One more znode; the path becomes the proof's. */
+/* Add a znode; the path becomes the proof's. */
 static bool graph_add_proof(graph_proof *p, char *path, int64_t mzxid) {
   if (!path) return false;
   p->paths[p->count] = path;
@@ -581,9 +584,9 @@ static bool graph_add_proof(graph_proof *p, char *path, int64_t mzxid) {
   return true;
 }
 
-/* List the znodes that one snapshot has to see for the circle to be real: the
- * waits of it by their mzxid, which tells that they have waited all the time,
- * and their keepers by being there. */
+/* List the znodes that one snapshot must show for the circle to be real: its
+ * waits by their mzxid, which shows that they have waited all the time, and
+ * their keepers, which must exist. */
 static bool graph_list_proof(const graph *g, graph_proof *p) {
   size_t most = (size_t)g->wait_count + (size_t)g->edge_count;
   p->paths = zke_alloc(g->z, most * sizeof *p->paths);
@@ -605,10 +608,10 @@ static bool graph_list_proof(const graph *g, graph_proof *p) {
   return ok;
 }
 
-/* The circle was put together from several reads, between which an actor may
+/* The circle was put together from several reads; between them an actor may
  * have released one lock and begun to wait for another.  It is a deadlock only
- * if all of it is there at one moment: then no actor in it can go on.  *so: it
- * is. */
+ * if all of it exists at one moment: then no actor in it can continue.  *so: it
+ * does. */
 static int graph_confirm(const graph *g, bool *so) {
   graph_proof p = {0};
   int rc = graph_list_proof(g, &p)
@@ -623,7 +626,7 @@ static int graph_confirm(const graph *g, bool *so) {
   return rc;
 }
 
-/* One look.  ZKE_LOOK_AGAIN: what it saw has changed meanwhile. */
+/* One look.  ZKE_LOOK_AGAIN: what it read has changed since. */
 static int graph_detect_once(zke *z, uint64_t actor) {
   graph g = {.z = z, .me = actor};
   bool so = true;
@@ -637,8 +640,8 @@ static int graph_detect_once(zke *z, uint64_t actor) {
   return rc == ZKE_OK && !so ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Looks until what it has found is confirmed or gone.  Each repetition means
- * that an actor of the circle has moved on. */
+/* Look until the circle is confirmed or gone.  Each repetition means that an
+ * actor of the circle has continued. */
 int zke_line_detect(zke *z, uint64_t actor, int own) {
   int rc;
   if (graph_is_alone(z, own)) return ZKE_OK;
@@ -648,15 +651,15 @@ int zke_line_detect(zke *z, uint64_t actor, int own) {
   return rc;
 }
 
-/* ---- the list, for programs that look from outside ----
+/* ---- the list, for programs that watch from outside ----
  *
- * The graph of everybody's waits, without a `me`.  The waits that are stuck are
- * noted as doomed.  Then those that only wait behind a circle are crossed out.
- * The rest are circles and the waits between circles; a search from one wait
- * after another tells which wait is on which circle. */
+ * The graph of all sessions' waits, without a `me`.  Stuck waits are marked as
+ * doomed.  Then those that only wait behind a circle are crossed out.  The rest
+ * are circles and the waits between circles; a search from each wait in turn
+ * shows which wait is on which circle. */
 
-/* The youngest first: crossing out begins at the other end, where the waits
- * stand that can go on soonest. */
+/* The youngest first: crossing out begins at the other end, with the waits that
+ * can continue soonest. */
 static int graph_compare_waits(const void *a, const void *b) {
   const graph_wait *x = a, *y = b;
   return (x->since < y->since) - (x->since > y->since);
@@ -671,7 +674,7 @@ static bool graph_is_waited_for(const graph *g, int at) {
   return false;
 }
 
-/* Keep, of the stuck waits, those in circles or between circles.  Cross out any
+/* Of the stuck waits, keep those in circles or between circles.  Cross out any
  * that no other stuck wait waits for, the youngest first. */
 static void graph_leave_circles(graph *g) {
   for (int i = 0; i < g->wait_count; i++)
@@ -704,7 +707,7 @@ static void graph_number_circles(graph *g) {
   }
 }
 
-/* The session's entry, or NULL where it has just ended or begun. */
+/* The session's entry, or NULL if it has just ended or begun. */
 static const zke_session_info *graph_who(const zke_session_list *who,
                                          int64_t session) {
   for (int i = 0; i < who->count; i++) {
@@ -721,15 +724,15 @@ static size_t graph_wait_size(const graph_wait *w,
          1 + strlen(info ? info->identity : "") + 1;
 }
 
-/* Where the next parts of a list go, which is one block: the list, all waits,
- * all keepers, all strings. */
+/* The positions of the next parts of a list, which is one block: the list, all
+ * waits, all keepers, all strings. */
 typedef struct graph_block {
   zke_wait_info *waits;
   zke_keeper *keepers;
   char *text;
 } graph_block;
 
-/* Room for it was counted by graph_list_waits(). */
+/* graph_list_waits() has counted the room for it. */
 static const char *graph_put_text(graph_block *b, const char *text) {
   size_t size = strlen(text) + 1;
   char *put = memcpy(b->text, text, size);
@@ -737,8 +740,8 @@ static const char *graph_put_text(graph_block *b, const char *text) {
   return put;
 }
 
-/* The edges of one wait, from the one at index `first` on, as keepers; returns
- * how many edges it has. */
+/* Add the edges of one wait, from index `first` on, as keepers; returns how
+ * many edges it has. */
 static int graph_put_keepers(graph_block *b, const graph *g, int first) {
   int i = first;
   for (; i < g->edge_count && g->edges[i].from == g->edges[first].from; i++) {
@@ -750,8 +753,8 @@ static int graph_put_keepers(graph_block *b, const graph *g, int first) {
   return i - first;
 }
 
-/* `stuck` is told from `doomed`: while circles were looked for, the waits
- * behind one were crossed out again. */
+/* `stuck` comes from `doomed`: the search for circles has crossed out the waits
+ * behind them again. */
 static void graph_put_wait(graph_block *b, const graph_wait *w,
                            const zke_session_list *who) {
   const zke_session_info *info = graph_who(who, w->session);
@@ -770,8 +773,8 @@ static void graph_put_wait(graph_block *b, const graph_wait *w,
                       .keepers = b->keepers};
 }
 
-/* Lay out the list.  Edges stand in the order of their waits, so one pass over
- * them is enough.  Waits that their place does not keep out are left out. */
+/* Lay out the list.  Edges are in the order of their waits, so one pass over
+ * them is enough.  Waits that are not kept out are left out. */
 static zke_wait_list *graph_list_waits(const graph *g,
                                        const zke_session_list *who) {
   size_t size = sizeof(zke_wait_list);
@@ -797,8 +800,8 @@ static zke_wait_list *graph_list_waits(const graph *g,
   return list;
 }
 
-/* Reads everybody's waits, not those that one wait leads to; nobody gives up
- * because of it. */
+/* Reads the waits of all sessions, not those that one wait leads to; nobody
+ * gives up because of it. */
 int zke_line_waits(zke *z, zke_wait_list **list_out) {
   graph g = {.z = z, .all = true};
   zke_session_list *who = NULL;

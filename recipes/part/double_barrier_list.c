@@ -1,11 +1,11 @@
 /* double_barrier_list.c - lists of a double barrier's parties, and sentences
  *
- * It makes the lists and the sentences that tell people of a round: the members
- * inside, the dead, and those that are missing.  Nothing here changes the tree.
+ * This file makes the lists and the sentences that tell people of a round: the
+ * members inside, the dead, and the missing.  Nothing here changes the tree.
  *
- * A list of members or of those that wait is of one snapshot.  In one of both
- * (zke_parties_all()) the second part is read after the first: a party that
- * goes from one to the other in between is in both, or in neither.
+ * A list of members, or of waiting parties, is of one snapshot.  A list of both
+ * (zke_parties_all()) reads the waiting parties after the members: a party that
+ * moves from one to the other in between is in both, or in neither.
  *
  * Start reading at zke_parties_all(). */
 #ifndef _GNU_SOURCE
@@ -49,7 +49,7 @@ int zke_parties_copy(zke *z, const zke_party *p, int count,
   return ZKE_OK;
 }
 
-/* Say in its kind what a member does; returns its state. */
+/* Set the kind of a member to what it does; returns its state. */
 static enum zke_member_state member_describe(const zke_picture *p,
                                              zke_party *m) {
   static const char *const kinds[] = {[ZKE_MEMBER_GONE] = "gone",
@@ -78,7 +78,7 @@ int zke_parties_inside(const zke_gate *gate, int64_t round,
   return rc;
 }
 
-/* In the order in which they came. */
+/* In the order in which they arrived. */
 int zke_parties_waiting(const zke_gate *gate, zke_party_list **list_out) {
   zke_arrivals a;
   int rc = zke_arrivals_read(&a, gate, 0);
@@ -88,7 +88,7 @@ int zke_parties_waiting(const zke_gate *gate, zke_party_list **list_out) {
   return rc;
 }
 
-/* The members and those that wait, as one list. */
+/* The members and the waiting parties, as one list. */
 static int parties_join(zke *z, const zke_picture *p, const zke_arrivals *a,
                         zke_party_list **list_out) {
   size_t most = (size_t)p->count + (size_t)a->count + 1;
@@ -107,7 +107,7 @@ static int parties_join(zke *z, const zke_picture *p, const zke_arrivals *a,
   return rc;
 }
 
-/* A barrier that is missing has nobody at it: an empty list, not an error. */
+/* A missing barrier gives an empty list, not an error. */
 int zke_parties_all(zke *z, const char *path, zke_party_list **list_out) {
   zke_picture p;
   zke_arrivals a = {0};
@@ -140,7 +140,7 @@ static void parties_name(const zke_party_list *list, char text[PARTIES_SAID]) {
   }
 }
 
-/* With N there already, a round that runs keeps them out. */
+/* If N wait already, a running round keeps them out. */
 int zke_parties_say_waiting(const zke_gate *gate, int rc) {
   char who[PARTIES_SAID];
   zke_sentence kept;
@@ -157,7 +157,7 @@ int zke_parties_say_waiting(const zke_gate *gate, int rc) {
   return rc;
 }
 
-/* The dead are named, too: they have not left. */
+/* The dead are named, too, since they have not left. */
 int zke_parties_say_inside(const zke_gate *gate, int rc, int64_t round) {
   char who[PARTIES_SAID];
   zke_sentence kept;

@@ -1,12 +1,14 @@
 /* double_barrier_tree.c - the znodes of a double barrier
  *
- * It knows what each znode says, and which changes belong into one step.  It
- * promises those above it: a step is made only while what it goes by is still
- * so, and never hits a later round.
+ * This file knows the data of each znode, and which changes belong into one
+ * step.  It promises its callers: a step is made only while its conditions
+ *        still
+ * hold, and never hits a later round.
  *
- * The name of a party never comes again.  The name `ready` does, and with it
- * its versions.  So each step that goes by a round names a party: it is refused
- * if that party's znode, or its child of `ready`, is not as it was seen.
+ * The name of a party is never used again.  The name `ready` is, and its
+ * versions repeat.  So each step that relies on a round names a party: it is
+ * refused if that party's znode, or its child of `ready`, has changed since it
+ * was read.
  *
  * Start reading at zke_picture_take() and zke_picture_state(); then
  * zke_round_begin() and round_depart_once(). */
@@ -26,7 +28,7 @@
 
 #define PLACE "double-barrier" /* the directory's kind */
 
-/* What stands before the number in a party's name. */
+/* The text before the number in a party's name. */
 static const char *const party_kinds[] = {"party-"};
 
 /* The znode of a party begins with this until its round begins. */
@@ -39,15 +41,15 @@ enum { WORD = sizeof word_running - 1 /* bytes of either word */ };
 /* The znode of a member: this, from its round's beginning on. */
 static const char word_inside[] = "inside\n";
 
-/* A member in leave finds this word in its own znode if its broken round was
- * cleared away before it looked.  Who died follows. */
+/* If a member's broken round was cleared away before it looked, it finds this
+ * word in its own znode.  The name of the dead member follows. */
 static const char own_broken[] = "broken ";
 
-/* ---- those that wait ---- */
+/* ---- waiting parties ---- */
 
-/* Cut the data of one that waits, "waiting <pid> <identity>\n<data>", into
- * strings. False: it does not wait (its version is above 0), or it was made by
- * other means. The strings are the result's own bytes, and end with it. */
+/* Cut the data of a waiting party, "waiting <pid> <identity>\n<data>", into
+ * strings.  False: it does not wait (its version is above 0), or it was made by
+ * other means.  The strings point into the result, and live as long. */
 static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
   int64_t pid;
   if (node->rc != ZKE_OK || node->len <= 0) return false;
@@ -71,8 +73,7 @@ static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
   return true;
 }
 
-/* Release what was read. Any of the arrays may be missing, if memory was short.
- */
+/* Release everything.  Any array may be missing, if memory was short. */
 void zke_arrivals_clear(zke_arrivals *a) {
   if (a->read) zke_results_clear(a->read, a->entries->count);
   zke_free(a->read);
@@ -80,20 +81,20 @@ void zke_arrivals_clear(zke_arrivals *a) {
   zke_free(a->entries);
 }
 
-/* For bsearch(): a session's number beside the sessions of a list. */
+/* For bsearch(): compare a session's number with a session of a list. */
 static int session_order(const void *key, const void *element) {
   int64_t id = *(const int64_t *)key;
   const zke_session_info *info = element;
   return id < info->id ? -1 : id > info->id;
 }
 
-/* Drop those whose process has died, and whose znode nobody has removed yet: a
- * round that begins with them would be broken from the start.
+/* Drop parties of dead processes whose znodes still exist: a round with them
+ * would be broken from the start.
  *
- * A session that is not listed is kept.  On an ensemble it may just not have
- * shown itself, and while it lives its znode is there.  In a file it has ended
- * since the znodes were read, and its znode has gone with it: so no round can
- * begin with it (zke_round_begin()). */
+ * A session that is not listed is kept.  On an ensemble it may not have
+ * published its node, and while it lives its znode exists.  In a file it has
+ * ended since the znodes were read, and its znode has gone with it: so no round
+ * can begin with it (zke_round_begin()). */
 static int arrivals_drop_dead(zke_arrivals *a) {
   zke_session_list *s = NULL;
   int living = 0;
@@ -109,8 +110,8 @@ static int arrivals_drop_dead(zke_arrivals *a) {
   return rc;
 }
 
-/* Read all parties' znodes in one snapshot, keep those that wait, and drop
- * those whose process has died. */
+/* Read all parties' znodes in one snapshot, keep the waiting ones, and drop
+ * those of dead processes. */
 static int arrivals_read_all(zke_arrivals *a) {
   const zke_gate *gate = a->gate;
   int n = a->entries->count;
@@ -135,11 +136,11 @@ int zke_arrivals_read(zke_arrivals *a, const zke_gate *gate, int least) {
 
 /* ---- the picture ----
  *
- * `ready` is "running\n" or "broken \n", and behind it a record of each member.
- * Who they are and what they brought is so known to all as long as the round is
- * there, whatever has become of them. */
+ * `ready` is "running\n" or "broken \n", followed by a record of each member.
+ * So all know the members and their data as long as the round exists, whatever
+ * has become of them. */
 
-/* Any part may be missing, if it could not be read. */
+/* Any part may be missing, if the read failed. */
 void zke_picture_clear(zke_picture *p) {
   zke_results_clear(p->read, 3);
   zke_free(p->members);
@@ -181,9 +182,9 @@ static bool member_read(char *text, int len, int *at, zke_party *p) {
   return true;
 }
 
-/* Read ready's data; ZKE_OTHERKIND if it has another form. The records are
- * counted first, and then cut. A record that is malformed ends the list: what
- * is behind it was not written by a party. */
+/* Parse ready's data; ZKE_OTHERKIND if it has another form.  The records are
+ * counted first, and then cut.  A malformed record ends the list: no party has
+ * written what follows it. */
 static int picture_parse(zke_picture *p) {
   const zke_op_result *node = &p->read[0];
   int len = node->len, at, count = 0;
@@ -230,23 +231,23 @@ int zke_picture_take(zke_picture *p, const zke_gate *gate) {
   return p->read[0].rc == ZKE_OK ? picture_parse(p) : ZKE_OK;
 }
 
-/* For bsearch(): a name beside those of a list. */
+/* For bsearch(): compare a name with one of a list. */
 static int name_order(const void *key, const void *element) {
   return strcmp(key, *(char *const *)element);
 }
 
-/* Is this name in a list, which is sorted? */
+/* Is this name in a sorted list? */
 static bool names_have(const zke_strings *names, const char *name) {
   return names->count && bsearch(name, names->data, (size_t)names->count,
                                  sizeof *names->data, name_order) != NULL;
 }
 
-/* Other znodes of the directory have names, too, but none of a party. */
+/* Other nodes of the directory do not have a party's name. */
 bool zke_picture_has(const zke_picture *p, const char *name) {
   return names_have(p->there, name);
 }
 
-/* Two names tell it: of the own znode, and of the child of `ready`. */
+/* Two names decide: the own znode's, and that of the child of `ready`. */
 enum zke_member_state zke_picture_state(const zke_picture *p,
                                         const zke_party *m) {
   bool inside = names_have(p->inside, m->name);
@@ -255,7 +256,7 @@ enum zke_member_state zke_picture_state(const zke_picture *p,
   return inside ? ZKE_MEMBER_DEAD : ZKE_MEMBER_GONE;
 }
 
-/* Members are in the order in which they came. */
+/* Members are in the order in which they arrived. */
 const zke_party *zke_picture_first(const zke_picture *p,
                                    enum zke_member_state state) {
   for (int i = 0; i < p->count; i++) {
@@ -264,7 +265,7 @@ const zke_party *zke_picture_first(const zke_picture *p,
   return NULL;
 }
 
-/* Who died is moved to the front of the block. */
+/* The name of the dead member is moved to the front of the block. */
 int zke_round_told(zke *z, const char *znode, char **dead_out) {
   char *data = NULL;
   size_t word = sizeof own_broken - 1;
@@ -280,27 +281,26 @@ int zke_round_told(zke *z, const char *znode, char **dead_out) {
   return ZKE_OK;
 }
 
-/* ---- a multi under way ---- */
+/* ---- a multi being built ---- */
 
 /* Operations are added one by one; then change_do() makes them and releases
- * all.  A failure for want of memory is noted, and is what change_do() returns.
- */
+ * all.  If memory runs out, that is recorded, and change_do() returns it. */
 typedef struct change {
   zke *z;
-  int count, room; /* operations that were added, and that fit */
+  int count, room; /* operations added, and the room for them */
   bool no_memory;
-  zke_op *ops; /* their paths are the change's */
+  zke_op *ops; /* their paths belong to the change */
 } change;
 
-/* Begin a step of at most `room` operations. Without memory it goes on with
- * none, and change_do() tells. */
+/* Begin a step of at most `room` operations.  Without memory none are added,
+ * and change_do() returns ZKE_NOMEM. */
 static void change_new(change *c, zke *z, int room) {
   *c = (change){.z = z, .room = room};
   c->ops = zke_alloc(z, (size_t)room * sizeof *c->ops);
   c->no_memory = !c->ops;
 }
 
-/* The next operation, with the path it is to have; NULL without memory. */
+/* The next operation, and its path; NULL without memory. */
 static zke_op *change_op(change *c, const char *directory, const char *name,
                          char **path) {
   *path = c->no_memory || c->count == c->room
@@ -310,7 +310,7 @@ static zke_op *change_op(change *c, const char *directory, const char *name,
   return *path ? &c->ops[c->count++] : NULL;
 }
 
-/* Add the making of a persistent node. */
+/* Add the creation of a persistent node. */
 static void change_create(change *c, const char *directory, const char *name,
                           const void *data, int len) {
   char *path;
@@ -335,8 +335,8 @@ static void change_delete(change *c, const char *directory, const char *name,
   if (op) zke_op_delete(op, path, version);
 }
 
-/* Add a check that a node is there, of any version: the change is made only as
- * long as what was seen still holds. */
+/* Add a check that a node exists, of any version: the change is made only while
+ * it does. */
 static void change_check(change *c, const char *directory, const char *name) {
   char *path;
   zke_op *op = change_op(c, directory, name, &path);
@@ -344,8 +344,8 @@ static void change_check(change *c, const char *directory, const char *name) {
 }
 
 /* Make the change, and release it.  ZKE_LOOK_AGAIN: the picture has changed.
- * (ZKE_NOTEMPTY is no such case: only a child that somebody has made by hand
- * has children, and it would stay so.) */
+ * (ZKE_NOTEMPTY does not count: a child has children only if other programs
+ * have made them, and a new look would find the same.) */
 static int change_do(change *c) {
   int rc =
       c->no_memory ? ZKE_NOMEM : zke_recipe_multi(c->z, c->ops, c->count, NULL);
@@ -357,7 +357,7 @@ static int change_do(change *c) {
 
 /* ---- steps for any party ---- */
 
-/* What `ready` is to contain, in one block (member_read() has the form). */
+/* The data for `ready`, in one block (member_read() has the form). */
 static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
   size_t size = WORD + 1;
   for (int i = 0; i < count; i++)
@@ -379,7 +379,8 @@ static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
   return text;
 }
 
-/* One step, which fails if any of the parties is not as its owner made it. */
+/* One step, which fails if any party's znode has changed since its owner made
+ * it. */
 int zke_round_begin(const zke_arrivals *a) {
   const zke_gate *g = a->gate;
   const zke_party *p = a->waiting;
@@ -402,11 +403,11 @@ int zke_round_begin(const zke_arrivals *a) {
   return rc;
 }
 
-enum { DEATH = 160 }; /* bytes of the sentence on who died */
+enum { DEATH = 160 }; /* bytes of the sentence about the dead member */
 
-/* Tell the members that are in leave, in their own znodes, that the round was
- * broken: `ready` is about to go, and would be taken for a good end.  The word
- * is written into text, which has to live until the change is done. */
+/* Tell the members that wait to leave, in their own znodes, that the round was
+ * broken: `ready` is about to go, which would look like a good end.  text must
+ * live until the change is done. */
 static void picture_mark(const zke_picture *p, change *c, char text[DEATH]) {
   const zke_party *dead = zke_picture_first(p, ZKE_MEMBER_DEAD);
   if (!dead) return;
@@ -419,8 +420,8 @@ static void picture_mark(const zke_picture *p, change *c, char text[DEATH]) {
   }
 }
 
-/* The children have names that never come again, and `ready` the version that
- * was read: so this does not hit a later round. */
+/* The children's names are never used again, and `ready` must have the version
+ * that was read: so this does not hit a later round. */
 int zke_round_remove(const zke_picture *p) {
   change c;
   char text[DEATH];
@@ -432,9 +433,9 @@ int zke_round_remove(const zke_picture *p) {
   return change_do(&c);
 }
 
-/* The version alone would not do: `ready` of the next round begins with the
- * same ones.  So the step also checks that the dead member's child is there,
- * whose name never comes again. */
+/* The version alone is not enough: `ready` of the next round begins with the
+ * same versions.  So the step also checks that the dead member's child exists;
+ * its name is never used again. */
 int zke_round_break(const zke_picture *p, const zke_party *dead) {
   const zke_op_result *node = &p->read[0];
   change c;
@@ -452,8 +453,8 @@ int zke_round_break(const zke_picture *p, const zke_party *dead) {
 
 /* ---- a party's own steps ---- */
 
-/* The directory says for how many it is.  (Where it was made anew this very
- * moment it may not: then the first round decides.) */
+/* The directory says for how many parties it is.  (If it was made again just
+ * now, it may not say so: then the first round decides.) */
 static int round_check_parties(const zke_gate *g) {
   char *data = NULL;
   int len = 0;
@@ -469,8 +470,8 @@ static int round_check_parties(const zke_gate *g) {
   return zke_recipe_faster(rc);
 }
 
-/* Make the directory, and check that everybody means the same number of
- * parties: with two numbers a round would begin for some only. */
+/* Make the directory, and check that all use the same number of parties: with
+ * two numbers a round would begin for some only. */
 static int round_make_place(zke *z, void *arg) {
   const zke_gate *g = *(const zke_gate *const *)arg;
   char more[32];
@@ -479,7 +480,7 @@ static int round_make_place(zke *z, void *arg) {
   return rc == ZKE_OK ? round_check_parties(g) : rc;
 }
 
-/* The directory comes first, since it says for how many it is. */
+/* The directory comes first, since it has the number of parties. */
 int zke_round_join(const zke_gate *gate, const void *data, int len,
                    int64_t deadline_ms, char **znode_out) {
   zke *z = gate->z;
@@ -503,19 +504,19 @@ static int withdraw_once(zke *z, void *arg) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* A znode that is missing was deleted by a try whose reply was lost. */
+/* A missing znode was deleted by a try that lost its reply. */
 int zke_round_withdraw(zke *z, const char *znode) {
   return zke_retry(z, withdraw_once, &znode, ZKE_FOREVER);
 }
 
 /* Delete the own child of `ready`.  If another member stays, the same step
- * checks that its child is still there; if none does, `ready` and all that is
- * in it goes in the same step.  So the last member's leaving is the end: of two
- * that leave at the same time one finds its check to fail, and looks again. */
+ * checks that its child still exists; if none does, the same step deletes
+ * `ready` with all its children.  So the last member ends the round: if two
+ * leave at the same time, the check of one fails, and it looks again. */
 static int round_depart_once(const zke_picture *p, const char *name) {
   const char *other = NULL;
   change c;
-  if (!names_have(p->inside, name)) return ZKE_OK; /* it was made before */
+  if (!names_have(p->inside, name)) return ZKE_OK; /* an earlier try was made */
   for (int i = 0; i < p->count && !other; i++) {
     const char *member = p->members[i].name;
     bool stays = names_have(p->inside, member) && strcmp(member, name) != 0;
@@ -528,13 +529,13 @@ static int round_depart_once(const zke_picture *p, const char *name) {
   return change_do(&c);
 }
 
-/* For zke_recipe_do(): where, and who leaves. */
+/* For zke_recipe_do(): the barrier, and the member that leaves. */
 typedef struct round_departure {
   const zke_gate *gate;
   const char *name;
 } round_departure;
 
-/* One step, made again while others leave at the same time. */
+/* One step, repeated while others leave at the same time. */
 static int round_depart(zke *z, void *arg) {
   const round_departure *d = arg;
   zke_picture p;
@@ -545,7 +546,7 @@ static int round_depart(zke *z, void *arg) {
   return rc;
 }
 
-/* Each try takes a picture, which tells whether the one before was made. */
+/* Each try takes a picture, which shows whether the try before was made. */
 int zke_round_depart(const zke_gate *gate, const char *name) {
   round_departure d = {gate, name};
   return zke_recipe_do(gate->z, round_depart, &d, ZKE_FOREVER);

@@ -1,8 +1,8 @@
 /* doubt.c - what a lost reply leaves open
  *
- * The one place among the recipes that knows by which code an engine says that
- * a reply was lost.  It promises that a doubt is never told as "not made", nor
- * the other way round: only a look that has seen the tree settles it. */
+ * Only this file of the recipes knows which code means that a reply was lost.
+ * It promises that a doubt is never reported as "not made", and "not made"
+ * never as a doubt: only a look at the tree settles it. */
 #include "doubt.h"
 
 bool zke_recipe_is_lost(int rc) { return rc == ZKE_CONNECTIONLOSS; }
@@ -19,8 +19,8 @@ bool zke_recipe_is_failure(int rc) {
          rc == ZKE_CANCELLED;
 }
 
-/* The last try of several has failed without an answer, so it has changed
- * nothing; but one before it has lost its reply, and may have. */
+/* The last of several tries has failed without an answer, and has changed
+ * nothing; but an earlier one has lost its reply, and may have. */
 int zke_recipe_doubt(int rc, bool unsure) {
   zke_sentence kept;
   if (!unsure || rc == ZKE_CONNECTIONLOSS || !zke_recipe_is_failure(rc))

@@ -1,12 +1,13 @@
 /* entry.c - the entries of a line, and their order
  *
- * It knows which names are entries, what their data says, and the rule by which
- * one keeps out another (entry.h); nothing else decides that.  It knows nothing
- * of objects: what it is given is a directory, or entries that were read.
+ * This file knows which names are entries, how to read their data, and the rule
+ * by which one keeps out another (entry.h); no other file decides that.  It
+ * knows nothing of objects: it is given a directory, or entries that were read.
  *
  * Invariant: the entries of one directory are sorted in the same way by every
- * process that has read the same names.  All else rests on that: two processes
- * that read the same line agree on its holder without asking each other.
+ * process that has read the same names.  Everything relies on that: two
+ * processes that read the same line agree on its holder without asking each
+ * other.
  *
  * Begin with entry_sort(). */
 #include "entry.h"
@@ -19,8 +20,8 @@
 
 #include "text.h"
 
-/* By enum zke_line_kind.  No one is the beginning of another, so a name has one
- * kind. */
+/* By enum zke_line_kind.  None is a prefix of another, so a name has one kind.
+ */
 const char *const zke_entry_kinds[ZKE_LINE_KINDS] = {
     "lock-", "__WRIT__", "__READ__", "lease-", "latch-", "front-", "next-"};
 
@@ -29,7 +30,7 @@ bool zke_entry_keeps_out(const zke_entry *first, const zke_entry *then) {
   return !(first->kind == ZKE_LINE_READ && then->kind == ZKE_LINE_READ);
 }
 
-/* Of those in front; the entries are sorted. */
+/* Counts entries in front; the entries are sorted. */
 int zke_entry_keepers(const zke_entries *e, int i) {
   int count = 0;
   for (int j = 0; j < i; j++)
@@ -37,8 +38,8 @@ int zke_entry_keepers(const zke_entries *e, int i) {
   return count;
 }
 
-/* A lease does: the limit may have been lowered since it was taken, and then
- * its place would not let it in any more. */
+/* A lease stays: if the limit was lowered after it was taken, its place would
+ * no longer let it in. */
 bool zke_entry_stays(int kind) { return kind == ZKE_LINE_LEASE; }
 
 /* Move the entry at index i to index `to`, further ahead. */
@@ -48,20 +49,20 @@ static void entry_advance(zke_entry *entry, int to, int i) {
   entry[to] = moved;
 }
 
-/* The guid comes first in a name; an entry and the mark that names it have the
- * same one. */
+/* The guid comes first in a name; an entry and its mark have the same guid. */
 bool zke_entry_same_guid(const zke_entry *a, const zke_entry *b) {
   return strncmp(a->name, b->name, ZKE_NAME_HEAD) == 0;
 }
 
 /* Bring entries that are sorted by number into the order of a line (entry.h),
  * in place and in three passes:
- *   1. FRONT entries go ahead, and stay in their order;
- *   2. marks go behind the end of the list, since they are no entries;
+ *   1. FRONT entries go ahead, and keep their order;
+ *   2. marks go to the end of the list and out of its count, since they are no
+ *      entries;
  *   3. the entries that marks name go to the very front.
- * A mark whose entry has gone names nobody.  At most one names an entry that is
- * there: only the leader makes a mark, in the step in which its own entry goes,
- * and the entry that is named leads then. */
+ * A mark whose entry has gone names nobody.  At most one mark names an entry
+ * that exists: only the leader makes a mark, in the step that deletes its own
+ * entry, and then the named entry leads. */
 static void entry_sort(zke_entries *e) {
   zke_entry *entry = (zke_entry *)(void *)(e + 1);
   int front = 0, marks = 0;
@@ -87,8 +88,8 @@ static void entry_sort(zke_entries *e) {
   }
 }
 
-/* Reads the directory once.  A line changes at any moment, but the entry of
- * whoever reads stays, and none comes before it but a thief's or an heir's. */
+/* Reads the directory once.  A line changes at any moment, but the reader's own
+ * entry stays, and only a thief's or an heir's comes before it. */
 int zke_entry_list(zke *z, const char *directory, zke_entries **out,
                    zke_stat *stat) {
   int rc = zke_recipe_entries(z, directory, zke_entry_kinds, ZKE_LINE_KINDS,
@@ -97,9 +98,9 @@ int zke_entry_list(zke *z, const char *directory, zke_entries **out,
   return rc;
 }
 
-/* What is no ephemeral was put there by hand, and keeps nobody out; nor does
- * what a dead process has left.  The names of the sentence are Curator's, so
- * that all see an entry of that form. */
+/* Persistent nodes, which other programs have put there, and entries of dead
+ * processes keep nobody out.  The sentence suggests Curator's form of names,
+ * since all see such an entry. */
 int zke_entry_refuse(zke *z, const zke_entries *e, int kind, const char *what,
                      const char *directory) {
   int rc = ZKE_OK;
@@ -125,8 +126,7 @@ int zke_entry_refuse(zke *z, const zke_entries *e, int kind, const char *what,
   return rc;
 }
 
-/* The limit that a directory's data states; 1 if it states none, or none that
- * makes sense. */
+/* The limit in a directory's data; 1 if there is none, or it makes no sense. */
 static int entry_limit_in(const char *data) {
   const char *line = data ? strstr(data, "\nlimit ") : NULL;
   long limit = line ? strtol(line + 7, NULL, 10) : 1;
@@ -134,8 +134,8 @@ static int entry_limit_in(const char *data) {
   return limit > INT_MAX ? INT_MAX : (int)limit;
 }
 
-/* In one snapshot: entries of one moment under the limit of another could hold
- * where they must not. */
+/* In one snapshot: entries of one moment under the limit of another might hold
+ * when they must not. */
 int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
                      zke_stat *stat, int *limit) {
   zke_op ops[2];
@@ -171,10 +171,10 @@ static int entry_first(zke *z, const char *directory, char **out) {
   return rc;
 }
 
-/* Where the limit is 1 the first one holds, so one read of the names tells.  A
- * list of parties does not: it leaves out a znode that goes while it is made,
- * or that may not be read, and then a waiter is its first.  A Stat may be read
- * whatever the ACL says. */
+/* With a limit of 1 the first entry holds, so one read of the names is enough.
+ * A list of parties would not do: it leaves out a znode that goes during the
+ * reads, or that may not be read, and then its first is a waiting one.  A Stat
+ * may be read whatever the ACL says. */
 int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out) {
   zke_stat stat;
   *out = NULL;
@@ -189,8 +189,8 @@ int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out) {
   return rc;
 }
 
-/* Entries made together have the same guid, and stand side by side: their
- * numbers were given in one transaction. */
+/* Entries made together have the same guid, and are neighbours: their numbers
+ * were given in one transaction. */
 int zke_entry_last_of_group(const zke_entries *e, int i) {
   while (i + 1 < e->count && zke_entry_same_guid(&e->data[i], &e->data[i + 1]))
     i++;
@@ -206,8 +206,8 @@ int zke_entry_group_before(const zke_entries *e, int i) {
 
 enum { ENTRY_HEAD = 32 }; /* "waiting 0123456789abcdef\n" */
 
-/* The actor has sixteen digits whatever it is, so ENTRY_HEAD has room for the
- * longest state. */
+/* The actor always has sixteen digits, so ENTRY_HEAD has room for the longest
+ * state. */
 char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
                     int len, int *len_out) {
   size_t size = len > 0 ? (size_t)len : 0;
@@ -219,8 +219,8 @@ char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
   return text;
 }
 
-/* Data that does not have this form, because somebody has written it by hand,
- * is nobody's: its actor is 0, which is never in a deadlock. */
+/* Data of another form, written by other programs, has no actor: it is 0, which
+ * is never in a deadlock. */
 zke_entry_words zke_entry_read(const char *data, int len) {
   zke_entry_words w = {0};
   if (!data || len <= 0) return w;

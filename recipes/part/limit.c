@@ -1,13 +1,13 @@
 /* limit.c - how long a call waits for others
  *
- * It knows the thread's limit, zke_limit(), and the one grace that a call has
- * to clean up.  Its promise to the callers of recipes: beyond its deadline a
+ * This file knows the thread's limit, zke_limit(), and a call's one grace for
+ * cleaning up.  It promises the callers of recipes: after its deadline a
  * call takes at most ZKE_GRACE_MS to begin, and as long again to clean up,
- * however much that is, but for what the disk takes.
+ * however much there is, plus disk time.
  *
- * Invariant: a function that sets the limit, or swaps the grace, gives back
- * what was there before on every way out; so calls nest, and a listener's calls
- * have limits of their own.  Begin with zke_recipe_limit(). */
+ * Invariant: a function that sets the limit, or swaps the grace, restores the
+ * old value on every way out; so calls nest, and a listener's calls have their
+ * own limits.  Begin with zke_recipe_limit(). */
 #include "limit.h"
 
 #include "../support.h" /* ZKE_GRACE_MS, ZKE_RETRIES */
@@ -21,7 +21,7 @@ bool zke_recipe_pause(zke *z, int failed, int64_t end_ms) {
   return true;
 }
 
-/* A time after so many ms; ZKE_FOREVER where that never comes. */
+/* The time in so many ms; ZKE_FOREVER if that never comes. */
 static int64_t limit_after(zke *z, int64_t ms) {
   int64_t now = zke_now(z);
   return ms < ZKE_FOREVER - now ? now + ms : ZKE_FOREVER;
@@ -30,9 +30,9 @@ static int64_t limit_after(zke *z, int64_t ms) {
 /* Times are of zke_now(), so they compare as numbers. */
 int64_t zke_recipe_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* A limit only ever gets earlier here: a call that is a part of another one
- * keeps to that one's limit.  A deadline that has passed leaves the grace all
- * the same, else the call could not even take back what it has made. */
+/* A limit only becomes earlier here: a call that is part of another one keeps
+ * to that one's limit.  A deadline that has passed still leaves the grace;
+ * otherwise the call could not even take back what it has made. */
 int64_t zke_recipe_limit(zke *z, int64_t deadline_ms) {
   int64_t was = zke_limit(z, ZKE_FOREVER), until = was;
   if (deadline_ms > 0) {
@@ -43,25 +43,24 @@ int64_t zke_recipe_limit(zke *z, int64_t deadline_ms) {
   return was;
 }
 
-/* The limit of a call that was not given one: what it may wait for others as a
- * whole. */
+/* The default limit of a call: how long it may wait for others in total. */
 int64_t zke_recipe_patience(zke *z) {
   return limit_after(z, zke_recipe_later(zke_busy_timeout(z), ZKE_GRACE_MS));
 }
 
-/* The end of what this thread's call has beyond its deadline, for all that it
- * cleans up together: ms; 0: not asked for yet; -1: it is in no call. */
+/* The end of the grace that this thread's call has after its deadline, for the
+ * whole clean-up: ms; 0: not asked for yet; -1: it is in no call. */
 static _Thread_local int64_t limit_grace_end = ZKE_GRACE_NONE;
 
-/* Begin a call's own grace, or give back the one before. */
+/* Begin a call's own grace, or restore the one before. */
 int64_t zke_recipe_grace_swap(int64_t end) {
   int64_t was = limit_grace_end;
   limit_grace_end = end;
   return was;
 }
 
-/* The end of the call's grace; it begins now if nobody has asked for it before.
- * Outside of a call each asking has a grace of its own. */
+/* The end of the call's grace; it begins now unless it was asked for before.
+ * Outside of a call, each request gets a new grace. */
 static int64_t limit_grace(zke *z) {
   if (limit_grace_end > 0) return limit_grace_end;
   int64_t end = limit_after(z, ZKE_GRACE_MS);
@@ -69,9 +68,9 @@ static int64_t limit_grace(zke *z) {
   return end;
 }
 
-/* Three cases: the thread has no limit, then cleaning up may take what any call
- * may; the limit leaves more than a grace, then nothing changes; else the grace
- * extends it. */
+/* Three cases.  If the thread has no limit, cleaning up may take as long as any
+ * call.  If the limit leaves more than a grace, nothing changes.  Otherwise the
+ * grace extends it. */
 int64_t zke_recipe_allow(zke *z) {
   int64_t was = zke_limit(z, ZKE_FOREVER);
   int64_t until = was;
@@ -83,6 +82,6 @@ int64_t zke_recipe_allow(zke *z) {
   return was;
 }
 
-/* The limit becomes the end of the grace, also if it was later before: giving
+/* The limit becomes the end of the grace, even if it was later before: giving
  * up must not take longer than that. */
 int64_t zke_recipe_grace(zke *z) { return zke_limit(z, limit_grace(z)); }

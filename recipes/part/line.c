@@ -296,8 +296,8 @@ static int line_watch_again(zke_line *l, int rc) {
  * With a limit of 1, only the nearest one is watched.  With a limit of N and
  * one znode, N of them are: while these N exist, at least N keep this entry
  * out, whatever happens further ahead.  So changes there need not wake it, and
- * an entry that goes wakes at most N others.  The own znodes in front (weight -
- * 1) use up part of the limit, so there are fewer to watch.
+ * an entry that goes wakes at most N others.  The own znodes in front
+ * (weight - 1) use up part of the limit, so there are fewer to watch.
  *
  * ZKE_NONODE: one of them has gone, look again. */
 static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {

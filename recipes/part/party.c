@@ -1,7 +1,7 @@
 /* party.c - who is in a line, and who is first
  *
- * It knows how to tell people of a line: identities, times, the user's data.
- * It changes nothing, and nothing is decided by it.
+ * This file describes a line to people: identities, times, the user's data.  It
+ * changes nothing, and no decision depends on it.
  *
  * A list is made in three reads, each of a later moment:
  *   1. the names of the line, and its limit          zke_entry_survey()
@@ -21,9 +21,9 @@
 #include "text.h"
 #include "znode.h"
 
-/* The first in the line holds.  Of several znodes made together the last speaks
- * for all: it has the data.  The line may be empty by now, or led by the own
- * znode, since the holder of a moment ago may have gone. */
+/* The first in the line holds.  Of several znodes made together the last one
+ * has the data.  The line may be empty now, or the own znode be its first,
+ * since the former holder may have gone. */
 int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory,
                       const char *own) {
   char what[256];
@@ -47,15 +47,15 @@ int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory,
   return rc;
 }
 
-/* How many bytes the strings of one party take, but for its name; each has a
- * NUL behind it. */
+/* How many bytes the strings of one party take, except its name; each ends with
+ * a NUL. */
 static size_t party_size(const zke_session_list *who,
                          const zke_op_result *got) {
   size_t size = strlen(who ? who->data[0].identity : "") + 1;
   return size + (got->rc == ZKE_OK && got->len > 0 ? (size_t)got->len : 0) + 1;
 }
 
-/* Fill in one party; text is where its strings go.  Returns their end.
+/* Fill in one party, with its strings at text.  Returns their end.
  *
  *   held  does its place let it in? */
 static char *party_fill(zke_party *p, const zke_entry *entry,
@@ -87,7 +87,7 @@ static char *party_fill(zke_party *p, const zke_entry *entry,
   return text;
 }
 
-/* What is read for a list.  The arrays have `count` elements, in the order of
+/* The data read for a list.  The arrays have `count` elements, in the order of
  * the line. */
 typedef struct party_roll {
   zke_entries *entries;
@@ -96,8 +96,8 @@ typedef struct party_roll {
   int count;
 } party_roll;
 
-/* Release all that was read.  Any of the arrays may be missing, if memory was
- * short. */
+/* Release everything.  Any of the arrays may be missing, if memory was short.
+ */
 static void party_free_roll(party_roll *roll) {
   for (int i = 0; roll->who && i < roll->count; i++) zke_free(roll->who[i]);
   if (roll->got) zke_results_clear(roll->got, roll->count);
@@ -106,7 +106,7 @@ static void party_free_roll(party_roll *roll) {
   zke_free(roll->entries);
 }
 
-/* Read all the entries' znodes in one snapshot, and then who owns them. */
+/* Read all the entries' znodes in one snapshot, and then their owners. */
 static int party_call_roll(zke *z, const char *directory, party_roll *roll) {
   int n = roll->entries->count;
   roll->count = n;
@@ -121,9 +121,9 @@ static int party_call_roll(zke *z, const char *directory, party_roll *roll) {
   return rc;
 }
 
-/* Lay out the list in one block, whose size is counted first.  An entry that
- * went between the two reads is left out.  Of a group only the last is listed,
- * with the number of its permits. */
+/* Lay out the list in one block, and count its size first.  An entry that went
+ * between the two reads is left out.  Of a group only the last is listed, with
+ * the number of its permits. */
 static zke_party_list *party_list(zke *z, const party_roll *roll, int limit) {
   size_t size = sizeof(zke_party_list);
   for (int i = 0; i < roll->count; i++) {
@@ -150,7 +150,7 @@ static zke_party_list *party_list(zke *z, const party_roll *roll, int limit) {
   return list;
 }
 
-/* A missing directory has nobody in it: that is an empty list, not an error. */
+/* A missing directory gives an empty list, not an error. */
 int zke_line_parties(zke *z, const char *path, int limit,
                      zke_party_list **list_out) {
   party_roll roll = {0};

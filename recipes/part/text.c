@@ -1,9 +1,10 @@
 /* text.c - sentences of errors, and strings
  *
- * It knows the forms in which recipes write what a person reads: paths, times,
- * and the line that says whose a znode is.  Each function that gives a string
- * gives one block, or NULL; then the engine has said that memory is short.
- * Nothing here touches the tree but zke_recipe_sign(), which reads the session.
+ * This file knows the forms in which recipes write texts for people: paths,
+ * times, and the line that names the owner of a znode.  A function that returns
+ * a string returns one block, or NULL; then the engine has set the sentence for
+ * short memory.  Nothing here touches the tree, except zke_recipe_sign(), which
+ * reads the session.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* gmtime_r */
@@ -26,15 +27,15 @@ char *zke_recipe_copy(zke *z, const char *text, size_t len) {
   return copy;
 }
 
-/* The part of a path behind its last slash. */
+/* The part of a path after its last slash. */
 const char *zke_recipe_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
 }
 
-/* strtoull() would pass over spaces and a sign, which no recipe writes: so the
- * first character is looked at before.  A minus is let through for base 10
- * only, since PRIx64 writes none. */
+/* strtoull() would skip spaces and a sign, which no recipe writes: so the first
+ * character is checked before.  A minus is accepted for base 10 only, since
+ * PRIx64 writes none. */
 bool zke_recipe_read(char **at, const char *word, int base,
                      int64_t *number_out) {
   size_t len = strlen(word);
@@ -52,9 +53,9 @@ bool zke_recipe_read(char **at, const char *word, int base,
   return true;
 }
 
-/* Strict, since anybody may put a node of any name beside those that recipes
- * make: no other length, and nothing that a number of the tree's counters,
- * which have 32 bits, cannot be. */
+/* Strict, since anybody may put a node of any name next to those of the
+ * recipes: no other length, and only numbers that the tree's 32-bit counters
+ * can have. */
 bool zke_recipe_number(const char *text, int32_t *number_out) {
   size_t size = strnlen(text, ZKE_RECIPE_DIGITS + 2), sign = *text == '-';
   if (size != ZKE_RECIPE_DIGITS && size != ZKE_RECIPE_DIGITS + sign)
@@ -66,7 +67,7 @@ bool zke_recipe_number(const char *text, int32_t *number_out) {
   return true;
 }
 
-/* The directory is a whole path, and not "/": the callers have checked that. */
+/* The directory is a whole path, and not "/": the callers have checked this. */
 char *zke_recipe_path(zke *z, const char *directory, const char *name) {
   size_t size = strlen(directory) + strlen(name) + 2;
   char *path = zke_alloc(z, size);
@@ -92,13 +93,13 @@ char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
   return path;
 }
 
-/* A copy: the thread's own text changes with its next failing call. */
+/* A copy: the thread's text changes with its next failing call. */
 void zke_recipe_keep(zke_sentence *kept) {
   snprintf(kept->text, sizeof kept->text, "%s", zke_errmsg());
 }
 
-/* gmtime_r() fails for years that no int holds: then the number itself is
- * told. */
+/* gmtime_r() fails for years that do not fit in an int: then the number itself
+ * is shown. */
 void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
   struct tm utc;
   time_t seconds = (time_t)(ms / 1000);
@@ -107,8 +108,8 @@ void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
     snprintf(text, ZKE_RECIPE_WHEN, "%" PRId64 " ms", ms);
 }
 
-/* A newline in the identity would end the line early, and whatever reads the
- * data would take the rest for the user's: it becomes a space. */
+/* A newline in the identity would end the line early, and readers would take
+ * the rest for the user's data: it becomes a space. */
 int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
                     char **text_out, int *len_out) {
   zke_session_list *who = NULL;
@@ -128,5 +129,5 @@ int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
     *len_out = head + len;
   }
   zke_free(who);
-  return text ? ZKE_OK : ZKE_NOMEM; /* zke_alloc() has said it */
+  return text ? ZKE_OK : ZKE_NOMEM; /* zke_alloc() has set the sentence */
 }

@@ -1,34 +1,35 @@
 /* view.c - a tree kept current in memory
  *
- * The memory is a picture: the nodes of one moment of the file, sorted by name.
+ * The memory is a picture: the nodes of the file at one moment, sorted by name.
  *
- * A full look (view_look()) reads the root, then the children that are listed,
- * and so on, until one snapshot has both all lists and all nodes that they name
- * (reader_all()).  A tree of three levels that stands still takes three
+ * A full look (view_look()) reads the root, then the listed children, and so
+ * on, until one snapshot has all lists and all nodes that they name
+ * (reader_all()).  A tree of three levels that does not change takes three
  * readings; later looks know the names already and take one.
  *
- * A look at what has changed (view_follow()) costs only what has changed:
+ * A look at changes (view_follow()) costs only as much as has changed:
  *
- *   1. Collect the paths that events have named (zke_view_event()).
+ *   1. Collect the paths named by events (zke_view_event()).
  *   2. Read these nodes in one snapshot, and in the same snapshot ask which
  *      events of the session have not been delivered yet (zke_op_untold()).
- *   3. What they name, parents whose children came or went, and the children of
- *      new nodes are read too: add their paths, and go to 2.
- *   4. When nothing had to be added, the last snapshot has everything that
- *      differs from the picture.  Make the picture of it.
+ *   3. Other nodes must be read, too: those named by these events, parents with
+ *      new or lost children, and the children of new nodes.  Add their paths,
+ *      and go to 2.
+ *   4. If no path was added, the last snapshot has all differences from the
+ *      picture.  Make the picture from it.
  *
- * So the picture is as of that snapshot, not as of the events.  Where it is not
+ * So the picture is as of that snapshot, not as of the events.  If it is not
  * known what has changed (events were dropped, a step failed, there was too
- * much), a full look is due.  That is always right, and never too little.
+ * much), a full look is due.  That is always right.
  *
  * The listener is told of the differences between what it heard last and the
- * picture: for each name that has changed the node that it knows is kept
- * (view_note()), and compared with the picture when it is told.  So changes
- * that come faster than they are told become one, and one that was undone is
- * none.
+ * picture.  For each changed name, the node that it knows is kept
+ * (view_note()), and compared with the picture at delivery.  So changes that
+ * come faster than they are delivered become one, and an undone change is not
+ * reported.
  *
- * All of it is guarded by the mutex of the object, but for the delivery, which
- * holds references to the nodes that it tells.
+ * The mutex of the object guards all of it, except the delivery, which holds
+ * references to its nodes.
  *
  * Start reading at zke_view_start() and zke_view_step(); then view_look() and
  * reader_pass(), view_follow() and round_follow(); then zke_view_deliver(). */
@@ -43,30 +44,29 @@
 #include "znode.h"
 
 enum {
-  VIEW_PASSES = 200, /* readings of a full look: as many as the tree has levels,
-                        and one more each time that nodes come meanwhile */
-  VIEW_ROUNDS = 20,  /* readings of a look at what has changed; then all is
-                        read */
-  VIEW_MOST = 1000,  /* paths of such a look; the same */
+  VIEW_PASSES = 200, /* readings of a full look: one for each level of the tree,
+                        and one more each time that nodes have come */
+  VIEW_ROUNDS = 20,  /* readings of a look at changes; then all is read */
+  VIEW_MOST = 1000,  /* paths of such a look; then all is read */
   VIEW_BOTH = ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND
 };
 
-/* What a view has to do at its next step; each includes those before it. */
+/* What a view must do at its next step; each includes those before it. */
 enum {
   VIEW_IDLE,
-  VIEW_CHECK,  /* look, unless what the events named is known */
-  VIEW_FOLLOW, /* look at what has changed */
+  VIEW_CHECK,  /* look, unless the picture has the named changes already */
+  VIEW_FOLLOW, /* look at changes */
   VIEW_ALL     /* look at everything */
 };
 
-/* ---- the part of a tree that is looked at ----
+/* ---- the scope: the part of a tree that is looked at ----
  *
  * Names are relative to the root: "" is the root, "db/host" a grandchild.  A
- * node is looked at if every node above it descends; whether it is then kept is
- * decided by the filter and the number of levels for its own name. */
+ * node is looked at if every node above it descends.  The filter and the number
+ * of levels, for its own name, decide whether it is kept. */
 
-/* What becomes of a node with this name: ZKE_CONFIG_…, or 0: nothing.  The
- * filter is asked for this name alone; scope_reaches() asks whether the node is
+/* What to do with a node of this name: ZKE_CONFIG_…, or 0: nothing.  Asks the
+ * filter for this name only; scope_reaches() checks whether the node is
  * reached. */
 static int scope_of(const zke_view_scope *s, const char *name) {
   int what = VIEW_BOTH, level = *name != '\0';
@@ -76,8 +76,8 @@ static int scope_of(const zke_view_scope *s, const char *name) {
   return down ? what : what & ~ZKE_CONFIG_DESCEND;
 }
 
-/* Is a node with this name looked at?  That needs all above it to descend.  The
- * name is changed meanwhile. */
+/* Is a node with this name looked at?  All nodes above it must descend.  The
+ * name is changed during the call. */
 static bool scope_reaches(const zke_view_scope *s, char *name) {
   bool reached = !*name || scope_of(s, "") & ZKE_CONFIG_DESCEND;
   for (char *p = strchr(name, '/'); p && reached; p = strchr(p + 1, '/')) {
@@ -109,23 +109,24 @@ static int view_nomem(void) {
 
 /* ---- nodes ----
  *
- * A node of the picture is one block with its texts, and never changes but for
- * its Stat.  It is shared by references, which are counted under the mutex: so
- * a listener is given a node that stays as it is while the picture moves on. */
+ * A node of the picture is one block with its texts.  Only its Stat ever
+ * changes.  It is shared by references, counted under the mutex: so a listener
+ * gets a node that stays as it is while the picture changes. */
 
 typedef struct view_node {
-  zke_config_node n; /* first: shown as this; its texts follow the struct */
-  int refs;          /* of the picture, the news, and what is being told */
+  zke_config_node n; /* first: shown to the listener; its texts follow the
+                        struct */
+  int refs;          /* of the picture, the news, and the delivery */
   bool hidden;       /* read for its Stat and children, but not shown */
 } view_node;
 
-/* How many bytes a node's texts take: name and data, each with a NUL behind it,
- * so that data can be used as a text. */
+/* How many bytes a node's texts take: name and data, each with a NUL after it,
+ * so data can be used as a text. */
 static size_t node_bytes(const zke_config_node *n) {
   return strlen(n->name) + 1 + (n->len > 0 ? (size_t)n->len : 0) + 1;
 }
 
-/* Copy a node with its texts, which go to *text, and move that behind them. */
+/* Copy a node with its texts to *text, and move *text past them. */
 static void node_copy(zke_config_node *to, const zke_config_node *n,
                       char **text) {
   size_t len = n->len > 0 ? (size_t)n->len : 0, name = strlen(n->name) + 1;
@@ -149,14 +150,13 @@ static view_node *view_node_make(zke *z, const zke_config_node *n,
   return made;
 }
 
-/* Nodes are shared: by the picture, what the listener heard last, and what is
- * being delivered. */
+/* Nodes are shared: by the picture, the news, and the delivery. */
 static view_node *node_ref(view_node *n) {
   if (n) n->refs++;
   return n;
 }
 
-/* Let a node go; the last one to do so frees it. NULL is fine. */
+/* Release a node; the last one to do so frees it.  NULL is fine. */
 static void node_unref(view_node *n) {
   if (n && --n->refs == 0) zke_free(n);
 }
@@ -166,7 +166,7 @@ static const zke_config_node *node_shown(const view_node *n) {
   return n && !n->hidden ? &n->n : NULL;
 }
 
-/* Copy nodes into a tree of their own, one block. */
+/* Copy nodes into a separate tree, one block. */
 static zke_config_tree *tree_make(zke *z, const zke_config_node *nodes,
                                   int count) {
   size_t size = sizeof(zke_config_tree) + (size_t)count * sizeof *nodes;
@@ -186,24 +186,24 @@ static zke_config_tree *tree_make(zke *z, const zke_config_node *nodes,
 
 /* ---- reading everything ----
  *
- * The names of a tree are known only level by level, but a picture has to be of
- * one moment.  So each reading asks, in one snapshot, for all nodes that are
- * known, and for the children of those that are descended.  If it lists a child
- * that it did not read, the next reading begins with what was listed.  The last
- * reading, which lists nothing new, is the picture; the earlier ones only found
- * the names. */
+ * The names of a tree become known level by level, but a picture must be of one
+ * moment.  So each reading asks, in one snapshot, for all known nodes, and for
+ * the children of those that are descended.  If it lists a child that it did
+ * not read, the next reading begins with the listed names.  The last reading
+ * lists nothing new, and is the picture; the earlier ones only found the
+ * names. */
 
-/* The paths that are read together, and what came of it. */
+/* The paths that are read together, and the results. */
 typedef struct reader {
   zke *z;
   const char *root; /* path of the tree; "" for "/" */
   const zke_view_scope *scope;
-  char **paths; /* sorted; an entry is NULL where reader_keep() left it out */
+  char **paths; /* sorted; NULL for an entry that reader_keep() left out */
   int count;    /* of paths */
-  int parents;  /* how many of the operations list children */
+  int parents;  /* how many operations list children */
   int *of;      /* for each of these the index of its path */
   zke_op *ops;  /* one for each path, then those that list children, then one
-                   that asks what was not told */
+                   that asks for undelivered events */
   zke_op_result *results; /* of ops */
 } reader;
 
@@ -213,7 +213,7 @@ static void reader_drop_paths(char **paths, int count) {
   zke_free(paths);
 }
 
-/* The levels read before stay; only the last reading's results go. */
+/* Release the last reading's results; the paths stay. */
 static void reader_drop_results(reader *r) {
   if (r->results) zke_results_clear(r->results, r->count + r->parents + 1);
   zke_free(r->results);
@@ -242,8 +242,8 @@ static char *path_below(zke *z, const char *root, const char *name) {
   return view_text(z, *root ? root : "/");
 }
 
-/* Begin with the root and what is known below it. What has gone meanwhile is
- * found missing, which costs nothing but its place in the request. */
+/* Begin with the root and the known names below it.  A node that has gone is
+ * found missing, which costs only its place in the request. */
 static int reader_begin(reader *r, view_node *const *known, int count) {
   r->paths = zke_alloc(r->z, ((size_t)count + 1) * sizeof *r->paths);
   if (!r->paths) return view_nomem();
@@ -258,7 +258,7 @@ static int reader_begin(reader *r, view_node *const *known, int count) {
   return ZKE_OK;
 }
 
-/* Read a node: with its data where that is shown, else its Stat alone. */
+/* Read a node: with its data if that is shown, else only its Stat. */
 static void op_of(zke_op *op, const char *path, bool data) {
   if (data)
     zke_op_get(op, path);
@@ -280,8 +280,8 @@ static int reader_ops(reader *r) {
   return n + 1;
 }
 
-/* ZKE_OK if every result can be used. A missing node, a refused read and an
- * unknown list of what was not told count as usable. */
+/* ZKE_OK if every result can be used.  A missing node, a refused read and an
+ * unknown list of undelivered events can be used. */
 static int results_check(const zke_op *ops, const zke_op_result *results,
                          int count) {
   for (int i = 0; i < count; i++) {
@@ -306,14 +306,14 @@ static int reader_read(reader *r) {
   return rc == ZKE_OK ? results_check(r->ops, r->results, n) : rc;
 }
 
-/* How many children the parent of that index has; a node that has gone has
- * none. */
+/* The number of children of the parent with that index; 0 if the node has gone.
+ */
 static int reader_children(const reader *r, int parent) {
   const zke_strings *names = r->results[r->count + parent].children;
   return names ? names->count : 0;
 }
 
-/* Add the paths of a parent's children that are looked at. */
+/* Add the paths of those of a parent's children that are looked at. */
 static int reader_add_children(const reader *r, int parent, char **paths,
                                int *n) {
   const zke_strings *names = r->results[r->count + parent].children;
@@ -329,8 +329,8 @@ static int reader_add_children(const reader *r, int parent, char **paths,
   return ZKE_OK;
 }
 
-/* The paths that the children just read stand for, and the root's, sorted.
- * *paths_out is for reader_drop_paths(). */
+/* The paths of the children just listed, and the root's, sorted.  *paths_out is
+ * for reader_drop_paths(). */
 static int reader_listed(const reader *r, char ***paths_out, int *count_out) {
   int total = 1, n = 0, rc = ZKE_OK;
   for (int i = 0; i < r->parents; i++) total += reader_children(r, i);
@@ -355,8 +355,8 @@ static bool paths_have(char *const *paths, int count, const char *path) {
   return bsearch(&path, paths, (size_t)count, sizeof *paths, path_order);
 }
 
-/* Leave out what was read but not listed: it has gone, or the session may not
- * read what is above it. */
+/* Leave out nodes that were read but not listed: they have gone, or the session
+ * may not read their parent. */
 static void reader_keep(reader *r, char *const *listed, int count) {
   for (int i = 0; i < r->count; i++) {
     if (paths_have(listed, count, r->paths[i])) continue;
@@ -365,9 +365,9 @@ static void reader_keep(reader *r, char *const *listed, int count) {
   }
 }
 
-/* One reading.  *done: every child that was listed has been read in the same
- * snapshot, so the nodes are of one moment.  Else the paths are now those that
- * were listed, for the next reading. */
+/* One reading.  *done: every listed child was read in the same snapshot, so the
+ * nodes are of one moment.  Else the paths are now the listed ones, for the
+ * next reading. */
 static int reader_pass(reader *r, bool *done) {
   char **paths = NULL;
   int count = 0;
@@ -396,8 +396,8 @@ static int node_order(const void *a, const void *b) {
                 ((const zke_config_node *)b)->name);
 }
 
-/* A node as it was read; its texts are the result's, which has to stay as long.
- */
+/* A node from a read; its texts belong to the result, which must live as
+ * long. */
 static zke_config_node node_read(const char *name, const zke_op_result *r,
                                  bool data) {
   return (zke_config_node){.name = name,
@@ -406,7 +406,7 @@ static zke_config_node node_read(const char *name, const zke_op_result *r,
                            .stat = r->stat};
 }
 
-/* What was read, sorted; the texts are the reader's.  NULL without memory. */
+/* The nodes read, sorted; the texts are the reader's.  NULL without memory. */
 static zke_config_node *reader_nodes(const reader *r, int *count) {
   zke_config_node *nodes = zke_alloc(r->z, (size_t)r->count * sizeof *nodes);
   int n = 0;
@@ -420,8 +420,8 @@ static zke_config_node *reader_nodes(const reader *r, int *count) {
   return nodes;
 }
 
-/* Read everything of one moment; what is known says where to expect it.
- * reader_drop() must follow whatever is returned. */
+/* Read everything as of one moment; `known` says which names to expect.  Call
+ * reader_drop() afterwards, whatever this returns. */
 static int reader_all(reader *r, view_node *const *known, int count,
                       zke_config_node **nodes_out, int *count_out) {
   bool done = false;
@@ -437,15 +437,14 @@ static int reader_all(reader *r, view_node *const *known, int count,
   return *nodes_out ? ZKE_OK : view_nomem();
 }
 
-/* Release what a reader has read, also where that failed half-way. */
+/* Release everything that a reader has read, even after a failure. */
 static void reader_drop(reader *r) {
   reader_drop_results(r);
   reader_drop_paths(r->paths, r->count);
 }
 
-/* One reading without a view, level by level.  A tree that changes while it is
- * read is read again (reader_all()), so what is returned was there at one
- * moment. */
+/* A reading without a view, level by level.  A tree that changes while it is
+ * read is read again (reader_all()), so the result is of one moment. */
 int zke_view_read(zke *z, const char *path, int levels,
                   zke_config_tree **tree_out) {
   zke_view_scope scope = {.levels = levels};
@@ -460,21 +459,21 @@ int zke_view_read(zke *z, const char *path, int levels,
   return rc;
 }
 
-/* ---- the picture, and what is to be told of it ----
+/* ---- the picture and the news ----
  *
- * v->nodes is the picture: sorted by name, which is how a node is found, and
- * how a subtree is a range.  v->news has, for each name that has changed since
+ * v->nodes is the picture, sorted by name: so a node is found by a search, and
+ * a subtree is a range.  v->news has, for each name that has changed since
  * the listener was last told, the node that the listener knows.  Every change
  * of the picture goes through view_note(), which also tells a recipe that
- * counts (v->edit).  Room for both arrays is made before a change begins, so
- * that no change stops half-way for lack of memory. */
+ * counts (v->edit).  Room in both arrays is made before a change begins, so no
+ * change stops half-way for lack of memory. */
 
-/* A name whose node is not, or may not be, what the listener heard last. */
+/* A name whose node may differ from the one that the listener heard of last. */
 typedef struct view_news {
-  view_node *node; /* what the listener heard; where it has not heard of the
-                      name, any node that had it, for the name */
-  bool known;      /* it has heard of it */
-  view_node *now;  /* while it is told: what is there, or NULL */
+  view_node *node; /* the node that the listener knows; if it knows none, any
+                      node of that name */
+  bool known;      /* it knows the node */
+  view_node *now;  /* during the delivery: the current node, or NULL */
 } view_news;
 
 /* The index of the first node whose name is not less. */
@@ -490,20 +489,20 @@ static int view_lower(const zke_view *v, const char *name) {
   return low;
 }
 
-/* The node of a name, a hidden one, too; or NULL. */
+/* The node of a name, even a hidden one; or NULL. */
 static view_node *view_at(const zke_view *v, const char *name) {
   int i = view_lower(v, name);
   bool found = i < v->count && strcmp(v->nodes[i]->n.name, name) == 0;
   return found ? v->nodes[i] : NULL;
 }
 
-/* The node lives as long as the picture does: until the mutex is dropped. */
+/* The node lives as long as the picture: until the mutex is released. */
 const zke_config_node *zke_view_find(const zke_view *v, const char *name) {
   return node_shown(view_at(v, name));
 }
 
-/* An array with room for so many elements, in place of one that has less; false
- * without memory. */
+/* Replace an array that is too small by one with room for so many elements;
+ * false without memory. */
 static bool view_reserve(zke *z, void *array, int count, int *room, int need,
                          size_t size) {
   void *old;
@@ -519,9 +518,9 @@ static bool view_reserve(zke *z, void *array, int count, int *room, int need,
   return true;
 }
 
-/* A name has changed in the picture: remember what the listener knew of it,
- * unless an earlier change has been noted.  There is room.  Nodes that are not
- * shown, and those of which only the Stat has changed, make no news. */
+/* A name has changed in the picture: remember the node that the listener knows,
+ * unless an earlier change has done so.  There is room.  Nodes that are not
+ * shown, and changes of only the Stat, make no news. */
 static void view_note(zke_view *v, view_node *before, view_node *now) {
   const zke_config_node *was = node_shown(before), *is = node_shown(now);
   if (!was && !is) return;
@@ -555,8 +554,8 @@ static int view_room(zke_view *v, int nodes, int news) {
   return view_nomem();
 }
 
-/* Put a node into the picture, in the place of its name; there is room.  The
- * reference becomes the picture's. */
+/* Put a node into the picture, replacing the one of its name; there is room.
+ * The reference becomes the picture's. */
 static void view_put(zke_view *v, view_node *n) {
   int i = view_lower(v, n->n.name);
   view_node **at = v->nodes + i;
@@ -569,9 +568,9 @@ static void view_put(zke_view *v, view_node *n) {
   *at = n;
 }
 
-/* The index of the first node below a name, or with `end` the one behind the
- * last.  They stand together, but not with the node itself: "a-b" comes between
- * "a" and "a/b". */
+/* The index of the first node below a name, or with `end` the one after the
+ * last.  They are consecutive, but do not follow the node itself: "a-b" comes
+ * between "a" and "a/b". */
 static int view_below(const zke_view *v, const char *name, bool end) {
   size_t len = strlen(name);
   int low = 0, high = v->count;
@@ -601,7 +600,8 @@ static void view_take_out(zke_view *v, int from, int to) {
   v->count -= to - from;
 }
 
-/* A node has gone, or must not be read any more: so it is with all below it. */
+/* A node has gone, or may no longer be read: remove it and all nodes below it.
+ */
 static void view_drop(zke_view *v, const char *name) {
   view_take_out(v, view_below(v, name, false), view_below(v, name, true));
   int i = view_lower(v, name);
@@ -609,7 +609,7 @@ static void view_drop(zke_view *v, const char *name) {
     view_take_out(v, i, i + 1);
 }
 
-/* From memory; the nodes stand sorted by path, so a subtree is a range. */
+/* From memory; the nodes are sorted by path, so a subtree is a range. */
 int zke_view_list(const zke_view *v, const char *name,
                   zke_config_tree **tree_out) {
   int from = view_below(v, name, false), to = view_below(v, name, true), n = 0;
@@ -630,20 +630,20 @@ int zke_view_list(const zke_view *v, const char *name,
 
 /* ---- a full look ----
  *
- * What was read becomes the picture: a node that is as it was is kept, so it
- * makes no news and no copy. */
+ * The nodes read become the picture.  An unchanged node is kept, so it makes no
+ * news and no copy. */
 
-/* Is a node as it was read before? Each change of data, children or ACL raises
- * one of these. */
+/* Is a node the same as when it was read?  Each change of data, children or ACL
+ * raises one of these. */
 static bool node_is_same(const view_node *n, const zke_config_node *read) {
   const zke_stat *a = &n->n.stat, *b = &read->stat;
   return a->mzxid == b->mzxid && a->pzxid == b->pzxid &&
          a->cversion == b->cversion && a->aversion == b->aversion;
 }
 
-/* Make the nodes that the picture does not have as they were read. made[] has
- * NULL for the others; after a failure the caller lets those go that were made.
- */
+/* Make new nodes for those that are not in the picture in this form.  made[]
+ * has NULL for the others; after a failure the caller releases the new
+ * nodes. */
 static int view_make(const zke_view *v, const zke_config_node *read, int count,
                      view_node **made) {
   for (int i = 0; i < count; i++) {
@@ -656,8 +656,8 @@ static int view_make(const zke_view *v, const zke_config_node *read, int count,
   return ZKE_OK;
 }
 
-/* Make the picture of what was read, and of the nodes made for it; there is
- * room for the news.  Both are sorted, so it is one walk; made[] is taken. */
+/* Make the picture from the nodes read and the nodes made for it; there is room
+ * for the news.  Both are sorted, so one walk is enough; takes made[]. */
 static void view_replace(zke_view *v, const zke_config_node *read, int count,
                          view_node **made) {
   int i = 0, j = 0;
@@ -679,8 +679,8 @@ static void view_replace(zke_view *v, const zke_config_node *read, int count,
   v->count = v->room = count;
 }
 
-/* Have the listener told of the news. Where there is no memory for that it is
- * owed, and the next step tries again. */
+/* Have the listener told of the news.  If memory is short it is owed, and the
+ * next step tries again. */
 static int view_tell(zke_view *v) {
   v->owing = !zke_recipe_tell(&v->r, ZKE_VIEW_NEWS, v->revision, NULL, 0);
   return v->owing
@@ -688,7 +688,7 @@ static int view_tell(zke_view *v) {
              : ZKE_OK;
 }
 
-/* The picture is another one, or the first. */
+/* The picture has changed, or is the first. */
 static int view_moved(zke_view *v) {
   if (v->revision && !v->moved) return ZKE_OK;
   v->moved = false;
@@ -696,7 +696,7 @@ static int view_moved(zke_view *v) {
   return v->listens ? view_tell(v) : ZKE_OK;
 }
 
-/* Make what was read the picture. */
+/* Make the picture from the nodes read. */
 static int view_take(zke_view *v, const reader *r, const zke_config_node *read,
                      int count) {
   view_node **made = zke_alloc(v->r.z, ((size_t)count + 1) * sizeof(void *));
@@ -713,7 +713,7 @@ static int view_take(zke_view *v, const reader *r, const zke_config_node *read,
   return rc;
 }
 
-/* Read everything, and make it the picture.  The node alone has a one-shot
+/* Read everything, and make it the picture.  A single node has a one-shot
  * watch, which is set again before the reading; a tree has a persistent one. */
 static int view_look(zke_view *v) {
   zke_config_node *read = NULL;
@@ -729,21 +729,22 @@ static int view_look(zke_view *v) {
   return rc;
 }
 
-/* ---- the paths of a look at what has changed ----
+/* ---- the paths of a look at changes ----
  *
- * v->paths are the nodes that the next reading asks for, sorted by name.
- * Events add to them, and so does each reading that finds that more is needed;
- * v->more says that the last reading did.  After a step there are none. */
+ * v->paths are the nodes for the next reading, sorted by name.  Events add to
+ * them, and so does each reading that needs more; v->more says that the last
+ * one
+ * did.  After a step there are none. */
 
 typedef struct view_path {
   char *path;      /* one block */
-  bool data;       /* read with its data, else its Stat alone */
-  bool list;       /* its children are listed and looked at as well */
-  view_node *made; /* the node that goes into the picture, made before anything
-                      is changed; NULL: what is there gets another Stat */
+  bool data;       /* read it with its data, else only its Stat */
+  bool list;       /* list its children and look at them as well */
+  view_node *made; /* the node for the picture, made before any change; NULL:
+                      the present one gets a new Stat */
 } view_path;
 
-/* A noted path, as a name below the view's. */
+/* The name of a path, below the view's. */
 static const char *path_name(const zke_view *v, const view_path *p) {
   return name_below(v->r.path, p->path);
 }
@@ -761,7 +762,7 @@ static int paths_lower(const zke_view *v, const char *name) {
   return low;
 }
 
-/* What the events have named was read, or everything will be. */
+/* The paths were read, or everything will be. */
 static void paths_drop(zke_view *v) {
   for (int i = 0; i < v->path_count; i++) {
     zke_free(v->paths[i].path);
@@ -770,9 +771,9 @@ static void paths_drop(zke_view *v) {
   v->path_count = 0;
 }
 
-/* Read a node, too, with its data or its children's where these are asked for.
- * Where there are too many, everything will be read. The sorted place of a name
- * is where a second request for it is found. */
+/* Read a node, too, with its data or its children if requested.  If there are
+ * too many, everything will be read.  The paths are sorted, so a second request
+ * for a name finds the first. */
 static int paths_add(zke_view *v, const char *name, bool data, bool list) {
   int i = paths_lower(v, name);
   view_path *at = v->paths + i;
@@ -799,7 +800,7 @@ static int paths_add(zke_view *v, const char *name, bool data, bool list) {
   return ZKE_OK;
 }
 
-/* Read a name's parent, too: children came or went, so its Stat is another. */
+/* Read a name's parent, too: children came or went, so its Stat has changed. */
 static int paths_add_parent(zke_view *v, const char *name) {
   char *parent = view_text(v->r.z, name);
   if (!parent) return view_nomem();
@@ -810,7 +811,7 @@ static int paths_add_parent(zke_view *v, const char *name) {
   return rc;
 }
 
-/* Note what an event is about.  type 0: not known. */
+/* Add the paths that an event concerns.  type 0: not known. */
 static int paths_note(zke_view *v, int type, const char *path) {
   size_t root = strlen(v->r.path);
   if (strncmp(path, v->r.path, root) != 0) return ZKE_OK;
@@ -828,33 +829,33 @@ static int paths_note(zke_view *v, int type, const char *path) {
   return rc;
 }
 
-/* ---- a look at what has changed ----
+/* ---- a look at changes ----
  *
- * What has to be read besides a path that an event has named:
+ * Besides a path that an event has named, these must be read:
  *
  *   its parent    if the node came or went: its numChildren, cversion and pzxid
- *                 are others
- *   its data      if mzxid is another one
+ *                 have changed
+ *   its data      if mzxid has changed
  *   its children  if the node is new: they may have come with it
  *
- * and whatever the session has events of that it has not been given: these
- * events are in the file already, so the snapshot shows what they tell of.
+ * and the paths of the session's undelivered events: these events are in the
+ * file already, so the snapshot shows their changes.
  *
- * Some events are never told, such as those of a node that the session may not
- * read.  The engine only counts these (zke_op_untold()), and v->silent is the
- * count of the last full look.  Where it has grown since, it is not known which
- * node has changed: so everything is read. */
+ * Some events are never delivered, such as those of a node that the session may
+ * not read.  The engine only counts these (zke_op_untold()), and v->silent is
+ * the count of the last full look.  If it has grown since, it is not known
+ * which node has changed: so everything is read. */
 
 /* One reading. */
 typedef struct view_round {
   zke_op *ops; /* one for each path, then those that list children, then one
-                  that asks what was not told */
+                  that asks for undelivered events */
   zke_op_result *results; /* of ops */
   int paths;              /* how many are for paths */
   int count;              /* of ops */
 } view_round;
 
-/* Release a round's reading, so that the next one can begin. */
+/* Release a round's reading, for the next one. */
 static void round_drop(view_round *r) {
   if (r->results) zke_results_clear(r->results, r->count);
   zke_free(r->results);
@@ -862,10 +863,9 @@ static void round_drop(view_round *r) {
   *r = (view_round){.ops = NULL};
 }
 
-/* Reads, in one snapshot, the nodes that events have named, the children of
- * those that are new, and which events have not been told yet.  That last
- * answer decides: without it the memory could be older than the file and not
- * know. */
+/* Read, in one snapshot, the nodes named by events, the children of new ones,
+ * and the list of undelivered events.  That list is essential: without it the
+ * memory could be older than the file and not know. */
 static int round_read(const zke_view *v, view_round *r) {
   size_t most = 2 * (size_t)v->path_count + 1;
   round_drop(r);
@@ -884,8 +884,8 @@ static int round_read(const zke_view *v, view_round *r) {
   return rc == ZKE_OK ? results_check(r->ops, r->results, r->count) : rc;
 }
 
-/* What a path's reading asks for besides: its parent where it came or went, its
- * data where that has changed, its children where it is new. */
+/* Add what a path's reading requires: its parent if it came or went, its data
+ * if that has changed, its children if it is new. */
 static int round_follow_path(zke_view *v, const char *name,
                              const zke_op_result *r) {
   int what = scope_of(&v->scope, name), rc = ZKE_OK;
@@ -901,7 +901,7 @@ static int round_follow_path(zke_view *v, const char *name,
   return data || list ? paths_add(v, name, data, list) : ZKE_OK;
 }
 
-/* What a list of children, or of what was not told, asks for besides. */
+/* Add what a list of children, or of undelivered events, requires. */
 static int round_follow_list(zke_view *v, const zke_op *op,
                              const zke_strings *names) {
   int rc = ZKE_OK;
@@ -920,7 +920,7 @@ static int round_follow_list(zke_view *v, const zke_op *op,
   return rc;
 }
 
-/* Find out what else has to be read: v->more, or everything. */
+/* Find out what else must be read: v->more, or everything. */
 static int round_follow(zke_view *v, const view_round *r) {
   const zke_op_result *untold = &r->results[r->count - 1];
   int rc = ZKE_OK;
@@ -934,9 +934,9 @@ static int round_follow(zke_view *v, const view_round *r) {
   return rc;
 }
 
-/* Make what the picture needs of what was read, so that nothing can fail any
- * more.  If only the Stat has changed and only the picture refers to the node,
- * it is updated in place. */
+/* Make the nodes that the picture needs, so nothing can fail later.  If only
+ * the Stat has changed and only the picture refers to the node, it is updated
+ * in place. */
 static int round_make(zke_view *v, const view_round *r) {
   int news = 0, rc = ZKE_OK;
   for (int i = 0; i < v->path_count && rc == ZKE_OK; i++) {
@@ -958,7 +958,7 @@ static int round_make(zke_view *v, const view_round *r) {
   return rc == ZKE_OK ? view_room(v, v->path_count, news) : rc;
 }
 
-/* Is the node above a name in the picture?  Else the session may not read it,
+/* Is the parent of a name in the picture?  If not, the session may not read it,
  * and does not see what is below. */
 static bool round_is_seen(const zke_view *v, const char *name) {
   if (!*name) return true;
@@ -997,8 +997,8 @@ static void round_apply(zke_view *v, const view_round *r) {
   }
 }
 
-/* Look at what has changed.  On ZKE_OK the picture is of one moment, unless
- * v->due says that everything has to be read for that. */
+/* Look at changes.  On ZKE_OK the picture is of one moment, unless v->due says
+ * that everything must be read for that. */
 static int view_follow(zke_view *v) {
   view_round r = {.ops = NULL};
   int rc = ZKE_OK;
@@ -1019,25 +1019,23 @@ static int view_follow(zke_view *v) {
 
 /* ---- the view ----
  *
- * What a configuration and a group are made of.  It decides which look is due,
+ * Configurations and groups are made of it.  It decides which look is due,
  * keeps the picture, and tells its owner of the differences. */
 
-/* One watch for all that is below; for the node alone its own watch is
- * enough. */
+/* One watch for the whole tree; a single node has its own watch. */
 static int view_watch(zke_view *v) {
   if (v->scope.levels < 0) return ZKE_OK;
   return zke_add_watch(v->r.z, v->r.path, ZKE_WATCH_PERSISTENT_RECURSIVE,
                        zke_recipe_watcher, &v->r);
 }
 
-/* Note what the next step has to do; more than that may be noted already. */
+/* Set what the next step must do; it may have more to do already. */
 static void view_owe(zke_view *v, int due) {
   if (v->due < due) v->due = due;
 }
 
-/* Notes what an event has named.  Where that cannot be noted, or an event says
- * that others were lost, everything is read again: never less than what
- * changed. */
+/* Record the path of an event.  If that fails, or an event says that others
+ * were lost, everything is read again: never less than what changed. */
 void zke_view_event(zke_view *v, int type, const char *path) {
   bool all = type <= 0 || v->scope.levels < 0;
   if (all || paths_note(v, type, path) != ZKE_OK)
@@ -1046,15 +1044,15 @@ void zke_view_event(zke_view *v, int type, const char *path) {
     view_owe(v, VIEW_CHECK);
 }
 
-/* For what no event tells: the next step looks, whatever is known. */
+/* For changes without events: the next step looks in any case. */
 void zke_view_refresh(zke_view *v) {
   view_owe(v, v->scope.levels < 0 ? VIEW_ALL : VIEW_FOLLOW);
   v->r.changed = true;
 }
 
-/* Is what the events told of in the picture already?  That is so for most of
- * many events that come together: the look after the first one has read what
- * all of them are about. */
+/* Are the events' changes in the picture already?  That is so for most of many
+ * events that come together: the look after the first one has read the changes
+ * of all of them. */
 static bool view_knows(const zke_view *v) {
   for (int i = 0; i < v->path_count; i++) {
     zke_config_node n = {.name = path_name(v, &v->paths[i])};
@@ -1066,9 +1064,9 @@ static bool view_knows(const zke_view *v) {
   return true;
 }
 
-/* Does what is due, the cheapest that suffices: nothing, the named nodes, or
- * everything.  After any failure everything is due, since what was half done
- * cannot be told from what was not. */
+/* Do what is due, in the cheapest way that suffices: nothing, the named nodes,
+ * or everything.  After any failure everything is due, since half-done work
+ * cannot be told from undone work. */
 int zke_view_step(zke_view *v) {
   if (!v->watching) return ZKE_OK;
   int rc = v->owing ? view_tell(v) : ZKE_OK;
@@ -1082,7 +1080,7 @@ int zke_view_step(zke_view *v) {
 }
 
 /* The watch comes before the first reading: a change in between fires it, and
- * is read again. */
+ * the tree is read again. */
 int zke_view_start(zke_view *v) {
   if (v->watching) return v->due || v->owing ? zke_view_step(v) : ZKE_OK;
   int rc = view_watch(v);
@@ -1095,7 +1093,7 @@ int zke_view_start(zke_view *v) {
   return rc;
 }
 
-/* Asked between two calls of the listener, which may have freed the object. */
+/* Asked between two calls of the listener, which may free the object. */
 static bool view_going(zke_view *v) {
   pthread_mutex_lock(&v->r.m);
   bool going = v->r.going;
@@ -1103,7 +1101,7 @@ static bool view_going(zke_view *v) {
   return going;
 }
 
-/* Take the news, with what is there now; how many. */
+/* Take the news, with the current nodes; returns how many. */
 static int view_take_news(zke_view *v, view_news **news) {
   pthread_mutex_lock(&v->r.m);
   int count = v->news_count;
@@ -1118,9 +1116,9 @@ static int view_take_news(zke_view *v, view_news **news) {
   return count;
 }
 
-/* Calls fn for each node that changed, with what was told of it last and what
- * it is now: changes in between are one, and one that was undone is none.  No
- * lock is held; the nodes are kept by their references. */
+/* Call fn for each changed node, with the node told last and the current one:
+ * several changes become one, and an undone change is not reported.  No lock is
+ * held; references keep the nodes. */
 bool zke_view_deliver(zke_view *v, zke_view_fn fn) {
   view_news *news;
   int count = view_take_news(v, &news);
@@ -1141,7 +1139,7 @@ bool zke_view_deliver(zke_view *v, zke_view_fn fn) {
   return there;
 }
 
-/* The object has no watch any more, so no event can come. */
+/* The object has no watch any more, so no event comes. */
 void zke_view_free(zke_view *v) {
   for (int i = 0; i < v->count; i++) node_unref(v->nodes[i]);
   for (int i = 0; i < v->news_count; i++) node_unref(v->news[i].node);

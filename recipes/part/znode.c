@@ -52,9 +52,9 @@
 
 /* ---- multis ---- */
 
-/* ZKE_MARSHALLINGERROR is the code of zkembed, as of ZooKeeper, for a malformed
- * path in a transaction, and also for a transaction on an ended session: the
- * handle's state shows which it is. */
+/* zkembed, like ZooKeeper, returns ZKE_MARSHALLINGERROR for a malformed path in
+ * a transaction, and also for a transaction on an ended session: the handle's
+ * state shows which it is. */
 static int znode_multi_rc(zke *z, int rc) {
   if (rc != ZKE_MARSHALLINGERROR) return rc;
   int state = zke_state(z);
@@ -272,10 +272,11 @@ static bool znode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
 
-/* Look for a znode that a lost try has made; ZKE_NONODE: it made nothing.  An
- ephemeral one counts only if this session owns it.  The guid contains the
- session, so another owner means that somebody else has made a znode of that
- name. */
+/* Look for a znode that a lost try has made; ZKE_NONODE: it made nothing.
+ *
+ * An ephemeral one counts only if this session owns it.  The guid contains the
+ * session, so another owner means that somebody else has made a znode of that
+ * name. */
 int zke_creation_find(zke *z, zke_creation *c) {
   zke_strings *names = NULL;
   int rc = zke_children(z, c->directory, NULL, NULL, &names, NULL);
@@ -582,8 +583,8 @@ static zke_strings *znode_made(zke *z, const znode_creations *c) {
 }
 
 /* Give the caller the paths of all, or discard them, by the paths given to the
- * create: the session finds them by the guid.  They are discarded without
- * memory, or if one has a number that shows no order.  If somebody has deleted
+ * create: the session finds them by the guid.  They are discarded if memory is
+ * short, or if one has a number that shows no order.  If somebody has deleted
  * one, the caller gets the paths and the others are discarded too: after a lost
  * reply a path may not be known. */
 static int znode_take_all(zke *z, const znode_creations *c,
