@@ -354,11 +354,9 @@ static int graph_add_keeper(graph *g, graph_edge edge, const char *name,
  * stands for itself, `limit` keepers that wait themselves are enough: each of
  * these has edges to those in front of it, so through them the search reaches
  * the rest.  A reader does not count among them, as other readers do not keep
- * it
- * out.  With entries made together (weight > 1) this does not hold, and all are
- * followed.  For a loose wait, which is never stuck, `limit` keepers of any
- *            kind
- * are enough to show whom it waits for. */
+ * it out.  With entries made together (weight > 1) this does not hold, and all
+ * are followed.  For a loose wait, which is never stuck, `limit` keepers of any
+ * kind are enough to show whom it waits for. */
 static int graph_follow_entry(graph *g, int at, const zke_entries *e, int i,
                               int limit) {
   int own = zke_entry_group_before(e, i) + 1, weight, rc = ZKE_OK;

@@ -2,8 +2,7 @@
  *
  * This file knows the data of each znode, and which changes belong into one
  * step.  It promises its callers: a step is made only while its conditions
- *        still
- * hold, and never hits a later round.
+ * still hold, and never hits a later round.
  *
  * The name of a party is never used again.  The name `ready` is, and its
  * versions repeat.  So each step that relies on a round names a party: it is

@@ -17,7 +17,7 @@
  *       recipe_wait()           deliver notes, release the mutex, sleep until
  *                               the turn changes, take the mutex
  *     zke_recipe_leave()      restore the limit, deliver notes, release the
- *     mutex
+ *                             mutex
  *
  * An event, on the thread that dispatches:
  *

@@ -1,24 +1,25 @@
-/* partition_item.c - having one item of a partition
+/* partition_item.c - holding one item of a partition
  *
- * It knows the znode of an item and its twin, and the states through which a
- * member gets the item and gives it up.  It is told which items the member is
- * to have (mine): partition_plan.c decides that.
+ * This file knows the znode of an item and its twin, and the states through
+ * which a member gets the item and gives it up.  partition_plan.c decides which
+ * items the member gets, and tells it (mine).
  *
- * The znode of an item has the same path for every owner, and no version that
- * tells them apart.  So each making has a twin beside it, in the same step: a
- * znode whose name never comes again.  The item's data names the twin, and what
- * takes, releases or leaves deletes both in one step.  Where the item is
- * another's by then the twin has gone, and the step changes nothing.
+ * The znode of an item has the same path for every owner, and its versions do
+ * not distinguish owners.  So each creation also makes a twin, in the same
+ * step: a znode with a name that is never used again.  The item's data names
+ * the twin.  To take, release or leave an item, one step deletes both.  If the
+ * item has another owner by then, the twin has gone, and the step changes
+ * nothing.
  *
- * Invariant: whatever deletes a znode here knows its twin: this object's own
- * (twin), or the one that the znode's data names (seen).  Where somebody has
- * deleted the twin by hand, the item is deleted by its path after a look at its
+ * Invariant: every deletion of a znode here knows its twin: this object's own
+ * (twin), or the one that the znode's data names (seen).  If somebody has
+ * deleted only the twin, the item is deleted by its path after a look at its
  * czxid: an owner that comes in between is not noticed.
  *
- * A lost reply: the data of an item's znode also tells its owner's member
- * znode, whose name is unique.  So a look at it tells whether the creation was
- * made, and which twin belongs to it (item_note_owner()).  If the plan changes
- * before that look, what was made goes (item_withdraw()).
+ * A lost reply: the data of an item's znode also names its owner's member
+ * znode, which has a unique name.  So a look at it shows whether the creation
+ * was made, and which twin belongs to it (item_note_owner()).  If the plan
+ * changes before that look, the znode is deleted (item_withdraw()).
  *
  * Start reading at zke_pt_item_step() and item_try_acquire(); for the other way
  * at zke_pt_item_release() and item_delete(). */
@@ -43,8 +44,8 @@ enum { TWIN_NAME = sizeof TWIN_PREFIX - 1 + ZKE_RECIPE_GUID - 1 };
 
 /* ---- names ---- */
 
-/* May the byte stand for itself in a znode's name? All others are %XX, so that
- * any text can be an item, and two items never have one znode. */
+/* Is the byte kept as it is in a znode's name?  All others become %XX, so any
+ * text can be an item, and two items never have one znode. */
 static bool character_is_plain(unsigned char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
          (c >= 'a' && c <= 'z') || c == '-' || c == '_';
@@ -62,8 +63,8 @@ static int name_digit(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-/* What is written is never longer than what was read.  Strict, since anybody
- * may put a node of any name beside those that members make. */
+/* The result is never longer than the input.  Strict, since anybody may put a
+ * node of any name next to those of members. */
 bool zke_pt_read_name(char *name) {
   char *text = name;
   if (strncmp(name, ITEM_PREFIX, strlen(ITEM_PREFIX)) != 0) return false;
@@ -83,7 +84,7 @@ bool zke_pt_read_name(char *name) {
   return true;
 }
 
-/* Is it the name of a twin, as a member gives it? */
+/* Is it the name of a twin, as a member makes it? */
 static bool name_is_twin(const char *name) {
   size_t prefix = strlen(TWIN_PREFIX);
   return strlen(name) == TWIN_NAME && strncmp(name, TWIN_PREFIX, prefix) == 0 &&
@@ -101,7 +102,7 @@ static void name_twin_path(const char *directory, const char *name,
   snprintf(path, strlen(directory) + TWIN_NAME + 2, "%s/%s", directory, name);
 }
 
-/* The paths of twins change with each making, and there is room for any. */
+/* The paths of twins change with each creation, and there is room for any. */
 int zke_pt_item_init(zke_partition *p, const char *name, zke_pt_item *it) {
   zke *z = p->r.z;
   it->p = p;
@@ -123,7 +124,7 @@ void zke_pt_item_clear(zke_pt_item *it) {
 
 /* ---- telling and forgetting ---- */
 
-/* What is asked for stays held until it has been released. */
+/* An item stays held after the request, until it is released. */
 bool zke_pt_item_is_held(const zke_pt_item *it) {
   return it->state == ZKE_PT_OWNED || it->state == ZKE_PT_ASKED;
 }
@@ -133,34 +134,34 @@ static void item_tell(const zke_pt_item *it, int event) {
   zke_recipe_tell(&it->p->r, event, it->token, it->name, (int)strlen(it->name));
 }
 
-/* An item that was held is held no more.  What the listener has not heard of it
- * yet is dropped, since another member may have the item by then; LOST is told
- * only if it has heard ACQUIRED.
+/* A held item is held no more.  Notes that the listener has not heard are
+ * dropped, since another member may have the item by then; LOST is told only if
+ * it has heard ACQUIRED.
  *
- *   tell  the listener did not ask for it */
+ *   tell  the listener did not ask for this */
 static void item_tell_end(const zke_pt_item *it, bool tell) {
   zke_recipe_untell(&it->p->r, ZKE_PARTITION_RELEASE, it->name);
   if (zke_recipe_untell(&it->p->r, ZKE_PARTITION_ACQUIRED, it->name)) return;
   if (tell) item_tell(it, ZKE_PARTITION_LOST);
 }
 
-/* `tried` stays: a znode may be there all the same. */
+/* `tried` stays: a znode may exist all the same. */
 void zke_pt_item_drop(zke_pt_item *it) {
   it->state = ZKE_PT_NONE;
   it->token = 0;
 }
 
-/* Delete the twin of this object's znode, now or later. Nobody else has a znode
- * of that name. */
+/* Delete the twin of this object's znode, now or later.  No other znode has
+ * that name. */
 static int item_discard_twin(zke_pt_item *it) {
   if (!it->paired) return ZKE_OK;
   it->paired = false;
   return zke_recipe_discard(it->p->r.z, it->twin, ZKE_EPHEMERAL, 0);
 }
 
-/* The item is held no more; the listener hears that of one that was. An item
- * that was only wanted is dropped in silence.  A twin is left where the item's
- * znode alone was deleted, by hand. */
+/* The item is held no more; the listener hears this if it was held.  An item
+ * that was only wanted is dropped without a note.  A twin is left if only the
+ * item's znode was deleted, by another program. */
 static void item_lose(zke_pt_item *it) {
   if (zke_pt_item_is_held(it)) {
     item_tell_end(it, true);
@@ -169,8 +170,8 @@ static void item_lose(zke_pt_item *it) {
   zke_pt_item_drop(it);
 }
 
-/* Take the watch back, before this object deletes its own znode of the item: or
- * its event would lie about until the next dispatch. */
+/* Take the watch back, before this object deletes its own znode of the item:
+ * otherwise its event would stay in the queue until the next dispatch. */
 static void item_unwatch(zke_pt_item *it) {
   if (it->watched)
     zke_remove_watch(it->p->r.z, it->path, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -187,7 +188,7 @@ static bool item_is_own(const zke_partition *p, const char *data) {
          data[length] == '\n';
 }
 
-/* Read the twin that the data of an item's znode names. */
+/* Read the name of the twin in the data of an item's znode. */
 static void item_read_twin(zke_pt_item *it, const char *data) {
   const char *line = data ? strchr(data, '\n') : NULL;
   *it->seen = '\0';
@@ -195,14 +196,14 @@ static void item_read_twin(zke_pt_item *it, const char *data) {
     name_twin_path(it->p->items, line + 1, it->seen);
 }
 
-/* The twin that was read is that of this object's own znode. */
+/* The twin that was read belongs to this object's own znode. */
 static void item_adopt_twin(zke_pt_item *it) {
   memcpy(it->twin, it->seen, strlen(it->seen) + 1);
   it->paired = *it->twin != '\0';
 }
 
-/* Read an item's znode, and the twin that belongs to it. mine: this object has
- * made it; another member on the same handle may have, too. */
+/* Read an item's znode, and the name of its twin.  mine: this object has made
+ * it, not another member on the same handle. */
 static int item_read(zke_pt_item *it, bool watch, zke_stat *stat, bool *mine) {
   zke_recipe *r = &it->p->r;
   char *data = NULL;
@@ -214,24 +215,24 @@ static int item_read(zke_pt_item *it, bool watch, zke_stat *stat, bool *mine) {
   return rc;
 }
 
-/* Look at an item's znode, and watch it unless it is watched. A missing znode
- * gets no watch: its caller makes it, or lets it go. */
+/* Look at an item's znode, and watch it unless it is watched.  A missing znode
+ * gets no watch: the caller makes it, or gives it up. */
 static int item_look(zke_pt_item *it, zke_stat *stat, bool *mine) {
   int rc = item_read(it, !it->watched, stat, mine);
   if (rc == ZKE_OK) it->watched = true;
   return rc;
 }
 
-/* Has what is held gone, or is it another's? What cannot be found out counts as
- * still there. */
+/* Has a held item gone, or does it have another owner?  If the read fails, it
+ * counts as held. */
 static bool item_is_gone(const zke_pt_item *it) {
   zke_stat stat;
   int rc = zke_exists(it->p->r.z, it->path, NULL, NULL, &stat);
   return rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != it->token);
 }
 
-/* The znode's path may be another member's by now, or this object's by a later
- * making: so its data is asked, and its czxid. */
+/* By now the path may belong to another member, or to a later znode of this
+ * object: so this compares the data, and the czxid. */
 int zke_pt_item_check(zke_pt_item *it) {
   zke_stat stat;
   bool mine;
@@ -244,9 +245,9 @@ int zke_pt_item_check(zke_pt_item *it) {
 
 /* ---- getting it ---- */
 
-/* Make this object's znode of the item and its twin, in one step with the n
- * operations that ops begins with; there is room for two more.  Each making
- * gets a twin of a new name. */
+/* Make this object's znode of the item and its twin, in one step with the first
+ * n operations in ops; there must be room for two more.  Each creation gets a
+ * twin of a new name. */
 static int item_make(zke_pt_item *it, zke_op *ops, int n) {
   const zke_partition *p = it->p;
   char name[TWIN_NAME + 1] = TWIN_PREFIX;
@@ -265,17 +266,17 @@ static int item_make(zke_pt_item *it, zke_op *ops, int n) {
   return rc;
 }
 
-/* The item's znode is its lock.  ZKE_NODEEXISTS: a member that has to let go
- * first still has its znode there, or this try was made before its reply got
- * lost. */
+/* The item's znode is its lock.  ZKE_NODEEXISTS: another member still has its
+ * znode there and must release it first, or this try was made before its reply
+ * was lost. */
 static int item_create(zke_pt_item *it) {
   zke_op ops[2];
   return item_make(it, ops, 0);
 }
 
 /* Delete another member's znode of the item, and its twin unless that is "".
- * The same step makes this object's own.  ZKE_NONODE: one of the two that were
- * to be deleted has gone. */
+ * The same step makes this object's own.  ZKE_NONODE: one of the two to be
+ * deleted has gone. */
 static int item_replace(zke_pt_item *it, const char *twin) {
   zke_op ops[4];
   int n = 0;
@@ -284,15 +285,14 @@ static int item_replace(zke_pt_item *it, const char *twin) {
   return item_make(it, ops, n);
 }
 
-/* Its owner has had its time: take the item, in one step, so that there is no
- * moment without an owner in which a third member could come.
+/* The owner has not released the item in time: take it, in one step, so there
+ * is no moment without an owner in which a third member could come.
  *
- * Only the owner that was waited for has had its time.  The deletion of its
- * twin says that the item is still its own.  The look before finds whether the
- * twin alone has gone: then somebody has deleted it by hand, and the item is
- * taken without.  ZKE_LOOK_AGAIN: the znode is another one.  Its owner has the
- * item since a moment ago, or it is this object's, and a try whose reply was
- * lost has made it. */
+ * Only the owner that was waited for has used up its time.  If its twin can be
+ * deleted, it still has the item.  The look before finds out whether only the
+ * twin has gone: then another program has deleted it, and the item is taken
+ * without.  ZKE_LOOK_AGAIN: the znode is another one.  Its owner has just got
+ * the item, or it is this object's, made by a try that lost its reply. */
 static int item_take(zke_pt_item *it) {
   const char *twin = it->seen;
   zke_stat stat;
@@ -306,10 +306,10 @@ static int item_take(zke_pt_item *it) {
   }
 }
 
-/* Something is at the item's path.  Is it this object's znode, then it has the
- * item; else it waits for the other znode to go.  The time that an owner has to
- * let go begins when this member sees its znode for the first time.
- * ZKE_LOOK_AGAIN: it has gone meanwhile. */
+/* Something is at the item's path.  If it is this object's znode, it has the
+ * item; else it waits for the other znode to go.  The owner's time to release
+ * the item begins when this member first sees its znode.  ZKE_LOOK_AGAIN: it
+ * has gone in between. */
 static int item_note_owner(zke_pt_item *it) {
   zke_stat stat;
   bool mine;
@@ -331,35 +331,35 @@ static int item_note_owner(zke_pt_item *it) {
   return ZKE_OK;
 }
 
-/* Has its holder had the time that it may take to release the item? release_ms
- * 0: it may take any time. */
+/* Has the holder used up its time to release the item?  release_ms 0: there is
+ * no limit. */
 static bool item_is_overdue(const zke_pt_item *it) {
   int64_t time = it->p->release_ms;
   return it->state == ZKE_PT_WANTED && time &&
          zke_now(it->p->r.z) - it->since >= time;
 }
 
-/* One step: get an item that this member is to have.  ZKE_LOOK_AGAIN: it
- * changed hands meanwhile.  ZKE_NONODE: the directory has gone. */
+/* One step: get an item that the plan gives to this member.  ZKE_LOOK_AGAIN: it
+ * changed hands in between.  ZKE_NONODE: the directory has gone. */
 static int item_try_acquire(zke *z, void *arg) {
   zke_pt_item *it = arg;
   int rc = ZKE_LOOK_AGAIN;
   (void)z;
   if (it->state == ZKE_PT_WANTED && it->watched && !item_is_overdue(it))
-    return ZKE_OK; /* it will be told */
+    return ZKE_OK; /* an event will come */
   it->tried = true;
   if (item_is_overdue(it)) {
     rc = item_take(it);
-    it->watched = it->watched && rc != ZKE_OK; /* what was watched has gone */
+    it->watched = it->watched && rc != ZKE_OK; /* the watched one has gone */
     if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   }
   if (rc == ZKE_LOOK_AGAIN) rc = item_create(it);
   return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_note_owner(it) : rc;
 }
 
-/* ---- letting go ---- */
+/* ---- giving it up ---- */
 
-/* Without the twin the step fails: the item is another's by then. */
+/* Without the twin the step fails: then the item has another owner. */
 zke_op *zke_pt_add_removal(zke_op *op, const zke_pt_item *it) {
   zke_op_delete(op++, it->twin, -1);
   zke_op_delete(op++, it->path, -1);
@@ -374,10 +374,10 @@ static int item_try_delete(zke *z, void *arg) {
 }
 
 /* Delete this object's znode of an item with its twin: in one step, which
- * changes nothing where the item is another's by now.  What that step did not
- * delete, or may have deleted, goes now or later, one by one: the znode by its
- * czxid, 0 for what the session has there.  The twin goes last, so that a
- * znode is not without one. */
+ * changes nothing if the item has another owner by now.  If that step failed,
+ * or may have been made, they are discarded one by one, now or later: the znode
+ * by its czxid, 0 for any of the session.  The twin goes last, so a znode is
+ * never without one. */
 static int item_delete(zke_pt_item *it, int64_t czxid) {
   zke *z = it->p->r.z;
   int rc = ZKE_NONODE, twin = ZKE_OK;
@@ -392,8 +392,8 @@ static int item_delete(zke_pt_item *it, int64_t czxid) {
   return rc == ZKE_OK ? twin : rc;
 }
 
-/* A creation was tried and may have worked: find what it has made.  That is
- * nothing where the znode is missing, or is not this object's. */
+/* A creation was tried and may have worked: find the znode it has made.  There
+ * is none if the znode is missing, or is not this object's. */
 static int item_try_find(zke *z, void *arg) {
   zke_pt_item *it = arg;
   zke_stat stat;
@@ -405,16 +405,16 @@ static int item_try_find(zke *z, void *arg) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Delete what item_try_find() has found.  Where that is nothing, the twin of
- * the last try goes, if it is there: the item's znode may have been deleted
- * without it. */
+/* Delete the znode that item_try_find() has found.  If there is none, delete
+ * the twin of the last try, if it exists: the item's znode may have been
+ * deleted without it. */
 static int item_delete_found(zke_pt_item *it) {
   return it->found ? item_delete(it, it->found) : item_discard_twin(it);
 }
 
-/* Where it cannot be seen whether a creation has worked, what the session has
- * there goes.  If that is another member's on the same handle, that one hears
- * that it has lost the item, and takes it again. */
+/* If it is not known whether a creation has worked, any znode of the session at
+ * the path is deleted.  If that is another member's on the same handle, that
+ * member hears that it has lost the item, and takes it again. */
 int zke_pt_item_discard(zke_pt_item *it) {
   zke *z = it->p->r.z;
   if (zke_pt_item_is_held(it)) return item_delete(it, it->token);
@@ -428,9 +428,9 @@ int zke_pt_item_discard(zke_pt_item *it) {
 
 /* This member has waited for the item, or has tried to get it, and the plan now
  * gives it to another member.  A creation may have made a znode that nobody
- * knows of: it is deleted.  Else the next owner would wait for a member that
- * does not know that it has the item.  Where that cannot be seen, `tried`
- * stays, and the next step looks. */
+ * knows of: delete it.  Otherwise the next owner would wait for a member that
+ * does not know that it has the item.  If the look fails, `tried` stays, and
+ * the next step looks. */
 static int item_withdraw(zke_pt_item *it) {
   item_unwatch(it);
   zke_pt_item_drop(it);
@@ -441,8 +441,8 @@ static int item_withdraw(zke_pt_item *it) {
   return item_delete_found(it);
 }
 
-/* An item that was taken away meanwhile is told as lost here: the event that
- * says so would go with the watch. */
+/* If the item was taken away in between, this tells the listener that it is
+ * lost: the event for that would go with the watch. */
 int zke_pt_item_release(zke_pt_item *it) {
   bool gone = item_is_gone(it);
   item_unwatch(it);
@@ -455,8 +455,8 @@ int zke_pt_item_release(zke_pt_item *it) {
   return rc;
 }
 
-/* An item that was taken away before is told as lost, even if the member leaves
- * by itself. */
+/* If the item was taken away before, this tells the listener that it is lost,
+ * even if the member leaves by itself. */
 bool zke_pt_item_leave(zke_pt_item *it, bool tell) {
   if (zke_pt_item_is_held(it) && item_is_gone(it))
     item_lose(it);
@@ -466,9 +466,9 @@ bool zke_pt_item_leave(zke_pt_item *it, bool tell) {
   return zke_pt_item_is_held(it) || !it->tried;
 }
 
-/* The znode of a session that lives is there still: it goes now, or others
- * would wait for it in vain, and this object, too, once it has been started
- * again. */
+/* The znode of a living session still exists.  It is deleted now; otherwise
+ * others would wait for it in vain, and so would this object, once it is
+ * started again. */
 void zke_pt_item_abandon(zke_pt_item *it) {
   if (!it->p->r.ended) {
     item_unwatch(it);
@@ -479,9 +479,9 @@ void zke_pt_item_abandon(zke_pt_item *it) {
 
 /* ---- the step ---- */
 
-/* First it is asked whether the item is still this member's, since all else
- * follows from that.  A release is only asked for here: the listener, or the
- * program, does it (zke_partition_release()). */
+/* First check whether this member still holds the item; the rest depends on it.
+ * A release is only asked for here: the listener, or the program, does it
+ * (zke_partition_release()). */
 int zke_pt_item_step(zke_pt_item *it) {
   int rc = ZKE_OK;
   if (zke_pt_item_is_held(it) && !it->watched) rc = zke_pt_item_check(it);

@@ -1,16 +1,16 @@
-/* partition_plan.c - which member of a partition is to have which item
+/* partition_plan.c - which member of a partition gets which item
  *
- * It knows what a member's znode says, and the rule of the division: each item
- * goes to the member with the highest hash among those that have room.  Which
- * member has an item now it does not know.
+ * This file knows the data of a member's znode, and the rule of the division:
+ * each item goes to the member with the highest hash among those with room.  It
+ * does not know which member has an item now.
  *
- * Invariant: the division follows from the items' and the members' names alone,
+ * Invariant: the division depends only on the names of the items and members,
  * taken in the same order.  It does not depend on the process, on time, or on
  * an earlier division.
  *
  * The hash is rendezvous hashing: it keeps an item with its member when others
  * come and go.  The bound, ceil(items / members) for each, keeps the loads
- * equal.  What moves at a change is what the bound moves.
+ * equal.  At a change, only the bound moves further items.
  *
  * Start reading at zke_pt_plan_choose(). */
 #ifndef _GNU_SOURCE
@@ -26,13 +26,13 @@
 #include "text.h"
 
 #define PLAN_PLACE "partition-members" /* the kind in the directory's data */
-#define PLAN_KIND "member-"            /* what a znode's name has */
+#define PLAN_KIND "member-"            /* in a znode's name */
 enum { PLAN_DIGITS = 16 /* of the hash in a znode's data */ };
 
 /* ---- a member's znode ---- */
 
 /* FNV-1a, with the NUL at the end of the text, so that "ab" and "c" do not hash
- * as "a" and "bc". */
+ * like "a" and "bc". */
 uint64_t zke_pt_hash(uint64_t hash, const char *text) {
   do {
     hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
@@ -40,7 +40,7 @@ uint64_t zke_pt_hash(uint64_t hash, const char *text) {
   return hash;
 }
 
-/* The space tells where the name begins, also if that is empty. */
+/* The space marks the beginning of the name, even of an empty one. */
 char *zke_pt_member_data(zke *z, uint64_t hash, const char *name) {
   size_t size = PLAN_DIGITS + strlen(name) + 2;
   char *data = zke_alloc(z, size);
@@ -48,8 +48,8 @@ char *zke_pt_member_data(zke *z, uint64_t hash, const char *name) {
   return data;
 }
 
-/* The hash is compared with the space behind it: nothing longer is taken for
- * one. */
+/* Compares the hash and the space after it, so nothing longer is taken for a
+ * hash. */
 bool zke_pt_member_agrees(const zke_pt_member *m, const char *data) {
   return strncmp(m->data, data, PLAN_DIGITS + 1) == 0;
 }
@@ -60,7 +60,7 @@ const char *zke_pt_member_name(const zke_pt_member *m) {
   return space && space[1] ? space + 1 : m->znode;
 }
 
-/* An ephemeral one: it goes with its session. */
+/* An ephemeral one, so it goes with its session. */
 int zke_pt_member_create(zke *z, const char *directory, const char *data,
                          char **znode_out) {
   return zke_recipe_create(z, directory, PLAN_PLACE, PLAN_KIND, data,
@@ -70,7 +70,7 @@ int zke_pt_member_create(zke *z, const char *directory, const char *data,
 
 /* ---- reading the members ---- */
 
-/* It may have been read half-way only. */
+/* The plan may be incomplete after a failure. */
 void zke_pt_plan_free(zke_pt_plan *p) {
   if (p->got) zke_results_clear(p->got, p->entries->count);
   zke_free(p->got);
@@ -78,8 +78,8 @@ void zke_pt_plan_free(zke_pt_plan *p) {
   zke_free(p->entries);
 }
 
-/* Keep the members whose names were read; one that is missing has gone. They
- * stay in the order of their numbers, which is the same for every reader. */
+/* Keep the members that still exist.  They stay in the order of their numbers,
+ * which is the same for every reader. */
 static int plan_keep_members(zke *z, zke_pt_plan *p) {
   p->members =
       zke_alloc(z, (size_t)(p->entries->count + 1) * sizeof *p->members);
@@ -117,17 +117,17 @@ int zke_pt_plan_find(const zke_pt_plan *p, const char *znode) {
 
 /* ---- dividing ---- */
 
-/* Mix a hash, so that each bit of the text reaches the highest ones, by which
- * two hashes mostly differ. */
+/* Mix a hash, so that each bit of the text affects the highest bits, which
+ * decide most comparisons. */
 static uint64_t plan_mix(uint64_t x) {
   x = (x ^ x >> 33) * UINT64_C(0xff51afd7ed558ccd);
   x = (x ^ x >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
   return x ^ x >> 33;
 }
 
-/* Is member a to be preferred to b for an item? The item's name is a part of
- * the hash, so each item has an order of members of its own. Of two members
- * with one name the znode decides. */
+/* Is member a preferred to b for an item?  The item's name is part of the hash,
+ * so each item has its own order of members.  If two members have one name, the
+ * znode decides. */
 static bool plan_prefers(const char *item, const zke_pt_member *a,
                          const zke_pt_member *b) {
   uint64_t seed = zke_pt_hash(ZKE_PT_HASH, item);
@@ -136,7 +136,7 @@ static bool plan_prefers(const char *item, const zke_pt_member *a,
   return x != y ? x > y : strcmp(a->znode, b->znode) < 0;
 }
 
-/* The one that is preferred among those that have less than their share. */
+/* The preferred one among those with less than their share. */
 int zke_pt_plan_choose(zke_pt_plan *p, const char *item, int items) {
   int most = (items + p->count - 1) / p->count, best = -1;
   for (int i = 0; i < p->count; i++) {

@@ -1,9 +1,9 @@
-/* phase_list.c - looking on: one transaction, and those that are pending
+/* phase_list.c - looking from outside: one transaction, and all pending ones
  *
- * It knows how to tell people of a transaction, and which ones a site has still
- * to see to.  It takes no part, and decides nothing; what is over it removes.
- * It promises: a status is of one moment.  A list of pending transactions is
- * not: each of them is looked at by itself.
+ * This file describes a transaction to people, and finds those that a site has
+ * not acknowledged yet.  It takes no part, and decides nothing; it removes
+ * finished transactions.  It promises: a status is of one moment.  A list of
+ * pending transactions is not: each of them is read separately.
  *
  * Start reading at zke_phase_status(), then pending_try(). */
 #ifndef _GNU_SOURCE
@@ -20,7 +20,7 @@
 
 /* ---- one transaction ---- */
 
-/* Take a line off a decision's data: "<word>\n<why>\n<by>\n". */
+/* Take one line from a decision's data: "<word>\n<why>\n<by>\n". */
 static char *status_line(char **at) {
   char *line = *at, *end = strchr(line, '\n');
   *at = end ? end + 1 : line + strlen(line);
@@ -28,8 +28,8 @@ static char *status_line(char **at) {
   return line;
 }
 
-/* Fill in what is not a text.  The view's second result is the decision's
- * znode. */
+/* Fill in the members that are not texts.  The view's second result is the
+ * decision's znode. */
 static void status_fill(zke_two_phase_status *st, const zke_phase_view *v) {
   const zke_stat *decided = &v->got[1].stat;
   st->form = v->head.form;
@@ -91,16 +91,17 @@ int zke_phase_status(zke *z, const char *tx,
   return ZKE_OK;
 }
 
-/* ---- those that are pending ---- */
+/* ---- pending transactions ---- */
 
 /* A transaction that may wait for a site. */
 typedef struct pending_look {
   char *tx;
-  const char *site; /* NULL: whichever */
+  const char *site; /* NULL: any */
   bool pending;     /* out */
 } pending_look;
 
-/* Does it?  What is over is removed, what is no transaction ignored. */
+/* Is it pending?  Removes it if it is over; ignores what is not a transaction.
+ */
 static int pending_try(zke *z, void *arg) {
   pending_look *p = arg;
   zke_phase_view v;
@@ -123,9 +124,9 @@ static int pending_try(zke *z, void *arg) {
   return rc;
 }
 
-/* Move the names that are pending to the front, and leave out the others.  The
- * list is one block, so names are exchanged, not freed.  All together have the
- * time that any call has. */
+/* Move the pending names to the front, and leave out the others.  The list is
+ * one block, so names are exchanged, not freed.  All reads together have the
+ * default time of one call. */
 static int pending_select(zke *z, const char *base, const char *site,
                           zke_strings *names) {
   pending_look p = {.site = site};

@@ -1,24 +1,24 @@
 /* phase_look.c - what a participant of a two-phase commit watches, and how it
  * decides
  *
- * It knows the object: what it has seen, and which watches stand.  It promises
- * those above it: a look ends with the decision known, or with watches on all
- * that can bring it, or it fails.  These are
+ * This file knows the object: what it has read, and which watches it has.  It
+ * promises its callers: a look ends with the decision known, or with watches on
+ * everything that can bring it, or it fails.  These are
  *
  *   "decision"     always
- *   the votes      if this object is to decide for all
- *   "coordinator"  else: its end makes this object one that decides
+ *   the votes      if this object must decide for all
+ *   "coordinator"  else: when it goes, this object must decide
  *
- * Nothing has to be agreed upon for that: of several that decide at the same
- * time one makes the decision, and the others read it (T1).  The time limit
- * fires no watch; a look after it sees it, and zke_two_phase_wait() makes one.
+ * That needs no agreement: if several decide at the same time, one makes the
+ * decision, and the others read it (T1).  The time limit fires no watch; a look
+ * after the limit finds it, and zke_two_phase_wait() makes one.
  *
  * Invariants:
  *  1. The state leaves ZKE_TWO_PHASE_UNDECIDED once, and never changes after
  *     that; the listener hears of it then, and of nothing else
  *     (phase_conclude()).
- *  2. `watched` of a vote and `leader_watched` are true only while such a watch
- *     stands, but for the time until its event is called.
+ *  2. `watched` of a vote and `leader_watched` are true only while there is
+ *     such a watch, or until the event of a fired one is called.
  *
  * Start reading at zke_phase_step() and phase_look(), then phase_look_votes()
  * and phase_try_decide(). */
@@ -51,7 +51,7 @@ int zke_phase_prepare(zke_two_phase *t) {
                                                               : ZKE_NOMEM;
 }
 
-/* What is persistent stays: the decision is for whoever comes later. */
+/* Persistent znodes stay: later participants need the decision. */
 void zke_phase_destroy(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
   for (int i = 0; t->votes && i < t->head.count; i++)
@@ -74,7 +74,7 @@ int zke_phase_meddled(const zke_two_phase *t) {
                          "something else has written to %s", t->r.path);
 }
 
-/* Take a watch back that is not needed any more: it would keep the engine busy
+/* Take back a watch that is no longer needed: it would keep the engine busy
  * with events that nobody reads. */
 static void phase_unwatch_path(zke_two_phase *t, const char *path,
                                bool *watched) {
@@ -83,8 +83,8 @@ static void phase_unwatch_path(zke_two_phase *t, const char *path,
   *watched = false;
 }
 
-/* It is known how the transaction ended: note it, and tell the listener, once.
- * Without memory for the reason it hears of the end without one. */
+/* The end of the transaction is known: record it, and tell the listener, once.
+ * Without memory for the reason, tell it without one. */
 static void phase_conclude(zke_two_phase *t, int state, int64_t token,
                            const char *why, int len) {
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return;
@@ -98,9 +98,9 @@ static void phase_conclude(zke_two_phase *t, int state, int64_t token,
     phase_unwatch_path(t, t->votes[i].path, &t->votes[i].watched);
 }
 
-/* Note a decision that was read.  It is one znode that is made once: whoever
- * has read it knows it for good.  One that says neither word is somebody
- * else's, and no other can be made beside it. */
+/* Record a decision that was read.  Its znode is made once, so it is final.  If
+ * it says neither word, another program has made it, and no other decision can
+ * be made. */
 static int phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
   const char *why = node->data ? node->data + strcspn(node->data, "\n") : "";
   why += *why == '\n';
@@ -111,7 +111,7 @@ static int phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
 }
 
 /* In one snapshot with the id, since a later transaction of the same name has
- * another id, and its children say nothing of this one (T3). */
+ * another id, and its children say nothing about this one (T3). */
 int zke_phase_read_child(const zke_two_phase *t, const char *path,
                          zke_op_result *got) {
   zke_op ops[2];
@@ -136,13 +136,13 @@ static int phase_read_decision(zke_two_phase *t) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* How the decision is seen:
+/* How to look for the decision:
  *
- *   1. Is the transaction there, and this one (T3)?
- *   2. Watch "decision", which is missing as yet: so it is zke_exists(), whose
- *      watch also waits for a creation.
- *   3. Read it.  If all was removed since 1, look again (ZKE_LOOK_AGAIN), and 1
- *      says that it has gone. */
+ *   1. Does the transaction exist, and is it this one (T3)?
+ *   2. Watch "decision".  It is still missing, so use zke_exists(), whose watch
+ *      also waits for a creation.
+ *   3. Read it.  If everything was removed since 1, look again
+ *      (ZKE_LOOK_AGAIN); then 1 finds that it has gone. */
 int zke_phase_look_decision(zke_two_phase *t) {
   zke *z = t->r.z;
   int rc = zke_exists(z, t->id, NULL, NULL, NULL);
@@ -157,16 +157,16 @@ int zke_phase_look_decision(zke_two_phase *t) {
 
 /* ---- deciding ---- */
 
-/* A decision that is to be made. */
+/* A decision to be made. */
 typedef struct phase_choice {
   const zke_two_phase *t;
   int word;   /* ZKE_TWO_PHASE_COMMIT or _ABORT */
   char *text; /* the znode's data */
 } phase_choice;
 
-/* Create the decision, after which no vote is given any more (T5).  "commit"
- * only where in the same step each vote has version 1, which one for "commit"
- * has (T2). */
+/* Create the decision; no vote is given afterwards (T5).  "commit" requires in
+ * the same step that each vote has version 1, as a vote for "commit" has (T2).
+ */
 static int phase_try_decide(zke *z, void *arg) {
   const phase_choice *c = arg;
   const zke_phase_head *h = &c->t->head;
@@ -179,8 +179,8 @@ static int phase_try_decide(zke *z, void *arg) {
   return zke_steps_do(&s);
 }
 
-/* After a lost reply a second try finds that the znode exists, which is as
- * good: the next look reads the decision, this one or another. */
+/* After a lost reply, a second try finds that the znode exists, which is just
+ * as good: the next look reads the decision, this one or another. */
 int zke_phase_decide(zke_two_phase *t, int decision, const char *why) {
   phase_choice c = {.t = t, .word = decision};
   c.text = zke_phase_decision_text(t->r.z, decision, why);
@@ -190,8 +190,8 @@ int zke_phase_decide(zke_two_phase *t, int decision, const char *why) {
   return rc == ZKE_OK ? ZKE_LOOK_AGAIN : zke_recipe_faster(rc);
 }
 
-/* Has the transaction's limit passed, by the wall clock?  Whoever sees that may
- * abort it. */
+/* Has the transaction's limit passed, by the wall clock?  Any participant that
+ * sees this may abort it. */
 static bool phase_is_late(const zke_two_phase *t) {
   return t->head.limit_ms && zke_wall(t->r.z) >= t->head.limit_ms;
 }
@@ -206,8 +206,8 @@ int zke_phase_missing_votes(const zke_two_phase *t, char *names, size_t size) {
   return ZKE_OK;
 }
 
-/* The reason names those that did not vote.  Without memory for it the decision
- * is made all the same. */
+/* The reason names the sites that did not vote.  Without memory for it the
+ * decision is made all the same. */
 static int phase_decide_late(zke_two_phase *t) {
   char why[256], names[160];
   zke_phase_missing_votes(t, names, sizeof names);
@@ -218,7 +218,7 @@ static int phase_decide_late(zke_two_phase *t) {
 
 /* ---- the votes ---- */
 
-/* A vote counts where its znode has version 1 (T2). */
+/* A vote counts if its znode has version 1 (T2). */
 int zke_phase_read_vote(zke_two_phase *t, int i, bool watch, int *vote) {
   char *data = NULL;
   zke_stat stat;
@@ -235,8 +235,8 @@ int zke_phase_read_vote(zke_two_phase *t, int i, bool watch, int *vote) {
   return rc;
 }
 
-/* Has a site come, with an ephemeral vote that has gone (T8)?  ZKE_OK: it has
- * not come yet; ZKE_NONODE: it has died; ZKE_LOOK_AGAIN: its vote is there.  In
+/* Did a site come, with an ephemeral vote that has gone (T8)?  ZKE_OK: it has
+ * not come yet; ZKE_NONODE: it has died; ZKE_LOOK_AGAIN: its vote exists.  In
  * one snapshot, since it may come just now. */
 static int phase_has_died(const zke_two_phase *t, int i) {
   zke_op_result got[2] = {{0}};
@@ -252,8 +252,8 @@ static int phase_has_died(const zke_two_phase *t, int i) {
   return rc;
 }
 
-/* There is no such vote.  Watch for it, and then see whether its site has not
- * come yet, or has died: abort. */
+/* The vote is missing.  Watch for it, and then find out whether its site has
+ * not come yet, or has died: abort. */
 static int phase_miss_vote(zke_two_phase *t, int i) {
   zke_phase_vote *v = &t->votes[i];
   char why[160];
@@ -268,8 +268,8 @@ static int phase_miss_vote(zke_two_phase *t, int i) {
   return zke_phase_decide(t, ZKE_TWO_PHASE_ABORT, why);
 }
 
-/* Look at one vote, as a watcher of votes.  Persistent ones stay as they are
- * once given: only a missing one needs to be watched. */
+/* Look at one vote, as the one that decides.  A persistent vote does not change
+ * once given: only a missing one needs a watch. */
 static int phase_look_vote(zke_two_phase *t, int i, int *vote) {
   bool ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
   int rc = zke_phase_read_vote(t, i, ephemeral, vote);
@@ -278,10 +278,10 @@ static int phase_look_vote(zke_two_phase *t, int i, int *vote) {
   return rc == ZKE_NONODE ? phase_miss_vote(t, i) : rc;
 }
 
-/* Look at the votes, and decide if that can be done.  It is enough to watch the
- * first one that is missing: as long as it is, nothing can be decided but by
- * the limit or by an "abort", which brings the decision itself.  Ephemeral
- * ones are all watched, since any may go. */
+/* Look at the votes, and decide if possible.  A watch on the first missing one
+ * is enough: while it is missing, only the limit or an "abort" can decide, and
+ * that brings the decision itself.  Ephemeral ones are all watched, since any
+ * may go. */
 static int phase_look_votes(zke_two_phase *t) {
   bool all = true, ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
   for (int i = 0; i < t->head.count && (all || ephemeral); i++) {
@@ -298,10 +298,10 @@ static int phase_look_votes(zke_two_phase *t) {
 
 /* ---- the look ---- */
 
-/* Is it this object's turn to watch the votes?  In the coordinator's form that
- * is the coordinator's as long as it lives: the sites watch its znode, and take
- * its part when that goes.  It is read, since the watch of zke_exists() would
- * also wait for a creation.  At the limit everybody may decide. */
+/* Must this object watch the votes?  In the coordinator's form the coordinator
+ * does while it lives: the sites watch its znode, and take over when that goes.
+ * It is read by zke_get(), since the watch of zke_exists() would also wait for
+ * a creation.  After the limit everybody may decide. */
 static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
   *watcher = true;
   if (!(t->head.form & ZKE_TWO_PHASE_COORDINATOR) || t->coordinator ||
@@ -314,9 +314,9 @@ static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* One look.  The decision comes first, since it ends the looking.  The votes
- * are looked at by the participant whose turn it is: it decides for all.
- * ZKE_LOOK_AGAIN: something has changed meanwhile. */
+/* One look.  The decision comes first, since it ends the looking.  The
+ * participant that must decide for all looks at the votes.  ZKE_LOOK_AGAIN:
+ * something has changed in between. */
 static int phase_look(zke_two_phase *t) {
   bool watcher;
   int rc = zke_phase_look_decision(t);
@@ -325,7 +325,7 @@ static int phase_look(zke_two_phase *t) {
   return rc == ZKE_OK && watcher ? phase_look_votes(t) : rc;
 }
 
-/* Looks are repeated while it changes, and only until it is decided. */
+/* Looks are repeated while the transaction changes, and until it is decided. */
 int zke_phase_step(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
   int rc;
@@ -347,7 +347,7 @@ void zke_phase_event(zke_recipe *r, int type, const char *path) {
   }
 }
 
-/* Without a session nothing more will be heard of the transaction. */
+/* Without a session no more events of the transaction come. */
 void zke_phase_ended(zke_recipe *r) {
   phase_conclude((zke_two_phase *)r, ZKE_TWO_PHASE_LOST, 0, "", 0);
 }

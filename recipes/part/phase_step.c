@@ -1,16 +1,16 @@
 /* phase_step.c - one step of a two-phase commit, with the caller's operations
  *
- * It knows how the children of a transaction are named, how operations on them
- * become one multi, and where the caller's operations stand in it (T6).  It
- * does not know what a child says, or what a step is for.  It promises those
- * above it:
+ * This file knows the names of a transaction's children, how operations on them
+ * become one multi, and the place of the caller's operations in it (T6).  It
+ * does not know what a child's data means, or what a step is for.  It promises
+ * its callers:
  *
- *   - A step is made as a whole or not at all, the caller's operations with it.
- *   - Where one of the caller's was refused, no code that a recipe looks at
- *     comes back, so it is not taken for one of the recipe's own (T7).
+ *   - A step is made as a whole or not at all, with the caller's operations.
+ *   - If one of the caller's was refused, the result is a code that no recipe
+ *     acts on, so it is not taken for a refusal of the recipe's (T7).
  *
- * Invariant: s->paths[i] is the path in s->ops[i], or NULL where that is the
- * caller's or on the transaction itself.
+ * Invariant: s->paths[i] is the path in s->ops[i], or NULL if that operation is
+ * the caller's or on the transaction itself.
  *
  * Start reading at zke_steps_begin(), then zke_steps_do_with(). */
 #ifndef _GNU_SOURCE
@@ -24,7 +24,7 @@
 
 #include "text.h"
 
-enum { PHASE_OPS = INT32_MAX / 256 /* of a caller's, at most */ };
+enum { PHASE_OPS = INT32_MAX / 256 /* of a caller, at most */ };
 
 /* ---- the step ---- */
 
@@ -36,8 +36,8 @@ char *zke_phase_path(zke *z, const char *tx, const char *prefix,
   return path;
 }
 
-/* A lack of memory is noted, and told when the operations are done: so nobody
- * has to ask in between. */
+/* A lack of memory is recorded, and reported when the operations are done: so
+ * no check is needed in between. */
 void zke_steps_begin(zke_phase_steps *s, zke *z, const char *tx, int room) {
   *s = (zke_phase_steps){.z = z, .tx = tx};
   s->ops = zke_alloc(z, (size_t)room * sizeof *s->ops);
@@ -94,7 +94,7 @@ void zke_steps_get(zke_phase_steps *s, const char *prefix, const char *name) {
   if (path) zke_op_get(&s->ops[s->count++], path);
 }
 
-/* It has no path here: that is the transaction's. */
+/* It has no path here, since it uses the transaction's. */
 zke_op *zke_steps_next(zke_phase_steps *s) {
   return s->failed ? NULL : &s->ops[s->count++];
 }
@@ -127,10 +127,9 @@ int zke_more_check(zke_phase_more *more) {
   return ZKE_OK;
 }
 
-/* Keep what came of the caller's operations, which stand behind `own` ones of
- * the recipe's.  Where one of the caller's was refused the result is ZKE_SQL,
- * on which nothing here looks again or tries again; its code travels in *more
- * (T7). */
+/* Keep the results of the caller's operations, which follow `own` ones of the
+ * recipe.  If one of the caller's was refused, the result is ZKE_SQL, which
+ * nothing here acts on; *more has its code (T7). */
 static int more_take(zke_phase_more *more, zke_op_result *got, int own,
                      int rc) {
   size_t size = (size_t)more->count * sizeof *got;

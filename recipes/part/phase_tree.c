@@ -1,13 +1,12 @@
 /* phase_tree.c - what the znodes of a transaction say
  *
- * It knows their names and what stands in them: the head, votes, the decision,
+ * This file knows their names and their data: the head, votes, the decision,
  * acknowledgements.  It reads all of a transaction as of one moment, and
- * removes it.  It needs no object, and sets no watch.  It promises those above
- * it:
+ * removes it.  It needs no object, and sets no watch.  It promises its callers:
  *
  *   - A view is of one transaction and of one moment.
- *   - What zke_phase_remove() removes has not changed since the view; else it
- *     removes nothing.
+ *   - zke_phase_remove() removes a transaction only if it has not changed since
+ *     the view.
  *
  * The head is the data of the transaction's own znode: a mark, lines of a word
  * and its value, an empty line, and the payload.  It never changes.
@@ -20,7 +19,8 @@
  *
  *     sell 1 tea
  *
- * A vote is one word, a decision three lines: the word, why, and by whom.
+ * A vote is one word, a decision three lines: the word, the reason, and the
+ * author.
  *
  * Start reading at zke_phase_head_parse(), then zke_phase_view_read(). */
 #ifndef _GNU_SOURCE
@@ -41,7 +41,7 @@
 
 const char *const zke_phase_words[] = {"", "commit", "abort"};
 
-/* Of a decision, which has more lines, the first one says it. */
+/* A decision has more lines; the first one has the word. */
 int zke_phase_word(const char *data) {
   size_t len = data ? strcspn(data, "\n") : 0;
   for (int i = ZKE_TWO_PHASE_COMMIT; i <= ZKE_TWO_PHASE_ABORT; i++) {
@@ -59,7 +59,7 @@ static void phase_flatten(char *text) {
   }
 }
 
-/* Where the session cannot be read its number has to do. */
+/* If the session cannot be read, its number is used. */
 void zke_phase_by(zke *z, char by[ZKE_PHASE_BY]) {
   zke_session_list *who = NULL;
   snprintf(by, ZKE_PHASE_BY, "session %" PRIx64, (uint64_t)zke_session_id(z));
@@ -83,7 +83,7 @@ void zke_phase_head_free(zke_phase_head *h) {
   *h = (zke_phase_head){0};
 }
 
-/* Take a line "key value\n" off the text: its value, or NULL. */
+/* Take a line "key value\n" from the text: its value, or NULL. */
 static char *phase_head_line(char **at, const char *key) {
   size_t len = strlen(key);
   char *end = strchr(*at, '\n'), *value = *at + len;
@@ -106,7 +106,7 @@ static int phase_head_sites(zke *z, zke_phase_head *h, char *line) {
   return ZKE_OK;
 }
 
-/* 160 bytes are enough for the lines before that of the sites. */
+/* 160 bytes are enough for the lines before the sites. */
 char *zke_phase_head_write(zke *z, const zke_phase_head *h, int *len_out) {
   size_t size = 160 + (size_t)h->len;
   for (int i = 0; i < h->count; i++) size += strlen(h->sites[i]) + 1;
@@ -123,7 +123,7 @@ char *zke_phase_head_write(zke *z, const zke_phase_head *h, int *len_out) {
   return text;
 }
 
-/* Each line ends with a NUL then, and the head points into the text. */
+/* Ends each line with a NUL; the head points into the text. */
 int zke_phase_head_parse(zke *z, zke_phase_head *h, int len) {
   char *at = h->text;
   if (len < 0 || strncmp(at, PHASE_MARK, strlen(PHASE_MARK)) != 0)
@@ -166,7 +166,7 @@ int zke_phase_head_find(const zke_phase_head *h, const char *site) {
   return -1;
 }
 
-/* The names stand in one line of the data, and in znodes' names. */
+/* The names are written in one line of the data, and into znodes' names. */
 int zke_phase_check_sites(const char *const *sites, int count) {
   if (!sites || count < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a transaction needs sites");
@@ -185,7 +185,7 @@ int zke_phase_check_sites(const char *const *sites, int count) {
 
 /* ---- the decision ---- */
 
-/* The reason stands in one line: its newlines become spaces. */
+/* The reason is one line: its newlines become spaces. */
 char *zke_phase_decision_text(zke *z, int decision, const char *why) {
   char by[ZKE_PHASE_BY];
   zke_phase_by(z, by);
@@ -224,7 +224,7 @@ int zke_phase_decided(const zke_phase_view *v) {
                                 : ZKE_TWO_PHASE_UNDECIDED;
 }
 
-/* A vote counts where its znode has version 1 (T2). */
+/* A vote counts if its znode has version 1 (T2). */
 int zke_phase_voted(const zke_phase_view *v, int site) {
   const zke_op_result *got = &v->got[2 + site];
   return got->rc == ZKE_OK && got->stat.version == 1 ? zke_phase_word(got->data)
@@ -259,8 +259,8 @@ static int phase_read_once(zke *z, const char *tx, zke_phase_view *v) {
   return rc;
 }
 
-/* The transaction may have been replaced by one of the same name between the
- * reading of the head and that of the rest, which the id tells: then it is read
+/* Between the reading of the head and of the rest, the transaction may have
+ * been replaced by one of the same name.  The id shows this; then it is read
  * once more. */
 int zke_phase_view_read(zke *z, const char *tx, zke_phase_view *v) {
   int rc = phase_read_once(z, tx, v);
@@ -286,8 +286,8 @@ const char *zke_phase_list_missing(const zke_phase_view *v, bool acks,
 
 /* ---- its end ---- */
 
-/* The check of the decision's version says that no acknowledgement has come
- * since the view (T4), so its list of children is whole. */
+/* The check of the decision's version proves that no acknowledgement has come
+ * since the view (T4), so its list of children is complete. */
 int zke_phase_remove(zke *z, const char *tx, const zke_phase_view *v,
                      zke_phase_more *more) {
   static const char *const kinds[] = {"vote-", "came-", "work-", "ack-"};
@@ -309,9 +309,9 @@ int zke_phase_remove(zke *z, const char *tx, const zke_phase_view *v,
   return zke_steps_do_with(&s, more);
 }
 
-/* End the session that owns an ephemeral if its process is dead, rather than
- * wait until that is noticed.  ZKE_OK: it lives; ZKE_LOOK_AGAIN: it has ended.
- */
+/* End the session that owns an ephemeral if its process is dead, without
+ * waiting until that is noticed.  ZKE_OK: it lives; ZKE_LOOK_AGAIN: it has
+ * ended. */
 static int phase_bury(zke *z, const char *path) {
   zke_stat stat;
   int rc = zke_exists(z, path, NULL, NULL, &stat);
@@ -319,8 +319,8 @@ static int phase_bury(zke *z, const char *path) {
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* A coordinator acknowledges by deleting its znode, which may also stand there
- * because its death was not noticed yet. */
+/* A coordinator acknowledges by deleting its znode.  The znode may still exist
+ * because the coordinator's death was not noticed yet. */
 int zke_phase_is_over(zke *z, const char *tx, const zke_phase_view *v, int but,
                       bool *over) {
   *over = zke_phase_decided(v) && zke_phase_unacknowledged(v, but) == 0;

@@ -1,22 +1,22 @@
 /* queue_claim.c - the claims that an object holds
  *
- * A claim is two things that one step makes: a higher version of the item, and
- * an ephemeral znode in "taken" that says whose it is.  One that ends at a time
- * has a marker beside it (Q7).  The object keeps a list of its claims
- * (q->claims); an end or a prolongation is refused for any other item.
+ * One step makes the two parts of a claim: a higher version of the item, and
+ * an ephemeral znode in "taken" that shows the owner.  If it ends at a time, it
+ * also has a marker (Q7).  The object keeps a list of its claims (q->claims);
+ * it refuses to end or prolong a claim of any other item.
  *
- * That list may be behind the file.  The step that ends or prolongs a claim
- * wants its znode, and the item at the version that the claim has made (Q1).
- * If either is not so, somebody has taken the item over or deleted the claim:
- * ZKE_LOST, and nothing has changed.  That is enough as long as the object
- * stands in the "entries" in which it made the claim.  Once it stands in
- * another one, names and versions may have come again (Q5), and
- * queue_verify_old() asks for the znode by its token before that step.
+ * That list may be out of date.  The step that ends or prolongs a claim
+ * requires its znode, and the item at the version that the claim has made (Q1).
+ * If either has changed, somebody has taken the item over or deleted the claim:
+ * ZKE_LOST, and nothing has changed.  That is enough while the object uses the
+ * "entries" in which it made the claim.  In another "entries", names and
+ * versions may repeat (Q5), and queue_verify_old() looks for the znode by its
+ * token before that step.
  *
- * It promises those above it: zke_q_claim_items() has claimed all items that it
- * gives, or none.  A claim leaves the list once its end was written, or it was
- * found lost.  After any other failure it stays, but zke_q_release() gives it
- * up all the same.
+ * It promises its callers: zke_q_claim_items() has claimed all items that it
+ * returns, or none.  A claim leaves the list once its end was written, or it
+ * was found lost.  After any other failure it stays, except that
+ * zke_q_release() gives it up in any case.
  *
  * Start reading at zke_q_claim_items() and queue_claim_step(); then at
  * zke_q_ack() and queue_try_end(). */
@@ -33,15 +33,15 @@
 #include "znode.h"
 
 enum {
-  QUEUE_DELAY_SLACK_MS = 60000 /* the znodes of a delay stay so much longer
-                                  where nobody takes the item */
+  QUEUE_DELAY_SLACK_MS = 60000 /* the znodes of a delay stay this much longer if
+                                  nobody takes the item */
 };
 
 /* ---- the list ---- */
 
-/* Where this object's claim stands in its list; where there is none, the list's
- * end, at which NULL stands.  A later claim of the same item has the same path
- * and another token. */
+/* The place of a claim in this object's list; if there is none, the list's end,
+ * which is NULL.  A later claim of the same item has the same path and another
+ * token. */
 static zke_q_claim **queue_find_claim(zke_queue *q, const char *path,
                                       int64_t token) {
   zke_q_claim **at = &q->claims;
@@ -65,15 +65,15 @@ static void queue_unlink_claim(zke_q_claim **at) {
   queue_claim_free(c);
 }
 
-/* Nothing is given up: zke_q_give_up_claims() has done that, or the session's
- * end. */
+/* Gives up nothing: zke_q_give_up_claims() has done that, or the session's end.
+ */
 void zke_q_forget_claims(zke_queue *q) {
   while (q->claims) queue_unlink_claim(&q->claims);
 }
 
 /* Delete a claim's znodes, now or later.
  *
- *   token  its czxid; 0: whatever the session has there */
+ *   token  its czxid; 0: any znode of the session at that path */
 static void queue_discard_claim(zke_queue *q, const zke_q_claim *c,
                                 int64_t token) {
   zke_recipe_discard(q->r.z, c->path, ZKE_EPHEMERAL, token);
@@ -91,16 +91,16 @@ static int queue_give_up(zke_queue *q, zke_q_claim **at, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Others can have the items at once. */
+/* Others can take the items immediately. */
 void zke_q_give_up_claims(zke_queue *q) {
   while (q->claims) queue_give_up(q, &q->claims, ZKE_OK);
 }
 
-/* ---- is it there? ---- */
+/* ---- does it exist? ---- */
 
-/* Is the claim's znode still that of this claim?  ZKE_NONODE: no.
+/* Does the znode still belong to this claim?  ZKE_NONODE: no.
  *
- *   watch  have it watched from now on */
+ *   watch  watch it from now on */
 static int queue_see_claim(zke_queue *q, const zke_q_claim *c, bool watch) {
   zke_stat stat;
   int rc = watch ? zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL,
@@ -109,7 +109,7 @@ static int queue_see_claim(zke_queue *q, const zke_q_claim *c, bool watch) {
   return rc == ZKE_OK && stat.czxid != c->token ? ZKE_NONODE : rc;
 }
 
-/* The same, as the user hears it. */
+/* The same, with the code and the sentence for the user. */
 int zke_q_verify(zke_queue *q, const zke_q_claim *c) {
   int rc = queue_see_claim(q, c, false);
   if (rc != ZKE_NONODE) return rc;
@@ -117,18 +117,17 @@ int zke_q_verify(zke_queue *q, const zke_q_claim *c) {
                          zke_recipe_name(c->path), q->r.path);
 }
 
-/* The same of a claim that was made before this object was placed anew, as
- * after the end of the queue; of any other one the step itself finds out.  The
- * step writes the user znode, so no "entries" comes in between (Q5). */
+/* The same for a claim made before this object was placed again, as after the
+ * end of the queue; for any other claim the step itself finds out.  The step
+ * writes the user znode, so no other "entries" comes in between (Q5). */
 static int queue_verify_old(zke_queue *q, const zke_q_claim *c,
                             const zke_queue_item *item) {
   if (q->user && strcmp(q->user, item->user_path) == 0) return ZKE_OK;
   return zke_q_verify(q, c);
 }
 
-/* Have a new claim watched where there is a listener.  One that was lost since
- * the step is a claim all the same, and the next step of the object tells of
- * its end. */
+/* Watch a new claim if there is a listener.  A claim that was lost since the
+ * step counts as a claim, and the next step of the object reports its end. */
 static int queue_watch_claim(zke_queue *q, zke_q_claim *c) {
   if (!q->o.listener) return ZKE_OK;
   int rc = queue_see_claim(q, c, true);
@@ -137,7 +136,7 @@ static int queue_watch_claim(zke_queue *q, zke_q_claim *c) {
   return ZKE_OK;
 }
 
-/* Tell of a claim that it is lost, and forget it. */
+/* Tell the listener that a claim is lost, and forget it. */
 static bool queue_lose(zke_queue *q, zke_q_claim **at) {
   const char *name = zke_recipe_name((*at)->path);
   if (!zke_recipe_tell(&q->r, ZKE_QUEUE_LOST, (*at)->token, name,
@@ -147,14 +146,14 @@ static bool queue_lose(zke_queue *q, zke_q_claim **at) {
   return true;
 }
 
-/* If memory is short a note is missing.  That of the session's end, which
- * follows, says the same of all claims. */
+/* If memory is short, a note is missing.  The note of the session's end
+ * follows, and says the same of all claims. */
 void zke_q_lose_claims(zke_queue *q) {
   while (q->claims)
     if (!queue_lose(q, &q->claims)) queue_unlink_claim(&q->claims);
 }
 
-/* Look after claims whose watch has fired. */
+/* Check the claims with a fired watch. */
 int zke_q_see_claims(zke_queue *q) {
   for (zke_q_claim **at = &q->claims; *at;) {
     zke_q_claim *c = *at;
@@ -180,8 +179,8 @@ typedef struct queue_batch {
   int most, count;
 } queue_batch;
 
-/* What is to be a claim, in one block with its path; it ends at a time where
- * the options say so. */
+/* A claim to be made, in one block with its path; it ends at a time if the
+ * options say so. */
 static zke_q_claim *queue_claim_new(zke_queue *q, const zke_queue_item *item) {
   size_t size = strlen(item->claim_path) + 1;
   zke_q_claim *c = zke_alloc(q->r.z, sizeof *c + size);
@@ -196,9 +195,8 @@ static zke_q_claim *queue_claim_new(zke_queue *q, const zke_queue_item *item) {
   return NULL;
 }
 
-/* Add a claim at the version seen (Q1).  The item's data is written again as it
- * was: zke_op_set() has to name some data, and this is what raises the
- * version. */
+/* Add a claim at the version read (Q1).  The item's data is written again
+ * unchanged: zke_op_set() needs data, and it raises the version. */
 static zke_op *queue_add_claim(zke_op *op, const zke_queue_item *item,
                                const zke_q_claim *c) {
   op = zke_q_add_takeover(op, item);
@@ -212,8 +210,7 @@ static zke_op *queue_add_claim(zke_op *op, const zke_queue_item *item,
 enum { QUEUE_CLAIM_OPS = ZKE_Q_TAKEOVER_OPS + 3 };
 
 /* Claim all items of a batch in one step.  ZKE_Q_AGAIN: another consumer had
- * one of them first, or its marker was not what was seen; nothing is
- * claimed. */
+ * one of them first, or its marker has changed; nothing is claimed. */
 static int queue_claim_step(zke_queue *q, queue_batch *b, zke_q_step *s) {
   zke_op *op = &s->ops[ZKE_Q_OP_FIRST + 1];
   s->needs = q->taken;
@@ -227,8 +224,8 @@ static int queue_claim_step(zke_queue *q, queue_batch *b, zke_q_step *s) {
   return rc < 0 && zke_q_was_late(s, own) ? ZKE_Q_AGAIN : rc;
 }
 
-/* The object has the claims of a step that was made.  Where one of them cannot
- * be watched it gives up all. */
+/* Add the claims of a finished step to the list.  If one of them cannot be
+ * watched, all are given up. */
 static int queue_keep_batch(zke_queue *q, queue_batch *b, int64_t token) {
   int rc = ZKE_OK;
   for (int i = 0; i < b->count; i++) {
@@ -248,11 +245,11 @@ static int queue_keep_batch(zke_queue *q, queue_batch *b, int64_t token) {
   return rc;
 }
 
-/* Claim the items of a batch at the versions seen, all or none.  Of claims that
- * may have been made, and cannot be looked for, no token is known: then
- * whatever the session has there is discarded.  If that is the claim of another
- * object on this handle, its consumer finds it lost, as after any claim that
- * somebody deletes. */
+/* Claim the items of a batch at the versions read, all or none.  If claims may
+ * have been made and cannot be looked for, their token is not known: then any
+ * znode of the session at the path is discarded.  If that is the claim of
+ * another object on this handle, its consumer finds it lost, as after any
+ * deletion of a claim. */
 static int queue_do_claim(zke_queue *q, queue_batch *b) {
   zke_q_step *s = zke_q_step_new(q->r.z, 1 + QUEUE_CLAIM_OPS * b->count);
   int rc = s ? queue_claim_step(q, b, s) : ZKE_NOMEM;
@@ -272,7 +269,7 @@ static int queue_do_claim(zke_queue *q, queue_batch *b) {
   return rc;
 }
 
-/* Forget the items of a batch from one on. */
+/* Forget the items of a batch, from index count on. */
 static void queue_shorten(queue_batch *b, int count) {
   while (b->count > count) {
     zke_free(b->items[--b->count]);
@@ -280,7 +277,7 @@ static void queue_shorten(queue_batch *b, int count) {
   }
 }
 
-/* Find the items that are to be claimed: those behind the first until one is
+/* Find the items to claim: the first and those after it, until one is
  * exhausted, or has changed since the look. */
 static int queue_collect(zke_queue *q, queue_batch *b) {
   zke_q_page *page;
@@ -300,8 +297,8 @@ static int queue_collect(zke_queue *q, queue_batch *b) {
   return rc < 0 ? rc : ZKE_OK;
 }
 
-/* Claim the items that are there, or ZKE_Q_NOTHING.  Where they are too large
- * for one step, half of them. */
+/* Claim the items, or return ZKE_Q_NOTHING.  If they are too large for one
+ * step, claim half of them. */
 static int queue_claim_batch(zke_queue *q, queue_batch *b) {
   int rc = queue_collect(q, b);
   if (rc == ZKE_OK) rc = queue_do_claim(q, b);
@@ -313,7 +310,7 @@ static int queue_claim_batch(zke_queue *q, queue_batch *b) {
   return rc;
 }
 
-/* The batch is this call's: between two tries nothing of it stays. */
+/* The batch lives in this call: nothing of it stays between two tries. */
 int zke_q_claim_items(zke_queue *q, int most, zke_queue_item **items,
                       int *count_out) {
   queue_batch b = {.items = items, .most = most};
@@ -324,8 +321,8 @@ int zke_q_claim_items(zke_queue *q, int most, zke_queue_item **items,
 
 /* ---- ending ---- */
 
-/* The claim was found gone: forget it, and its znode where only the item has
- * gone (an ephemeral one, with its producer). */
+/* The claim was found gone: forget it.  Its znode goes, too, if only the item
+ * has gone (an ephemeral one, with its producer). */
 static int queue_lost(zke_queue *q, zke_q_claim **at,
                       const zke_queue_item *item) {
   queue_give_up(q, at, ZKE_OK);
@@ -340,13 +337,13 @@ typedef struct queue_ending {
   zke_q_claim *const *claims; /* of these */
   int count;                  /* of both */
   zke_q_step *s;              /* NULL: a burial */
-  int own;                    /* so many of its operations are the claims' */
+  int own;                    /* how many of its operations are for the
+                                 claims */
   const char *reason;         /* of a burial */
 } queue_ending;
 
-/* One try of it.  Each looks for claims of before (queue_verify_old()), since
- * the last one may have placed the object anew.  ZKE_LOST: one of the claims is
- * gone. */
+/* One try.  Each checks earlier claims (queue_verify_old()), since the last try
+ * may have placed the object again.  ZKE_LOST: one of the claims has gone. */
 static int queue_try_end(zke *z, void *arg) {
   const queue_ending *e = arg;
   zke_queue *q = e->q;
@@ -360,7 +357,7 @@ static int queue_try_end(zke *z, void *arg) {
   return rc < 0 && zke_q_was_late(e->s, e->own) ? ZKE_LOST : rc;
 }
 
-/* End or change one claim, and release the step; as the members of
+/* End or change one claim, and release the step; the parameters are members of
  * queue_ending. */
 static int queue_end_one(zke_queue *q, zke_q_claim *c,
                          const zke_queue_item *item, zke_q_step *s, int own,
@@ -371,8 +368,8 @@ static int queue_end_one(zke_queue *q, zke_q_claim *c,
   return rc;
 }
 
-/* For zke_retry(): know which marker a claim has, of the two that it may have
- * after a prolongation.  If the claim is gone neither is there, and the step
+/* For zke_retry(): find out which of two markers a claim has after a
+ * prolongation in doubt.  If the claim has gone, neither exists, and the step
  * that follows finds that out. */
 static int queue_see_marker(zke *z, void *arg) {
   zke_q_claim *c = arg;
@@ -387,8 +384,7 @@ static int queue_see_marker(zke *z, void *arg) {
   return ZKE_OK;
 }
 
-/* Where a prolongation has left it open when the claim ends, that is read
- * first. */
+/* If a prolongation has left the claim's end in doubt, this reads it first. */
 int zke_q_own_claim(zke_queue *q, const zke_queue_item *item,
                     zke_q_claim ***at) {
   *at = queue_find_claim(q, item->claim_path, item->token);
@@ -400,7 +396,7 @@ int zke_q_own_claim(zke_queue *q, const zke_queue_item *item,
                          item->name, q->r.path);
 }
 
-/* Delete claims and items, and do what the caller wants with it. */
+/* Delete claims and items, and do the caller's operations. */
 static int queue_ack_step(zke_queue *q, zke_q_acks *d,
                           zke_q_claim *const *claims) {
   zke_q_step *s = zke_q_step_new(
@@ -421,7 +417,7 @@ static int queue_ack_step(zke_queue *q, zke_q_acks *d,
   return rc;
 }
 
-/* Of several items of which one is lost, the others stay claimed. */
+/* If one of several items is lost, the others stay claimed. */
 int zke_q_ack(zke_queue *q, zke_q_acks *d) {
   zke_q_claim *claims[ZKE_Q_BATCH] = {NULL}, **at;
   int rc = ZKE_OK;
@@ -444,17 +440,16 @@ int zke_q_ack(zke_queue *q, zke_q_acks *d) {
   return rc;
 }
 
-/* When a claim with that marker ends, of zke_now(); NULL: for ever. */
+/* The end of a claim with that marker, of zke_now(); NULL: for ever. */
 static int64_t queue_claim_end(const char *marker) {
   zke_q_marker m;
   bool ends = marker && zke_q_parse_marker(zke_recipe_name(marker), &m);
   return ends ? m.ms : ZKE_FOREVER;
 }
 
-/* Have the claim end at another time.  Consumers that wait sleep until the
- * time they know, unless the claim's znode is written to: that is done where
- * it ends sooner, so that a consumer that prolongs again and again wakes
- * nobody. */
+/* Make the claim end at another time.  Waiting consumers sleep until the time
+ * they know, unless the claim's znode is written.  It is written only if the
+ * claim ends sooner, so a consumer that prolongs repeatedly wakes nobody. */
 static int queue_prolong_step(zke_queue *q, zke_q_claim *c,
                               const zke_queue_item *item, const char *until) {
   zke_q_step *s = zke_q_step_new(q->r.z, 4);
@@ -472,8 +467,8 @@ static int queue_prolong_step(zke_queue *q, zke_q_claim *c,
   return queue_end_one(q, c, item, s, own, NULL);
 }
 
-/* The object keeps the new marker if the step was made, and both if nobody
- * knows that: the next call with the item looks which of them is there. */
+/* The object keeps the new marker if the step was made, and both if that is not
+ * known: the next call with the item looks which of them exists. */
 int zke_q_prolong(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
                   int64_t ms) {
   zke_q_claim *c = *at;
@@ -496,8 +491,8 @@ int zke_q_prolong(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
   return rc == ZKE_LOST ? queue_lost(q, at, item) : rc;
 }
 
-/* Put the item's delay in the place of its claim (Q7).  Where nobody takes the
- * item its znodes go some time after it is due. */
+/* Replace the item's claim by a delay (Q7).  If nobody takes the item, its
+ * znodes go some time after it is due. */
 static zke_op *queue_add_delay(zke_op *op, const zke_q_claim *c,
                                const char *marker, int64_t delay_ms) {
   int64_t ttl = delay_ms + QUEUE_DELAY_SLACK_MS;
@@ -542,7 +537,7 @@ static int queue_give_back(zke_queue *q, zke_q_claim *c,
   return rc;
 }
 
-/* Where the step fails the claim goes all the same, now or as soon as it can be
+/* If the step fails, the claim goes all the same, now or as soon as it can be
  * deleted. */
 int zke_q_release(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
                   int64_t delay_ms, const char *reason) {

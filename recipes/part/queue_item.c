@@ -1,30 +1,29 @@
-/* queue_item.c - which item of a queue is the next, and what becomes of it
+/* queue_item.c - which item of a queue is next, and what a step does with it
  *
- * It knows the order of the items, what a claim and a marker say (Q1, Q7), and
- * how an item is buried.  It promises those above it: what zke_q_pick() gives
- * was, at the moment of the look, the first item that nobody had.  Whether that
- * is still so is decided by the step that takes or claims it, at the version
- * that is in the item.
+ * This file knows the order of the items, how to read a claim and a marker (Q1,
+ * Q7), and how an item is buried.  It promises its callers: at the moment of
+ * the look, the result of zke_q_pick() was the first item that nobody had.  The
+ * step that takes or claims the item decides whether this still holds, by the
+ * version in the item.
  *
  * How the next item is found:
  *
- *   1. Read, in one snapshot, the first names of the items that were put at
- *      once, the first names of those with a time, and all of "taken"
- *      (zke_q_look()).  In two readings an item could be claimed in between,
- *      and be offered although it is.
- *   2. Of each kind take the first name that has no claim, or one whose time is
- *      over (zke_q_find()).  Where all names that were read are claimed, read
- *      the next ones.
- *   3. Of the two take the one with the lower priority; among equal ones the
+ *   1. Read, in one snapshot, the first names of the items without a delay, the
+ *      first names of those with a time, and all of "taken" (zke_q_look()).
+ *      With two readings, an item could be claimed in between, and still be
+ *      offered.
+ *   2. Of each kind take the first name without a claim, or with one whose time
+ *      is over (zke_q_find()).  If all names read are claimed, read the next
+ *      ones.
+ *   3. Of the two take the one with the lower priority; if they are equal, the
  *      one that could be taken first (zke_q_first()).
  *   4. Read the item with its claim, its key and its marker, in one snapshot
- *      (queue_fetch()).  Where it has gone or was claimed since, begin again.
- *   5. An item that was claimed as often as the queue allows is buried, and the
- *      search begins again (zke_q_pick(), ZKE_Q_AGAIN).
+ *      (queue_fetch()).  If it has gone or was claimed since, begin again.
+ *   5. Bury an item that was claimed as often as the queue allows, and begin
+ *      again (zke_q_pick(), ZKE_Q_AGAIN).
  *
  * A look costs one read transaction, however many items there are: the names
- * are read through an index, QUEUE_PAGE of each kind and as many as are
- * claimed.
+ * are read through an index, QUEUE_PAGE of each kind plus one for each claim.
  *
  * Start reading at zke_q_pick(); then zke_q_first(), zke_q_find(),
  * queue_fetch(). */
@@ -46,13 +45,13 @@ enum { QUEUE_PAGE = 8 /* names read at a time, besides those of claims */ };
 
 /* ---- the first items ----
  *
- * What a take costs does not depend on how many items there are: of "entries"
- * only the first names are read, those that are not due by themselves, and
- * "taken".  Nothing is kept from one look to the next, so that an item that
- * was released, or has a lower priority, is the next one. */
+ * The cost of a take does not depend on the number of items: it reads only the
+ * first names of "entries", those with a time separately, and "taken".  Nothing
+ * is kept from one look to the next, so a released item, or one with a lower
+ * priority, can be next. */
 
-/* Forget the names.  An empty page says that nothing stands behind it: whoever
- * passes it over asks the file for no more. */
+/* Forget the names.  An empty page says that no items follow, so it causes no
+ * further reading. */
 void zke_q_drop_page(zke_q_page *p) {
   zke_free(p->names);
   zke_free(p->order);
@@ -64,7 +63,7 @@ void zke_q_drop_page(zke_q_page *p) {
 
 /* Keep the names of a reading.
  *
- *   most  so many were asked for; 0: all
+ *   most  how many were asked for; 0: all
  *
  * ZKE_Q_WHOLE: numbers have wrapped around, and only the whole list can be
  * sorted. */
@@ -84,7 +83,7 @@ static int queue_keep_page(zke_queue *q, zke_q_page *p, zke_op_result *read,
   if (all < 0) return ZKE_NOMEM;
   for (int i = 0; i < all; i++) {
     if (strncmp(p->order[i].name, p->kind, strlen(p->kind)) != 0)
-      p->last = true; /* those of the other kind stand behind it */
+      p->last = true; /* the other kind follows */
     else
       p->order[p->count++] = p->order[i];
     if (p->order[i].number < 0 && most) return ZKE_Q_WHOLE;
@@ -92,15 +91,15 @@ static int queue_keep_page(zke_queue *q, zke_q_page *p, zke_op_result *read,
   return ZKE_OK;
 }
 
-/* How many names a page has, beside those of claimed items, which a look may
- * have to pass over: so one reading is enough in most cases. 0: all, where
- * numbers have wrapped around (ZKE_Q_WHOLE). */
+/* How many names to read for a page: some more than there are claimed items,
+ * which a look may have to pass over.  So one reading is mostly enough.  0:
+ * all, if numbers have wrapped around (ZKE_Q_WHOLE). */
 static int queue_page_size(const zke_queue *q, int wraps) {
   int claimed = q->claimed ? q->claimed->count : 0;
   return wraps == ZKE_Q_WHOLE ? 0 : QUEUE_PAGE + claimed;
 }
 
-/* Go on behind a name. */
+/* Read the page that follows a name. */
 static int queue_read_page(zke_queue *q, zke_q_page *p, const char *after) {
   int rc = ZKE_OK;
   do {
@@ -115,7 +114,7 @@ static int queue_read_page(zke_queue *q, zke_q_page *p, const char *after) {
   return rc;
 }
 
-/* By item, the one of the latest claim last. */
+/* By item; the marker of the latest claim last. */
 static int queue_compare_markers(const void *a, const void *b) {
   const zke_q_marker *x = a, *y = b;
   int by = strcmp(x->item, y->item);
@@ -123,7 +122,7 @@ static int queue_compare_markers(const void *a, const void *b) {
   return (int32_t)((uint32_t)x->version - (uint32_t)y->version);
 }
 
-/* Keep of each item the marker of its latest claim. */
+/* Keep the marker of the latest claim of each item. */
 static int queue_keep_latest(zke_q_marker *markers, int count) {
   int kept = 0;
   qsort(markers, (size_t)count, sizeof *markers, queue_compare_markers);
@@ -135,7 +134,8 @@ static int queue_keep_latest(zke_q_marker *markers, int count) {
   return kept;
 }
 
-/* Is the marker's time over?  If not, the object's next time is not later. */
+/* Is the marker's time over?  If not, the object's next time is at most that.
+ */
 static bool queue_is_over(zke_queue *q, const zke_q_marker *m, int64_t now,
                           int64_t wall) {
   if (m->ms <= (m->delay ? wall : now)) return true;
@@ -144,9 +144,9 @@ static bool queue_is_over(zke_queue *q, const zke_q_marker *m, int64_t now,
   return false;
 }
 
-/* Read the markers among the names of "taken": know which claims and delays are
- * over, and when the next one will be.  Two passes over the names, so that the
- * array is as large as it has to be. */
+/* Read the markers among the names of "taken": find which claims and delays are
+ * over, and when the next one will be.  Two passes over the names give the
+ * exact size of the array. */
 static int queue_keep_markers(zke_queue *q) {
   int64_t now = zke_now(q->r.z), wall = zke_wall(q->r.z);
   zke_q_marker m;
@@ -169,7 +169,7 @@ static int queue_keep_markers(zke_queue *q) {
   return ZKE_OK;
 }
 
-/* For bsearch(): an item's name beside a marker. */
+/* For bsearch(): compare an item's name with a marker. */
 static int queue_compare_item(const void *key, const void *at) {
   return strcmp(key, ((const zke_q_marker *)at)->item);
 }
@@ -181,7 +181,7 @@ const zke_q_marker *zke_q_find_marker(const zke_queue *q, const char *name) {
                  queue_compare_item);
 }
 
-/* Keep the names of "taken"; missing, it is empty. */
+/* Keep the names of "taken"; a missing one is empty. */
 int zke_q_keep_claims(zke_queue *q, zke_op_result *read) {
   if (read->rc != ZKE_OK && read->rc != ZKE_NONODE)
     return zke_recipe_fail(read->rc, "cannot read %s", q->taken);
@@ -193,8 +193,8 @@ int zke_q_keep_claims(zke_queue *q, zke_op_result *read) {
   return q->claimed ? queue_keep_markers(q) : ZKE_NOMEM;
 }
 
-/* Read the first names of both kinds and all of "taken" in one snapshot: of two
- * an item could be claimed between them, and be offered although it is.
+/* Read the first names of both kinds and all of "taken" in one snapshot: with
+ * two an item could be claimed in between, and still be offered.
  *
  *   most  names of a kind; 0: all
  *
@@ -215,19 +215,19 @@ static int queue_try_look(zke_queue *q, int most) {
   return rc;
 }
 
-/* Know the first items and the claims of now, of one snapshot. */
+/* Read the first items and the claims, in one snapshot. */
 int zke_q_look(zke_queue *q) {
   int rc = queue_try_look(q, queue_page_size(q, ZKE_OK));
   return rc == ZKE_Q_WHOLE ? queue_try_look(q, 0) : rc;
 }
 
-/* For bsearch(): a name beside those of a list, which is sorted by bytes. */
+/* For bsearch(): compare a name with one of a list sorted by bytes. */
 static int queue_compare_text(const void *key, const void *at) {
   return strcmp(key, *(char *const *)at);
 }
 
 /* Is there a claim, or a delay, that is not over?  The list may be empty, and
- * have no block then. */
+ * then have no block. */
 bool zke_q_is_claimed(const zke_queue *q, const char *name) {
   if (!q->claimed->count) return false;
   const zke_q_marker *marker = zke_q_find_marker(q, name);
@@ -236,8 +236,8 @@ bool zke_q_is_claimed(const zke_queue *q, const char *name) {
                  sizeof *q->claimed->data, queue_compare_text) != NULL;
 }
 
-/* Behind those not passed over, the first that is not claimed; ZKE_Q_NOTHING:
- * there is none. */
+/* The first that was not passed over and is not claimed; ZKE_Q_NOTHING: there
+ * is none. */
 int zke_q_find(zke_queue *q, zke_q_page *p, zke_q_name *out) {
   for (;;) {
     for (; p->at < p->count; p->at++) {
@@ -254,10 +254,10 @@ int zke_q_find(zke_queue *q, zke_q_page *p, zke_q_name *out) {
   }
 }
 
-/* The same of those that were delayed, among priorities up to most.  In each
- * the earliest comes first: if it is not due, none is.
+/* The same for the delayed ones, up to priority most.  In each priority the
+ * earliest comes first: if it is not due, none is.
  *
- *   passing  those that are due count as passed over */
+ *   passing  pass over the due ones */
 int zke_q_find_due(zke_queue *q, int most, bool passing, zke_q_name *out) {
   int64_t now = zke_wall(q->r.z);
   char after[ZKE_Q_ITEM_ROOM];
@@ -277,7 +277,7 @@ int zke_q_find_due(zke_queue *q, int most, bool passing, zke_q_name *out) {
 
 /* ---- one item ---- */
 
-/* What is read of an item, in one snapshot. */
+/* The reads of an item, in one snapshot. */
 enum { READ_ENTRY, READ_CLAIM, READ_KEYED, READ_MARKER, READS };
 
 typedef struct queue_reading {
@@ -286,14 +286,14 @@ typedef struct queue_reading {
   zke_op_result r[READS]; /* in the same order */
 } queue_reading;
 
-/* Release what was read of an item; an item made of it has copies. */
+/* Release the reads of an item; an item made from them has copies. */
 static void queue_reading_free(queue_reading *x) {
   zke_results_clear(x->r, READS);
   for (int i = 0; i < READS; i++) zke_free(x->paths[i]);
   zke_free(x->key);
 }
 
-/* Read an item, its claim, what says its key, and its marker, in one snapshot.
+/* Read an item, its claim, its key and its marker, in one snapshot.
  *
  *   marker  of a claim or a delay that is over, or NULL */
 static int queue_read_item(zke_queue *q, const char *name,
@@ -311,9 +311,9 @@ static int queue_read_item(zke_queue *q, const char *name,
   return zke_recipe_multi_read(q->r.z, ops, count, x->r);
 }
 
-/* Can the item be had as it was read?  ZKE_Q_AGAIN: no.  A marker that is not
- * of the latest claim was left by one that could not be discarded at once, and
- * is deleted here. */
+/* Can the item be taken as it was read?  ZKE_Q_AGAIN: no.  A marker of an
+ * earlier claim was left because it could not be discarded immediately; it is
+ * deleted here. */
 static int queue_judge(zke_queue *q, const zke_q_marker *marker,
                        const queue_reading *x) {
   const zke_op_result *entry = &x->r[READ_ENTRY];
@@ -328,16 +328,16 @@ static int queue_judge(zke_queue *q, const zke_q_marker *marker,
   return rc == ZKE_OK ? ZKE_Q_AGAIN : rc;
 }
 
-/* The name of the item that a key's znode is of, for zke_free(); NULL: there is
- * no such znode. */
+/* The name of the item that a key's znode belongs to, for zke_free(); NULL:
+ * there is no such znode. */
 static int queue_key_owner(zke_queue *q, const char *path, char **name_out) {
   *name_out = NULL;
   int rc = zke_get(q->r.z, path, NULL, NULL, name_out, NULL, NULL);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Find the key's znode of an item that has one, unless another item has it
- * meanwhile: somebody has deleted it. */
+/* Find the key's znode of an item that has one, unless it was deleted and
+ * another item has the key now. */
 static int queue_read_key(zke_queue *q, const char *name, queue_reading *x) {
   const char *key = x->r[READ_KEYED].data;
   char *owner = NULL;
@@ -352,7 +352,7 @@ static int queue_read_key(zke_queue *q, const char *name, queue_reading *x) {
   return rc;
 }
 
-/* The strings of an item, in the order in which they lie in its block. */
+/* The strings of an item, in their order in its block. */
 enum {
   TEXT_NAME,
   TEXT_ENTRY,
@@ -365,8 +365,8 @@ enum {
   TEXTS
 };
 
-/* Collect the strings of an item; one that it does not have is "".  Returns how
- * many bytes they take, with their NULs. */
+/* Collect the strings of an item; a missing one is "".  Returns how many bytes
+ * they take, with their NULs. */
 static size_t queue_item_texts(const zke_queue *q, const zke_q_name *n,
                                const queue_reading *x,
                                const char *texts[TEXTS]) {
@@ -386,8 +386,8 @@ static size_t queue_item_texts(const zke_queue *q, const zke_q_name *n,
   return size;
 }
 
-/* An item as it was read: one block, which holds the struct, the data with a
- * NUL behind it, and the strings. */
+/* An item from its reads: one block, which holds the struct, the data with a
+ * NUL after it, and the strings. */
 static zke_queue_item *queue_item_new(zke_queue *q, const zke_q_name *n,
                                       const queue_reading *x) {
   const zke_op_result *read = &x->r[READ_ENTRY];
@@ -417,8 +417,8 @@ static zke_queue_item *queue_item_new(zke_queue *q, const zke_q_name *n,
   return item;
 }
 
-/* The item, and what stands for its claim and its key; ZKE_Q_AGAIN where it is
- * gone, or claimed. */
+/* Read the item, with its claim and its key; ZKE_Q_AGAIN if it has gone or was
+ * claimed. */
 static int queue_fetch(zke_queue *q, const zke_q_name *n,
                        zke_queue_item **item_out) {
   queue_reading x = {0};
@@ -435,8 +435,8 @@ static int queue_fetch(zke_queue *q, const zke_q_name *n,
   return rc;
 }
 
-/* Add the deletion of what stands for an earlier claim, which is over.  Each of
- * the zke_q_add functions returns the end of the operations. */
+/* Add the deletion of the znodes of an earlier claim that is over.  Each of the
+ * zke_q_add functions returns the end of the operations. */
 zke_op *zke_q_add_takeover(zke_op *op, const zke_queue_item *item) {
   if (*item->marker_path) zke_op_delete(op++, item->marker_path, -1);
   if (item->over) zke_op_delete(op++, item->claim_path, -1);
@@ -466,12 +466,11 @@ bool zke_q_is_exhausted(const zke_queue *q, const zke_queue_item *item) {
 
 /* ---- dead letters ----
  *
- * A letter has its item's name, and its data.  How it died stands in a child,
- * "death": lines of a word and what it says, so that the data is what the
- * producer gave. */
+ * A letter has its item's name and data.  A child, "death", says how it died,
+ * in lines of a word and a text: so the data stays as the producer gave it. */
 
-/* Of a child that may be missing, or have other bytes: what the line with the
- * word says, or "".  zke_q_split_death() has ended each line with a NUL. */
+/* The text after the word, or "": the child may be missing, or have other data.
+ * zke_q_split_death() has ended each line with a NUL. */
 const char *zke_q_death(const zke_op_result *read, const char *word) {
   size_t len = strlen(word);
   if (read->rc != ZKE_OK || !read->data) return "";
@@ -481,8 +480,7 @@ const char *zke_q_death(const zke_op_result *read, const char *word) {
   return "";
 }
 
-/* End each line of what was read of a letter's child with a NUL, for
- * zke_q_death(). */
+/* End each line of a letter's child with a NUL, for zke_q_death(). */
 void zke_q_split_death(zke_op_result *read) {
   for (int i = 0; read->data && i < read->len; i++)
     if (read->data[i] == '\n') read->data[i] = '\0';
@@ -495,10 +493,10 @@ static void queue_make_line(char *text) {
     if (*text == '\n') *text = ' ';
 }
 
-/* What the child says; a key stands first (queue_shorten_death()).
+/* The data of the child; a key comes first (queue_shorten_death()).
  *
  *   reason  of the consumer that gives it back, which is this session; NULL:
- *           the last consumer has gone, and who that was is not known
+ *           the last consumer has gone, and is not known
  *   out     one block */
 static int queue_death_text(zke_queue *q, const zke_queue_item *item,
                             const char *reason, char **out) {
@@ -531,9 +529,9 @@ static int queue_death_text(zke_queue *q, const zke_queue_item *item,
   return text ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* There is no room for so much: leave the key alone, for which there is room,
- * since the step that put the item had it beside the item too.  NULL: there is
- * none, or nothing else was left. */
+/* There is no room for the whole text: keep only the key.  There is room for
+ * that, since the step that put the item had both.  NULL: there is no key, or
+ * only the key was left. */
 static char *queue_shorten_death(char *death) {
   char *end = strncmp(death, "key ", 4) == 0 ? strchr(death, '\n') : NULL;
   if (!end) return NULL;
@@ -545,7 +543,7 @@ static char *queue_shorten_death(char *death) {
  *
  *   own    this object's claim of it, or NULL
  *   name   of the letter
- *   death  what its child says, or NULL: without one */
+ *   death  data of its child, or NULL: no child */
 static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
                            const zke_q_claim *own, const char *name,
                            const char *death) {
@@ -575,14 +573,14 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
   return rc;
 }
 
-/* To the dead letters, together with this object's claim where it holds one:
+/* Move an item to the dead letters, with this object's claim if it holds one:
  * then with a reason, else NULL.  A letter of that name may exist already:
- * "entries" was made anew, or somebody chose item names by hand.  Then the
- * letter gets another number: the zxid of its put and its own number together,
- * since items of one put share the zxid; or the next number that no letter has.
- * An item so large that one step cannot carry more is buried without how it
- * died, but with its key, rather than claimed for ever.  Each name is a try of
- * its own, so the deadline and a cancel end the search. */
+ * "entries" was made again, or other programs chose item names.  Then the
+ * letter gets another number: the zxid of its put plus its own number, since
+ * items of one put share the zxid; or the next number without a letter.  If an
+ * item is so large that one step cannot carry more, it is buried with only its
+ * key, and not claimed for ever.  Each name is a separate try, so the deadline
+ * and a cancel end the search. */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
                const char *reason) {
   char *death = NULL, other[ZKE_Q_ITEM_ROOM];
@@ -611,8 +609,8 @@ int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
   return rc;
 }
 
-/* Of an item that was put at once and one that was delayed, of one priority:
- * the one that could be taken first goes first. */
+/* Of an item without a delay and a delayed one, with equal priority: the one
+ * that could be taken first goes first. */
 static int queue_fetch_first(zke_queue *q, const zke_q_name *entry,
                              const zke_q_name *later,
                              zke_queue_item **item_out) {
@@ -626,8 +624,8 @@ static int queue_fetch_first(zke_queue *q, const zke_q_name *entry,
   return rc;
 }
 
-/* The first item behind those passed over; *page: where it stands.
- * ZKE_Q_AGAIN: it has gone or was claimed since the look. */
+/* The first item that was not passed over; *page: its page.  ZKE_Q_AGAIN: it
+ * has gone or was claimed since the look. */
 int zke_q_first(zke_queue *q, zke_q_page **page, zke_queue_item **item_out) {
   zke_q_name entry, later;
   int rc = zke_q_find(q, &q->entry, &entry);
@@ -646,8 +644,8 @@ int zke_q_first(zke_queue *q, zke_q_page **page, zke_queue_item **item_out) {
   return queue_fetch(q, due ? &later : &entry, item_out);
 }
 
-/* The first item that can be taken; *page: where it stands.  An exhausted one
- * is buried, or (keep) passed over. */
+/* The first item that can be taken; *page: its page.  An exhausted one is
+ * buried, or (keep) passed over. */
 int zke_q_pick(zke_queue *q, bool keep, zke_q_page **page,
                zke_queue_item **item_out) {
   int rc = zke_q_look(q);

@@ -1,19 +1,19 @@
-/* queue_list.c - all that is in a queue: counts, lists, and its end
+/* queue_list.c - the whole contents of a queue: counts, lists, and its end
  *
- * It knows what a person wants to see of a queue, and in which order all of it
- * can be deleted.  Nothing here takes part in putting and taking.
+ * This file knows what people want to see of a queue, and in which order it can
+ * be deleted.  Nothing here takes part in putting and taking.
  *
- * A list is made in two readings, since the names have to be known before the
- * items can be asked for:
+ * A list takes two readings, since the names must be known before the items can
+ * be read:
  *
  *   1. all names of the directory, and all of "taken", in one snapshot;
- *   2. for each name the item, its claim and its key, or the letter and how it
- *      died, and the directory once more, in one snapshot.
+ *   2. for each name the item, its claim and its key, or the letter and its
+ *      death, and the directory once more, in one snapshot.
  *
  * If the directory's cversion is the same in both, no item came or went in
  * between, and the list has the items of one moment.  Otherwise it is made
- * again, at most QUEUE_TRIES times.  When a claim ends is known from 1, and all
- * else of it from 2: of a claim that came in between the end is missing.
+ * again, at most QUEUE_TRIES times.  The end of a claim is read in 1, the rest
+ * of the claim in 2: a claim made in between has no end in the list.
  *
  * Start reading at zke_q_list() and queue_listing_read(); at zke_q_destroy()
  * and queue_delete_rest() for the end of a queue. */
@@ -36,10 +36,10 @@ enum { QUEUE_TRIES = 3 /* to make a list whose two readings agree */ };
 
 /* ---- counts ----
  *
- * A directory that is missing is empty: all of them are containers, which go by
- * themselves. */
+ * A missing directory is empty: all of them are containers, which are removed
+ * when they are empty. */
 
-/* How many of a kind stand in the line. */
+/* How many of a kind are in the line. */
 static int queue_count_line(zke_queue *q, const char *kind, int *count) {
   zke_entries *line = NULL;
   int rc =
@@ -63,13 +63,13 @@ typedef struct queue_all {
   int32_t cversion; /* of "entries", or of "dead" */
 } queue_all;
 
-/* Release what queue_read_all() has read, also where that failed half-way. */
+/* Release the results of queue_read_all(), even after a failure. */
 static void queue_all_free(queue_all *all) {
   zke_free(all->names);
   zke_free(all->order);
 }
 
-/* Keep all items of a directory; missing, it is empty. */
+/* Keep all items of a directory; a missing one is empty. */
 static int queue_keep_all(zke_queue *q, const char *directory,
                           zke_op_result *read, queue_all *all) {
   if (read->rc != ZKE_OK && read->rc != ZKE_NONODE)
@@ -96,9 +96,8 @@ static int queue_read_all(zke_queue *q, const char *directory, queue_all *all) {
   return rc;
 }
 
-/* Sort all items into ready, claimed and delayed.  An item that was given back
- * with a delay has the znode of a claim, and its marker tells the two apart
- * (Q7). */
+/* Count the ready, claimed and delayed items.  An item that was given back with
+ * a delay has the znode of a claim; its marker distinguishes the two (Q7). */
 static void queue_count_items(const zke_queue *q, const queue_all *all,
                               zke_queue_counts *c) {
   int64_t now = zke_wall(q->r.z);
@@ -116,8 +115,8 @@ static void queue_count_items(const zke_queue *q, const queue_all *all,
   }
 }
 
-/* Items and claims were read together, so the numbers of items fit each
- * other. */
+/* Items and claims were read together, so the numbers of items are consistent.
+ */
 int zke_q_count(zke_queue *q, zke_queue_counts *counts_out) {
   zke_queue_counts c;
   queue_all all = {0};
@@ -137,19 +136,19 @@ int zke_q_count(zke_queue *q, zke_queue_counts *counts_out) {
 /* ---- lists ----
  *
  * The same code makes both lists.  Of an item it reads the znode without its
- * data (of which only the length is shown), the claim, and what says its key;
- * of a letter the znode and its child "death".  The sessions are read after
- * them: a consumer that has ended in between has no identity in the list. */
+ * data (only the length is shown), the claim, and the key; of a letter the
+ * znode and its child "death".  The sessions are read after them: a consumer
+ * that has ended in between has no identity in the list. */
 
-/* What a list is made of: for each item some reads in one snapshot. */
+/* The reads for a list: some for each item, all in one snapshot. */
 typedef struct queue_listing {
   const char *directory;
   bool letters; /* dead letters; else items */
   const zke_q_name *order;
   int count;
-  int32_t cversion; /* of the directory, as order was read */
-  int each; /* so many reads: the item, then its claim and what says its key;
-               or a letter, then its death */
+  int32_t cversion; /* of the directory, when order was read */
+  int each; /* reads for each: an item, its claim and its key; or a letter and
+               its death */
   char **paths;
   zke_op *ops;
   zke_op_result *reads;
@@ -166,9 +165,8 @@ static char *queue_listing_path(zke_queue *q, const queue_listing *l, int item,
   return zke_recipe_path(z, read == 1 ? q->taken : q->keys, name);
 }
 
-/* Read all that a list says, in one snapshot, and last of all the directory:
- * its cversion tells whether the names are still those that were read
- * before. */
+/* Read all data of a list in one snapshot, and the directory last: its cversion
+ * shows whether the names are still the same. */
 static int queue_listing_read(zke_queue *q, queue_listing *l) {
   zke *z = q->r.z;
   l->each = l->letters ? 2 : 3;
@@ -195,8 +193,7 @@ static int queue_listing_read(zke_queue *q, queue_listing *l) {
   return rc == ZKE_OK ? zke_sessions(z, -1, &l->who) : rc;
 }
 
-/* Release what a list was made of, also where that failed half-way. The list
- * has copies. */
+/* Release everything, even after a failure.  The list has copies. */
 static void queue_listing_free(queue_listing *l) {
   int reads = l->each * l->count;
   for (int i = 0; l->paths && i < reads; i++) zke_free(l->paths[i]);
@@ -207,15 +204,15 @@ static void queue_listing_free(queue_listing *l) {
   zke_free(l->who);
 }
 
-/* The session of that number, of those that lived when the list was read, or
- * NULL. */
+/* The session of that number, if it was alive when the list was read, or NULL.
+ */
 static const zke_session_info *queue_who(const queue_listing *l, int64_t id) {
   for (int i = 0; i < l->who->count; i++)
     if (l->who->data[i].id == id) return &l->who->data[i];
   return NULL;
 }
 
-/* How a letter died. */
+/* Fill in how a letter died. */
 static void queue_describe_death(const zke_op_result *death,
                                  zke_queue_entry *e) {
   e->attempts = (int)strtol(zke_q_death(death, "attempts "), NULL, 10);
@@ -225,8 +222,8 @@ static void queue_describe_death(const zke_op_result *death,
   e->key = zke_q_death(death, "key ");
 }
 
-/* Who has claimed an item, until when, and what its key is.  One whose claim is
- * over is claimed by nobody. */
+/* Fill in who has claimed an item, until when, and its key.  If the claim is
+ * over, nobody has. */
 static void queue_describe_claim(const zke_queue *q, const queue_listing *l,
                                  const zke_op_result *claim,
                                  zke_queue_entry *e) {
@@ -249,7 +246,7 @@ static void queue_describe_claim(const zke_queue *q, const queue_listing *l,
   e->pid = who->pid;
 }
 
-/* One line of the list; its texts are the listing's. */
+/* One entry of the list; its texts belong to the listing. */
 static void queue_describe(const zke_queue *q, const queue_listing *l, int i,
                            zke_queue_entry *e) {
   const zke_op_result *item = &l->reads[l->each * i];
@@ -270,14 +267,14 @@ static void queue_describe(const zke_queue *q, const queue_listing *l, int i,
     queue_describe_claim(q, l, item + 1, e);
 }
 
-/* By death: of a letter zxid is that. */
+/* By death: a letter's zxid. */
 static int queue_compare_deaths(const void *a, const void *b) {
   const zke_queue_entry *x = a, *y = b;
   if (x->zxid != y->zxid) return x->zxid < y->zxid ? -1 : 1;
   return strcmp(x->name, y->name);
 }
 
-/* The list as the user gets it: one block.  Letters are in order of death. */
+/* The list for the user: one block.  Letters are in order of death. */
 static int queue_listing_make(zke_queue *q, const queue_listing *l,
                               zke_queue_entries **out) {
   zke_queue_entry one;
@@ -293,7 +290,7 @@ static int queue_listing_make(zke_queue *q, const queue_listing *l,
   char *at = (char *)(entry + l->count);
   list->data = entry;
   for (int i = 0; i < l->count; i++) {
-    if (l->reads[l->each * i].rc != ZKE_OK) continue; /* gone meanwhile */
+    if (l->reads[l->each * i].rc != ZKE_OK) continue; /* it has gone */
     queue_describe(q, l, i, entry);
     entry->name = zke_q_pack(&at, entry->name);
     entry->identity = zke_q_pack(&at, entry->identity);
@@ -309,7 +306,7 @@ static int queue_listing_make(zke_queue *q, const queue_listing *l,
   return ZKE_OK;
 }
 
-/* ZKE_Q_AGAIN: the names are older than the rest; the list was made. */
+/* ZKE_Q_AGAIN: the list was made, but its names are older than the rest. */
 static int queue_listing_do(zke_queue *q, queue_listing *l,
                             zke_queue_entries **out) {
   int rc = queue_listing_read(q, l);
@@ -320,8 +317,8 @@ static int queue_listing_do(zke_queue *q, queue_listing *l,
   return rc;
 }
 
-/* Make the list once.  ZKE_Q_AGAIN: items came or went while it was made, and
- * the list is there all the same. */
+/* Make the list once.  ZKE_Q_AGAIN: the list was made, but items came or went
+ * in between. */
 static int queue_list_once(zke_queue *q, bool letters,
                            zke_queue_entries **list_out) {
   const char *directory = letters ? q->dead : q->entries;
@@ -339,8 +336,8 @@ static int queue_list_once(zke_queue *q, bool letters,
   return rc;
 }
 
-/* In a queue that does not stand still the last try counts: an item that came
- * meanwhile is missing from it, and one that went is left out. */
+/* If the queue keeps changing, the last try counts: an item that came in
+ * between is missing from it, and one that went is left out. */
 int zke_q_list(zke_queue *q, bool letters, zke_queue_entries **list_out) {
   int rc = ZKE_Q_AGAIN;
   for (int i = 0; i < QUEUE_TRIES && rc == ZKE_Q_AGAIN; i++) {
@@ -353,8 +350,8 @@ int zke_q_list(zke_queue *q, bool letters, zke_queue_entries **list_out) {
 
 /* ---- one letter ---- */
 
-/* Paths of a letter, for zke_free(), and of its child where it has one; else
- * NULL. */
+/* The path of a letter, for zke_free(), and of its child, or NULL if it has
+ * none. */
 int zke_q_letter(zke_queue *q, const char *name, char **letter, char **death) {
   *death = NULL;
   *letter = zke_recipe_path(q->r.z, q->dead, name);
@@ -368,7 +365,7 @@ int zke_q_letter(zke_queue *q, const char *name, char **letter, char **death) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* The key that a letter's child tells, for zke_free(); NULL: none. */
+/* The key in a letter's child, for zke_free(); NULL: none. */
 int zke_q_letter_key(zke_queue *q, const char *death, char **key_out) {
   zke_op op;
   zke_op_result r = {0};
@@ -386,7 +383,7 @@ int zke_q_letter_key(zke_queue *q, const char *death, char **key_out) {
   return rc;
 }
 
-/* A dead letter that is to go. */
+/* A dead letter to be deleted. */
 typedef struct queue_letter {
   zke_queue *q;
   const char *name;
@@ -412,7 +409,7 @@ static int queue_try_drop(zke *z, void *arg) {
   return rc;
 }
 
-/* Another process may have dropped the letter, or put it back, meanwhile. */
+/* Another process may drop the letter, or put it back, at the same time. */
 int zke_q_drop_letter(zke_queue *q, const char *name) {
   queue_letter l = {q, name};
   return zke_q_do(q, queue_try_drop, &l, ZKE_FOREVER);
@@ -421,12 +418,12 @@ int zke_q_drop_letter(zke_queue *q, const char *name) {
 /* ---- the end of a queue ----
  *
  * Items, letters and keys are deleted in parts, since one step cannot hold a
- * million of them.  The rest is one step: the line, the claims, what is left of
- * the keys, and the directories.  It fails where an item was put meanwhile, so
- * nobody is left with half a queue.  Keys go after the items, and only as long
- * as nobody puts: an item never stands there without its key. */
+ * million of them.  The rest is one step: the line, the claims, the remaining
+ * keys, and the directories.  It fails if an item was put in between, so nobody
+ * has half a queue.  Keys go after the items, and only while nobody puts: an
+ * item never exists without its key. */
 
-/* A directory's children; *names_out is NULL where it is missing. */
+/* A directory's children; *names_out is NULL if it is missing. */
 static int queue_names(zke_queue *q, const char *directory,
                        zke_strings **names_out) {
   *names_out = NULL;
@@ -434,8 +431,8 @@ static int queue_names(zke_queue *q, const char *directory,
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Delete up to ZKE_Q_BATCH children of a directory, each of which may have the
- * one child of that name (NULL: none has). */
+/* Delete up to ZKE_Q_BATCH children of a directory; each may have one child,
+ * named `child` (NULL: none has). */
 static int queue_delete_batch(zke_queue *q, const char *directory,
                               char *const *names, int count,
                               const char *child) {
@@ -454,7 +451,8 @@ static int queue_delete_batch(zke_queue *q, const char *directory,
   return rc;
 }
 
-/* Delete what a directory has, but for the line; see queue_delete_batch(). */
+/* Delete the children of a directory, except the line; see
+ * queue_delete_batch(). */
 static int queue_clear(zke_queue *q, const char *directory, const char *child) {
   zke_strings *names;
   int rc = queue_names(q, directory, &names);
@@ -484,7 +482,7 @@ static int queue_see_empty(zke_queue *q) {
   return rc;
 }
 
-/* Add a path to what is deleted, if it is there. */
+/* Add a path to the deletions, if it exists. */
 static int queue_add_path(zke_queue *q, char **paths, int *count,
                           const char *path) {
   int rc = zke_exists(q->r.z, path, NULL, NULL, NULL);
@@ -493,7 +491,7 @@ static int queue_add_path(zke_queue *q, char **paths, int *count,
   return paths[(*count)++] ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* What is left of a queue without items, to be deleted in one step. */
+/* The rest of a queue without items, to be deleted in one step. */
 typedef struct queue_rest {
   zke_strings *line, *claims, *keys;
   char **paths;
@@ -501,8 +499,8 @@ typedef struct queue_rest {
   int count;
 } queue_rest;
 
-/* Add the paths of a directory's children to what is to be deleted.  The count
- * is raised even where there is no memory, so that what was added is freed. */
+/* Add the paths of a directory's children to the deletions.  The count is
+ * raised even if memory is short, so that the paths are freed. */
 static int queue_add_names(zke_queue *q, queue_rest *l, const char *directory,
                            const zke_strings *names) {
   for (int i = 0; names && i < names->count; i++) {
@@ -512,7 +510,7 @@ static int queue_add_names(zke_queue *q, queue_rest *l, const char *directory,
   return ZKE_OK;
 }
 
-/* How many names a reading has brought; of a missing directory, none. */
+/* The number of names read; 0 for a missing directory. */
 static size_t queue_count_names(const zke_strings *names) {
   return names ? (size_t)names->count : 0;
 }
@@ -535,8 +533,8 @@ static int queue_delete_keys(zke_queue *q, int32_t version, char **names,
 }
 
 /* Delete the keys of a queue without items.  The version of "entries" is read
- * before the look at the items, and each put raises it (Q2): so no key of an
- * item that was put since goes.  ZKE_Q_AGAIN: one was put. */
+ * before the look at the items, and each put raises it (Q2): so the key of an
+ * item that was put since is never deleted.  ZKE_Q_AGAIN: one was put. */
 static int queue_clear_keys(zke_queue *q) {
   zke_strings *names = NULL;
   queue_all all = {0};
@@ -556,9 +554,9 @@ static int queue_clear_keys(zke_queue *q) {
   return rc;
 }
 
-/* Collect what is left, in an order in which it can be deleted: first what
- * stands in the line, in "taken" and in "keys", then the directories, each
- * after those below it. */
+/* Collect the rest, in an order in which it can be deleted: first the children
+ * of the line, of "taken" and of "keys", then the directories, each after those
+ * below it. */
 static int queue_list_rest(zke_queue *q, queue_rest *l) {
   enum { DIRECTORIES = 7 };
   const char *const directories[DIRECTORIES] = {
@@ -583,9 +581,9 @@ static int queue_list_rest(zke_queue *q, queue_rest *l) {
   return rc;
 }
 
-/* Delete all that is left in one step: so no object is a user of half a queue
- * (Q5), and no claim goes where its item stays.  ZKE_Q_AGAIN: something came or
- * went meanwhile. */
+/* Delete the rest in one step: so no object uses half a queue (Q5), and no
+ * claim goes while its item stays.  ZKE_Q_AGAIN: something came or went in
+ * between. */
 static int queue_delete_rest(zke_queue *q) {
   queue_rest l = {0};
   int rc = queue_list_rest(q, &l);
@@ -600,17 +598,17 @@ static int queue_delete_rest(zke_queue *q) {
   return rc == ZKE_NONODE || rc == ZKE_NOTEMPTY ? ZKE_Q_AGAIN : rc;
 }
 
-/* For zke_retry(): a queue that is to go. */
+/* For zke_retry(): a queue to be destroyed. */
 typedef struct queue_end {
   zke_queue *q;
-  bool only_empty; /* only where it has neither items nor letters */
+  bool only_empty; /* only if it has neither items nor letters */
 } queue_end;
 
 /* One try to destroy the queue: the items in parts, as there may be many, and
- * what remains in one step.  A death in between leaves a queue with fewer
- * items, which can be used or destroyed.  After a lost reply the next try
- * finds less.  An item that is put in between makes the last step fail, since
- * "entries" is not empty: ZKE_Q_AGAIN. */
+ * the rest in one step.  A death in between leaves a queue with fewer items,
+ * which can be used or destroyed.  After a lost reply the next try finds less.
+ * If an item is put in between, the last step fails, since "entries" is not
+ * empty: ZKE_Q_AGAIN. */
 static int queue_try_destroy(zke *z, void *arg) {
   const queue_end *e = arg;
   zke_queue *q = e->q;
@@ -622,7 +620,7 @@ static int queue_try_destroy(zke *z, void *arg) {
   return rc == ZKE_OK ? queue_delete_rest(q) : rc;
 }
 
-/* Where others put meanwhile it is tried again, at most ZKE_RETRIES times. */
+/* If others put in between, tries again, at most ZKE_RETRIES times. */
 int zke_q_destroy(zke_queue *q, bool only_empty) {
   queue_end e = {q, only_empty};
   int rc = ZKE_Q_AGAIN;

@@ -1,20 +1,21 @@
 /* queue_put.c - one put into a queue, with its limit and its keys
  *
- * It knows what a put rests on: the room that is left, whether the key is
- * free, and the name that the item will get.  It promises those above it:
+ * This file knows what a put depends on: the room that is left, whether the key
+ * is free, and the name that the item will get.  It promises its callers:
  * zke_q_try_put() has made all items, the key and the caller's changes, or
- * nothing.  Two puts never both rely on the last place (Q2), and no two items
- * have one key (Q8).
+ * nothing.  Two puts never both use the last room (Q2), and no two items have
+ * one key (Q8).
  *
- * A put reads the room that there is, and then makes one step with all items.
- * "entries" is written in that step, in a queue with a limit at the version at
- * which the room was read.
+ * A put reads the room, and then makes one step with all items.  That step
+ * writes "entries"; in a queue with a limit it requires the version at which
+ * the room was read.
  *
- * With a key the name of the item has to be known before it is made, since the
- * key's znodes bear it.  The tree numbers sequential children by a counter that
- * the Stat of "entries" tells (queue_foresee()).  The same step sets "entries"
- * at the version of that look, so a put that came between makes it fail; and it
- * checks that the item has the foreseen name, for children made by others.
+ * With a key the name of the item must be known before it is made, since the
+ * key's znodes contain it.  The tree numbers sequential children by a counter
+ * that the Stat of "entries" shows (queue_foresee()).  The same step sets
+ * "entries" at the version of that look, so a put in between makes it fail; and
+ * it checks that the item has the foreseen name, since others may make
+ * children.
  *
  * Start reading at zke_q_try_put() and queue_put_step(). */
 #ifndef _GNU_SOURCE
@@ -32,17 +33,17 @@
 
 /* ---- keys ---- */
 
-/* What a put with a key is made of (Q8). */
+/* The parts of a put with a key (Q8). */
 typedef struct queue_keying {
-  char *key, *entry, *keyed; /* paths: of the key's znode, of the item to come,
-                                of what says its key */
+  char *key, *entry, *keyed; /* paths: of the key's znode, of the new item, of
+                                the znode that holds its key */
   const char *name;          /* of the item: the end of entry */
-  bool stale, stale_keyed;   /* key, keyed: it is of an item that has gone */
-  int32_t number;            /* that the item will have */
-  int32_t version;           /* of "entries", as long as that is so */
+  bool stale, stale_keyed;   /* key, keyed: left by an item that has gone */
+  int32_t number;            /* the item's future number */
+  int32_t version;           /* of "entries", while that number is right */
 } queue_keying;
 
-/* Release what a put with a key was prepared with. */
+/* Release a put's key data. */
 static void queue_keying_free(queue_keying *k) {
   zke_free(k->key);
   zke_free(k->entry);
@@ -50,8 +51,8 @@ static void queue_keying_free(queue_keying *k) {
   *k = (queue_keying){0};
 }
 
-/* Know the name of the next item: "entries" numbers its children from 0 on as
- * they are created.  ZKE_Q_AGAIN: there is no "entries". */
+/* Compute the name of the next item: "entries" numbers its children from 0 on
+ * as they are created.  ZKE_Q_AGAIN: there is no "entries". */
 static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   zke_stat stat;
   size_t size = strlen(prefix) + 12;
@@ -68,8 +69,8 @@ static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   return k->keyed ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Refuse a key that an item has.  One whose item was removed by something that
- * knows no keys, such as zke_delete(), counts for nothing. */
+/* Refuse a key that an item has.  A key does not count if its item was removed
+ * without it, as by zke_delete(). */
 static int queue_see_key(zke_queue *q, const char *key, queue_keying *k) {
   char *owner = NULL, *entry = NULL;
   zke_q_name parsed;
@@ -92,17 +93,17 @@ static int queue_see_key(zke_queue *q, const char *key, queue_keying *k) {
   return k->stale ? ZKE_OK : rc;
 }
 
-/* Has an item of that name been there before "entries" was made anew, and left
- * what says its key? */
+/* Did an item of that name in an earlier "entries" leave the znode that holds
+ * its key? */
 static int queue_see_keyed(zke_queue *q, queue_keying *k) {
   int rc = zke_exists(q->r.z, k->keyed, NULL, NULL, NULL);
   k->stale_keyed = rc == ZKE_OK;
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Read what a put with a key rests on.  Nothing is changed here: what is stale
- * is deleted by the step, which fails if anybody has put since.  ZKE_LIMIT: the
- * key is free, but no number. */
+/* Read what a put with a key depends on.  Nothing is changed here: the step
+ * deletes stale znodes, and fails if anybody has put since.  ZKE_LIMIT: the key
+ * is free, but numbers are used up. */
 static int queue_prepare_key(zke_queue *q, const zke_q_load *load,
                              const char *prefix, queue_keying *k) {
   if (!load->key) return ZKE_OK;
@@ -130,10 +131,10 @@ static zke_op *queue_add_key(zke_op *op, const zke_q_load *load,
 
 /* ---- the step ---- */
 
-enum { QUEUE_PUT_OPS = 9 /* the most, beside the items */ };
+enum { QUEUE_PUT_OPS = 9 /* the most, besides the items */ };
 
-/* The Stat counts all children, of which not all need be items: names are read
- * only when it matters. */
+/* The Stat counts all children, which need not all be items: the names are read
+ * only if it matters. */
 int zke_q_room(zke_queue *q, int need, int32_t *version) {
   zke_stat stat;
   *version = -1;
@@ -160,9 +161,9 @@ static char *queue_prefix(zke_queue *q, const zke_q_load *load) {
   return path;
 }
 
-/* The name that the next item would get is taken: ZKE_LIMIT.  Either numbers
- * are used up, which "entries" then gives the last of again and again, or
- * something else has made a child of that name. */
+/* The name of the next item is taken: ZKE_LIMIT.  Either numbers are used up,
+ * so "entries" gives the last one again and again, or somebody else has made a
+ * child of that name. */
 static int queue_say_taken(zke_queue *q, const char *prefix) {
   queue_keying next = {0};
   int rc = queue_foresee(q, prefix, &next);
@@ -177,7 +178,7 @@ static int queue_say_taken(zke_queue *q, const char *prefix) {
 
 /* Make the step of a put.  ZKE_Q_AGAIN: something has changed.
  *
- *   version  as zke_q_room() gives it */
+ *   version  as given by zke_q_room() */
 static int queue_put_step(zke_queue *q, const zke_q_load *load, zke_q_step *s,
                           const char *prefix, const queue_keying *k,
                           int32_t version) {
@@ -205,7 +206,7 @@ static int queue_put_step(zke_queue *q, const zke_q_load *load, zke_q_step *s,
   return rc;
 }
 
-/* Would so many items ever have room? */
+/* Could there ever be room for so many items? */
 static int queue_see_limit(const zke_queue *q, int count) {
   if (!q->limit || count <= q->limit) return ZKE_OK;
   return zke_recipe_fail(ZKE_LIMIT,
@@ -213,8 +214,8 @@ static int queue_see_limit(const zke_queue *q, int count) {
                          q->r.path, q->limit);
 }
 
-/* The room is read last: a put whose key is not free fails at once, also where
- * the queue is full. */
+/* The room is read last: a put with a key that is not free fails immediately,
+ * even if the queue is full. */
 int zke_q_try_put(zke *z, void *arg) {
   const zke_q_load *load = arg;
   zke_queue *q = load->q;

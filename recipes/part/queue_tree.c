@@ -1,32 +1,31 @@
 /* queue_tree.c - the znodes of a queue, and how one change of them is made
  *
- * It knows how names are written and read, which directories there are, and how
- * a step, one transaction, is made exactly once.  It does not know what a step
- * is for.  It promises those above it:
+ * This file knows how names are written and parsed, which directories there
+ * are, and how a step, one transaction, is made exactly once.  It does not know
+ * what a step is for.  It promises its callers:
  *
- *   - After zke_q_ready() the queue exists, and this object stands in it with
- *     its user znode.
+ *   - After zke_q_ready() the queue exists, and has this object's user znode.
  *   - zke_q_change() has made the step if it returns ZKE_OK.  After any other
- *     code than ZKE_Q_UNSURE, or that the session has ended, it was not made.
+ *     code it was not made, except ZKE_Q_UNSURE, or if the session has ended.
  *
  * The order in which zke_q_ready() works:
  *
- *   1. See that what lies at the path, if anything does, is a queue.
- *   2. Make queue, "entries" and "line" with all that is missing above them,
+ *   1. Check that the node at the path, if there is one, is a queue.
+ *   2. Make the queue, "entries" and "line" with all missing nodes above them,
  *      in one step, which also writes the settings (Q6).
  *   3. Create the user znode in "line".  From here on "entries" has a
- *      descendant that lives as long as the object, so nobody removes it (Q5).
- *   4. Read the settings, and write down what nobody has named.  This comes
- *      after 3, so the version that is kept (Q4) is that of the queue in which
- *      the user znode stands.
- *   5. Where the settings are to last, make "stays".
+ *      descendant that lives as long as the object, so it is not removed (Q5).
+ *   4. Read the settings, and write those that were not set yet.  This comes
+ *      after 3, so the version that is kept (Q4) is of the queue that has
+ *      the user znode.
+ *   5. If the settings must last, make "stays".
  *
- * A process that dies between two of them leaves containers, which go by
- * themselves once they are empty, or a queue like any other.  What has gone
- * between two of them is made again from 1 (ZKE_Q_AGAIN).
+ * A process that dies between two of them leaves containers, which are removed
+ * when they are empty, or a queue like any other.  If a node has gone between
+ * two of them, begin again at 1 (ZKE_Q_AGAIN).
  *
  * Only zke_q_do() repeats: it calls a function that reads, decides and calls
- * zke_q_change(), until that is decided.
+ * zke_q_change(), until the step is decided.
  *
  * Start reading at zke_q_ready(), then zke_q_change() and zke_q_do(). */
 #ifndef _GNU_SOURCE
@@ -45,15 +44,15 @@
 #include "znode.h"
 
 #define QUEUE_SETTINGS "limit %d\nattempts %d\n"
-#define QUEUE_KEY "key-" /* what a key's znode begins with */
+#define QUEUE_KEY "key-" /* prefix of the name of a key's znode */
 
 enum {
-  QUEUE_PATIENCE_MS = 1000, /* the least time in which a reply is looked for */
+  QUEUE_PATIENCE_MS = 1000, /* the least time to look for a lost reply */
   QUEUE_TEXT = 96           /* bytes of the queue's own data, at most */
 };
 
-/* A call that must not wait for others has a deadline that has passed; its lost
- * reply is looked into all the same. */
+/* If a call must not wait for others, its deadline has passed; it still looks
+ * for a lost reply. */
 static int64_t queue_patience(zke *z, int64_t deadline_ms) {
   return zke_recipe_later(deadline_ms, zke_now(z) + QUEUE_PATIENCE_MS);
 }
@@ -64,7 +63,7 @@ int zke_q_do(zke_queue *q, int (*fn)(zke *z, void *arg), void *arg,
   return zke_recipe_do(z, fn, arg, queue_patience(z, deadline_ms));
 }
 
-/* Forgets the path whatever becomes of the znode: the session deletes it. */
+/* Forgets the path in any case: the session deletes the znode if this fails. */
 int zke_q_remove(zke_queue *q, char **path) {
   if (!*path) return ZKE_OK;
   int rc = zke_recipe_discard(q->r.z, *path, ZKE_EPHEMERAL, 0);
@@ -73,7 +72,7 @@ int zke_q_remove(zke_queue *q, char **path) {
   return rc;
 }
 
-/* Copy a text into a block that has room for it. */
+/* Copy a text into a block with enough room. */
 char *zke_q_pack(char **at, const char *text) {
   char *copy = *at;
   size_t size = strlen(text) + 1;
@@ -84,7 +83,7 @@ char *zke_q_pack(char **at, const char *text) {
 
 /* ---- names ---- */
 
-/* Digits, perhaps behind a minus, up to an end character, which is skipped. */
+/* Digits, perhaps after a minus, up to an end character, which is skipped. */
 static bool queue_digits(const char **at, size_t least, char end,
                          int64_t *out) {
   const char *digits = *at + (**at == '-');
@@ -95,8 +94,8 @@ static bool queue_digits(const char **at, size_t least, char end,
   return true;
 }
 
-/* "entry-100-0000000000" or "later-100-1790000000000-0000000000"; anything
- * else is not an item. */
+/* "entry-100-0000000000" or "later-100-1790000000000-0000000000"; anything else
+ * is not an item. */
 bool zke_q_parse(const char *name, zke_q_name *out) {
   bool later = strncmp(name, "later-", 6) == 0;
   int64_t priority, due = 0, number;
@@ -112,9 +111,9 @@ bool zke_q_parse(const char *name, zke_q_name *out) {
   return true;
 }
 
-/* By priority, then by time, then by number, which may wrap around.  Those of
- * one kind whose numbers have not wrapped around are sorted so by their names'
- * bytes, too. */
+/* By priority, then by time, then by number, which may wrap around.  Until the
+ * numbers wrap around, sorting one kind by the names' bytes gives the same
+ * order. */
 static int queue_compare(const void *a, const void *b) {
   const zke_q_name *x = a, *y = b;
   int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
@@ -150,7 +149,7 @@ int zke_q_count_in(zke_queue *q, const char *directory, int *count_out) {
   return rc;
 }
 
-/* Anything that is no marker's name is none. */
+/* Any other name is not a marker. */
 bool zke_q_parse_marker(const char *name, zke_q_marker *out) {
   bool delay = strncmp(name, "after-", 6) == 0;
   int64_t ms, version;
@@ -180,7 +179,7 @@ char *zke_q_marker_path(const zke_queue *q, bool delay, int64_t ms,
   return path;
 }
 
-/* May the byte of a key stand for itself in a znode's name? */
+/* Is the byte of a key kept as it is in a znode's name? */
 static bool queue_is_plain(unsigned char c) { return c != '/' && c != '%'; }
 
 /* A key as a name in "keys"; for zke_free(). */
@@ -190,19 +189,18 @@ char *zke_q_key_path(const zke_queue *q, const char *key) {
 
 /* ---- the place ---- */
 
-/* The number behind a word in the queue's data, or 0 for none, or for one that
- * is out of bounds.
+/* The number after a word in the queue's data; 0 if it is missing or out of
+ * bounds.
  *
- *   word  with the newline before it, so that it stands at a line's beginning
- *         */
+ *   word  with the newline before it, so it begins a line */
 static int queue_setting(const char *data, const char *word) {
   const char *at = data ? strstr(data, word) : NULL;
   long value = at ? strtol(at + strlen(word), NULL, 10) : 0;
   return value > 0 && value <= INT32_MAX ? (int)value : 0;
 }
 
-/* Compare what the queue says of a setting with what this object was told; 0:
- * nothing was said.  ZKE_BADARGUMENTS: they differ. */
+/* Compare a setting of the queue with the one that this object was given; 0:
+ * none.  ZKE_BADARGUMENTS: they differ. */
 static int queue_compare_setting(const zke_queue *q, const char *what, int has,
                                  int asked) {
   if (!asked || !has || has == asked) return ZKE_OK;
@@ -210,7 +208,7 @@ static int queue_compare_setting(const zke_queue *q, const char *what, int has,
                          q->r.path, what, has, asked);
 }
 
-/* The data of the queue's znode, into text: its length. */
+/* Write the data of the queue's znode into text; returns its length. */
 static int queue_place_text(int limit, int attempts, char text[QUEUE_TEXT]) {
   bool named = limit || attempts;
   return snprintf(text, QUEUE_TEXT,
@@ -219,15 +217,15 @@ static int queue_place_text(int limit, int attempts, char text[QUEUE_TEXT]) {
                   limit, attempts);
 }
 
-/* The same of a queue that this object makes. */
+/* The same for a queue that this object makes. */
 static int queue_new_text(const zke_queue *q, char text[QUEUE_TEXT]) {
   int attempts = q->o.attempts ? q->o.attempts : q->o.new_attempts;
   return queue_place_text(q->o.limit, attempts, text);
 }
 
-/* What the data of a queue's znode says. */
+/* The settings in the data of a queue's znode. */
 typedef struct queue_settings {
-  int limit, attempts; /* 0: not named */
+  int limit, attempts; /* 0: not set */
   bool bare;           /* there is no data yet */
 } queue_settings;
 
@@ -244,10 +242,10 @@ static int queue_fetch_settings(zke_queue *q, queue_settings *out,
   return ZKE_OK;
 }
 
-/* Read limit and attempts, and compare them with the object's own, which count
- * where nobody has named any.
+/* Read limit and attempts, and compare them with the object's.  The object's
+ * count if the queue has none.
  *
- *   news_out  out: the object names one that nobody has named before
+ *   news_out  out: the object has a setting that the queue has not
  *
  * ZKE_Q_NOTHING: there is no queue.  ZKE_Q_AGAIN: one without its data. */
 static int queue_read_settings(zke_queue *q, bool *news_out,
@@ -267,8 +265,8 @@ static int queue_read_settings(zke_queue *q, bool *news_out,
   return ZKE_OK;
 }
 
-/* Know what the queue says of itself, and write down what nobody has named
- * before.  ZKE_Q_AGAIN: it has gone, or was changed meanwhile. */
+/* Read the queue's settings, and write those that were not set yet.
+ * ZKE_Q_AGAIN: it has gone, or was changed in between. */
 static int queue_agree(zke_queue *q) {
   char text[QUEUE_TEXT];
   zke_stat stat;
@@ -283,7 +281,7 @@ static int queue_agree(zke_queue *q) {
   return rc == ZKE_Q_NOTHING ? ZKE_Q_AGAIN : rc;
 }
 
-/* See that the path, where there is anything, is a queue's. */
+/* Check that the node at the path, if there is one, is a queue. */
 int zke_q_see_kind(zke_queue *q) {
   zke *z = q->r.z;
   char text[QUEUE_TEXT];
@@ -294,17 +292,17 @@ int zke_q_see_kind(zke_queue *q) {
                           strchr(text, '\n') + 1, ZKE_FOREVER);
 }
 
-/* A directory that is to be made. */
+/* A directory to be made. */
 typedef struct queue_making {
   zke_queue *q;
   char *path;   /* of the directory; cut at each of its levels in turn */
-  char *child;  /* that makes it a used one (Q6) */
-  zke_op *ops;  /* one for each level that is missing, from above */
+  char *child;  /* to make the directory a used one (Q6) */
+  zke_op *ops;  /* one for each missing level, from above */
   char **paths; /* of the ops */
   int count;    /* of both */
 } queue_making;
 
-/* Add what is missing of a path, from above. */
+/* Add the missing nodes of a path, from above. */
 static int queue_add_missing(queue_making *m, const char *text, int len) {
   zke *z = m->q->r.z;
   for (char *end = m->path;;) {
@@ -326,9 +324,8 @@ static int queue_add_missing(queue_making *m, const char *text, int len) {
   }
 }
 
-/* Make all that is missing in one step.  The child comes and goes in it, so
- * that the last directory has had one and is removed when it stands empty
- * (Q6). */
+/* Make all missing nodes in one step.  It also makes and deletes the child: so
+ * the last directory has had one, and is removed when it is empty (Q6). */
 static int queue_make_all(queue_making *m) {
   char text[QUEUE_TEXT];
   int len = queue_new_text(m->q, text);
@@ -348,8 +345,8 @@ static int queue_levels(const char *path) {
   return levels;
 }
 
-/* Have "line" with all that is missing above it (Q6).  After a lost reply
- * nothing is missing. */
+/* Make "line" with all missing nodes above it (Q6).  After a lost reply none is
+ * missing. */
 static int queue_make(zke_queue *q) {
   zke *z = q->r.z;
   int rc = zke_exists(z, q->line, NULL, NULL, NULL);
@@ -370,7 +367,7 @@ static int queue_make(zke_queue *q) {
   return rc;
 }
 
-/* Have a user znode, as the file has it (Q3, Q5). */
+/* Make the user znode if the file does not have it (Q3, Q5). */
 static int queue_need_user(zke_queue *q) {
   zke_stat stat;
   zke *z = q->r.z;
@@ -386,9 +383,9 @@ static int queue_need_user(zke_queue *q) {
   return zke_recipe_faster(rc);
 }
 
-/* A queue that is made has its settings from the beginning: nobody sees it
- * without.  One that somebody has named settings for stays: it has a child that
- * is no container.  No call here has a deadline, since zke_q_do() has set the
+/* A new queue has its settings from the beginning: nobody sees it without them.
+ * A queue with settings given by a user stays: it has a child that is not a
+ * container.  No call here has a deadline, since zke_q_do() has set the
  * thread's limit. */
 int zke_q_ready(zke_queue *q) {
   if (q->placed) return ZKE_OK;
@@ -404,8 +401,8 @@ int zke_q_ready(zke_queue *q) {
   return rc;
 }
 
-/* For looking only: as zke_q_ready(), but nothing is made.  Where there is no
- * queue it is empty. */
+/* For looking only: as zke_q_ready(), but makes nothing.  A missing queue is
+ * empty. */
 int zke_q_know(zke_queue *q) {
   zke_stat stat;
   bool news;
@@ -424,22 +421,22 @@ int zke_q_see_gone(zke_queue *q, int rc) {
 
 /* ---- the step (Q3, Q4, Q6) ----
  *
- * zke_q_change() wraps two operations around those of its caller: it writes the
+ * zke_q_change() adds two operations before those of its caller: it writes the
  * user znode at the version that the object knows, and checks the version of
- * the queue's znode.  The first makes the step repeatable.  Only this object
- * writes that znode, so when the reply is lost
+ * the queue's znode.  The first one makes the step repeatable.  Only this
+ * object writes that znode, so if the reply is lost
  *
- *   - the version is the known one: the step was not made, and the lost reply
- *     is what zke_q_do() tries again for;
+ *   - the version is the known one: the step was not made, and zke_q_do() tries
+ *     again;
  *   - the version is another one: the step was made, and the znode's mzxid is
  *     its zxid;
- *   - the znode is gone: the session has ended, or somebody has deleted it.
- *     Then nothing can be told: ZKE_Q_UNSURE.
+ *   - the znode has gone: the session has ended, or somebody has deleted it.
+ *     Then nobody can tell: ZKE_Q_UNSURE.
  *
- * The znode lies below "entries", so the second case also says in which
+ * The znode is below "entries", so the second case also says in which
  * "entries" it was made (Q5). */
 
-/* A step with room for so many operations beside the first ones, which every
+/* A step with room for so many operations besides the first ones, which every
  * step has; one block, for zke_q_step_free(). */
 zke_q_step *zke_q_step_new(zke *z, int more) {
   size_t count = (size_t)ZKE_Q_OP_FIRST + (size_t)more;
@@ -452,31 +449,31 @@ zke_q_step *zke_q_step_new(zke *z, int more) {
   return s;
 }
 
-/* Release a step and what its last try has brought back; NULL is fine. */
+/* Release a step and the results of its last try; NULL is fine. */
 void zke_q_step_free(zke_q_step *s) {
   if (s) zke_results_clear(s->results, s->count);
   zke_free(s);
 }
 
-/* Was the step refused for one of the caller's operations, which are behind
- * those of the queue? */
+/* Was the step refused for one of the caller's operations, which follow the
+ * queue's? */
 static bool queue_was_callers(const zke_q_step *s) {
   return zke_recipe_refused(s->results, s->count) >= s->count - s->more;
 }
 
-/* A step whose reply was lost, for zke_retry(). */
+/* A step that has lost its reply, for zke_retry(). */
 typedef struct queue_doubt {
   zke_queue *q;
   zke_stat stat; /* of the user znode */
 } queue_doubt;
 
-/* Each step writes the user znode, so its version tells whether it was made. */
+/* Each step writes the user znode, so its version shows whether it was made. */
 static int queue_see_user(zke *z, void *arg) {
   queue_doubt *d = arg;
   return zke_exists(z, d->q->user, NULL, NULL, &d->stat);
 }
 
-/* Find out whether a step was made whose reply was lost (Q3), though the
+/* After a lost reply, find out whether the step was made (Q3), though the
  * deadline may have passed. */
 static int queue_find_out(zke_queue *q, zke_q_step *s) {
   zke *z = q->r.z;
@@ -510,9 +507,9 @@ static int queue_try_step(zke_queue *q, zke_q_step *s) {
   return rc;
 }
 
-/* The same with the directory that it needs.  If that is missing, it is made in
- * the same transaction: an empty container may be removed at any time.
- * ZKE_Q_AGAIN: somebody else has made it meanwhile. */
+/* The same with the directory that it needs.  If that is missing, the same
+ * transaction makes it: an empty container may be removed at any time.
+ * ZKE_Q_AGAIN: somebody else has made it in between. */
 static int queue_try_with_needs(zke_queue *q, zke_q_step *s) {
   zke_op *needed = &s->ops[ZKE_Q_OP_FIRST];
   const zke_op_result *result = &s->results[ZKE_Q_OP_FIRST];
@@ -524,18 +521,17 @@ static int queue_try_with_needs(zke_queue *q, zke_q_step *s) {
   return result->rc == ZKE_NODEEXISTS ? ZKE_Q_AGAIN : rc;
 }
 
-/* What was known of the queue is wrong: read it again, or make it.
- * ZKE_Q_AGAIN: that was done. */
+/* The object's knowledge of the queue is out of date: read it again, or make
+ * it.  ZKE_Q_AGAIN: that was done. */
 static int queue_look_anew(zke_queue *q) {
   q->placed = false;
   int rc = zke_q_ready(q);
   return rc == ZKE_OK ? ZKE_Q_AGAIN : rc;
 }
 
-/* The user znode has another version after a step that was made and of which
- * that could not be seen, and where somebody has written to it.  Then that
- * version is read, and the znode stays: the items that the object holds name it
- * (zke_queue_ops()). */
+/* The user znode has another version if a step was made but this could not be
+ * seen, or if somebody has written to it.  Then that version is read, and the
+ * znode stays: the items that the object holds name it (zke_queue_ops()). */
 int zke_q_change(zke_queue *q, zke_q_step *s) {
   if (!q->placed) return queue_look_anew(q);
   zke_op_set(&s->ops[ZKE_Q_OP_USER], q->user, NULL, -1, q->changes);
@@ -549,29 +545,29 @@ int zke_q_change(zke_queue *q, zke_q_step *s) {
   return rc;
 }
 
-/* Does one of the operations of a step that failed say that something is not as
- * it was seen before? */
+/* Does the code of one of the operations of a failed step say that something
+ * has changed since it was read? */
 bool zke_q_has_changed(const zke_q_step *s, int from, int to) {
   for (int i = from; i < to; i++)
     if (zke_recipe_faster(s->results[i].rc) == ZKE_LOOK_AGAIN) return true;
   return false;
 }
 
-/* Did another one come first?  One of so many operations, from ZKE_Q_OP_FIRST
- * on, says so. */
+/* Was another one faster?  One of so many operations, from ZKE_Q_OP_FIRST on,
+ * says so. */
 bool zke_q_was_late(const zke_q_step *s, int count) {
   return zke_q_has_changed(s, ZKE_Q_OP_FIRST, ZKE_Q_OP_FIRST + count);
 }
 
-/* Say where the operations end; returns how many are the step's own. */
+/* Record where the operations end; returns how many are the step's own. */
 int zke_q_step_end(zke_q_step *s, const zke_op *end) {
   s->count = (int)(end - s->ops);
   return s->count - ZKE_Q_OP_FIRST;
 }
 
-/* ---- the caller's own operations ---- */
+/* ---- the caller's operations ---- */
 
-/* Refuse a number of operations that cannot be. */
+/* Refuse an impossible number of operations. */
 int zke_q_check_more(const zke_q_more *m) {
   if (m->count >= 0 && m->count < INT32_MAX / 256 && (m->ops || !m->count))
     return ZKE_OK;
@@ -579,13 +575,13 @@ int zke_q_check_more(const zke_q_more *m) {
                          m->count > 0 && !m->ops ? ", but ops is NULL" : "");
 }
 
-/* Nothing has come of them yet: what is not tried leaves zeros. */
+/* Set the results to zero; they stay so if nothing is tried. */
 void zke_q_clear_more(const zke_q_more *m) {
   for (int i = 0; m->results && i < m->count; i++)
     m->results[i] = (zke_op_result){0};
 }
 
-/* Add them behind those of the queue's, which end the step until now. */
+/* Add them after the queue's operations, which end the step so far. */
 void zke_q_add_more(zke_q_step *s, const zke_q_more *m) {
   zke_op *op = &s->ops[s->count];
   if (m->count) memcpy(op, m->ops, (size_t)m->count * sizeof *op);
@@ -593,7 +589,7 @@ void zke_q_add_more(zke_q_step *s, const zke_q_more *m) {
   zke_q_step_end(s, op + m->count);
 }
 
-/* Hand out what came of them; they are the last of the step. */
+/* Hand out their results; they are the last of the step. */
 void zke_q_give_more(zke_q_more *m, zke_q_step *s) {
   zke_op_result *own = &s->results[s->count - m->count];
   m->code = s->code;

@@ -1,34 +1,33 @@
 /* queue_wait.c - waiting for an item, or for room
  *
- * It knows which watches a wait needs, when a look is due, and when a listener
- * is told.  It promises those above it that no change is missed which comes
- * after the last look.  A wake-up is only a reason to try.
+ * This file knows which watches a wait needs, when a look is due, and when to
+ * tell a listener.  It promises its callers that no change after the last look
+ * is missed.  A wake-up is only a reason to try.
  *
- * The states are drawn at zke_q_state in queue_tree.h.  An object can wait for
- * an item and for room at the same time: q->taking and q->putting.  What wakes:
+ * zke_q_state in queue_tree.h shows the states.  An object can wait for an item
+ * and for room at the same time: q->taking and q->putting.  A wait is woken by:
  *
- *   for an item   a write of "entries" (a put, Q2), and for each claim that the
- *                 look has seen its znode: a deletion, or a write when it is to
- *                 end sooner (Q7).  Of a znode that is watched the kernel tells
- *                 when its owner dies
+ *   for an item   a write of "entries" (a put, Q2); for each claim of the look,
+ *                 a deletion of its znode, or a write, if it ends sooner (Q7).
+ *                 The kernel tells when the owner of a watched znode dies
  *   for room      a change of the children of "entries"
  *   a time        the earliest delayed item, the first claim that ends: `due`
  *
  * One look (queue_look_again()) does this, in this order:
  *
- *   1. have the queue, and a place in the line;
+ *   1. make the queue, and a place in the line, if they are missing;
  *   2. watch "entries";
  *   3. look: is there an item, or room?  Then READY;
- *   4. if not, watch each claim of the look; where one of them is not as it was
- *      in the look, begin again.
+ *   4. if not, watch each claim of the look; if one has changed since the look,
+ *      begin again.
  *
- * By 2 before 3 a put after the look wakes, and by 4 an end of a claim does.
- * A listener that was told and has failed to try knows what 3 has found; so in
- * place of 3 and 4 the next look watches the first item and each claim
- * (queue_watch_quietly()), and what comes after it is told.
+ * As 2 comes before 3, a put after the look wakes; by 4, the end of a claim
+ * does.  A listener that was told and has failed to try knows the result of 3.
+ * So instead of 3 and 4 the next look watches the first item and each claim
+ * (queue_watch_quietly()), and the listener is told of later changes.
  *
- * The place in the line decides nothing: zke_queue_size() shows it, and what
- * waits there keeps "entries" from going.
+ * The place in the line decides nothing: zke_queue_size() shows it, and it
+ * keeps "entries" from being removed.
  *
  * Start reading at zke_q_wait_for(), queue_wait_on() and queue_look_again(). */
 #ifndef _GNU_SOURCE
@@ -60,8 +59,8 @@ typedef struct queue_watch {
 
 /* ---- watches, and the place in the line ---- */
 
-/* Forget the watches of a path that a type of event spends; all of them where
- * path is NULL.  The next look registers those again that it needs.  Returns
+/* Forget the watches of a path that an event of this type uses up; all of them
+ * if path is NULL.  The next look registers again those that it needs.  Returns
  * whether there were any. */
 static bool queue_drop_watches(zke_q_wait *w, int type, const char *path) {
   bool any = false;
@@ -79,8 +78,8 @@ static bool queue_drop_watches(zke_q_wait *w, int type, const char *path) {
   return any;
 }
 
-/* Is that watch registered? One that has fired was dropped from the list by
- * zke_q_wait_event(). */
+/* Is that watch registered?  zke_q_wait_event() has dropped fired ones from the
+ * list. */
 static bool queue_is_watched(const zke_q_wait *w, int type, const char *path) {
   const queue_watch *x = w->watches;
   while (x && (x->type != type || strcmp(x->path, path) != 0)) x = x->next;
@@ -89,7 +88,7 @@ static bool queue_is_watched(const zke_q_wait *w, int type, const char *path) {
 
 /* Watch directory/name (name may be NULL) unless that is done already.
  *
- *   stat_out  set where it is watched from now on, or NULL */
+ *   stat_out  set if this registers the watch, or NULL */
 static int queue_watch_node(zke_q_wait *w, int type, const char *directory,
                             const char *name, zke_stat *stat_out) {
   zke_queue *q = w->q;
@@ -127,9 +126,9 @@ static bool queue_needs_watch(zke_queue *q, const zke_q_wait *w,
   return c != NULL;
 }
 
-/* Out of the line, without a watch: later puts are to wake others only.  What
- * the listener has not heard yet it is not told any more: whoever takes one
- * item each time it is told would take one too many. */
+/* Leave the line and drop all watches: later puts must wake only others.  Notes
+ * that the listener has not heard are dropped, too: if it takes one item each
+ * time it is told, it would take one too many. */
 int zke_q_leave(zke_q_wait *w) {
   zke_queue *q = w->q;
   zke_recipe_untell(&q->r, w->event, NULL);
@@ -144,8 +143,8 @@ int zke_q_leave(zke_q_wait *w) {
   return zke_q_remove(q, &w->znode);
 }
 
-/* Have a place in the line.  ZKE_Q_AGAIN: somebody has deleted it, or all of
- * the queue. */
+/* Make sure of a place in the line.  ZKE_Q_AGAIN: somebody has deleted it, or
+ * the whole queue. */
 static int queue_see_place(zke_q_wait *w) {
   zke_queue *q = w->q;
   if (!w->znode)
@@ -159,7 +158,7 @@ static int queue_see_place(zke_q_wait *w) {
   return zke_q_see_gone(q, rc);
 }
 
-/* Watch "entries" for what it waits for. */
+/* Watch "entries" for a put or for room. */
 static int queue_watch_entries(zke_q_wait *w) {
   zke_queue *q = w->q;
   int type = w == &q->taking ? ZKE_WATCH_DATA : ZKE_WATCH_CHILD;
@@ -169,8 +168,8 @@ static int queue_watch_entries(zke_q_wait *w) {
 
 /* ---- a look ---- */
 
-/* A delay is of the wall clock, which somebody may set; a claim is of
- * zke_now(). */
+/* A delay uses the wall clock, which somebody may set; a claim uses zke_now().
+ */
 int64_t zke_q_next(zke_queue *q, int64_t most) {
   zke *z = q->r.z;
   if (q->due == ZKE_FOREVER) return q->until;
@@ -182,8 +181,8 @@ int64_t zke_q_next(zke_queue *q, int64_t most) {
 }
 
 /* Watch each claim of the last look.  ZKE_Q_AGAIN: one of them has gone since,
- * or another claim or a delay stands in its place, or it ends at another time:
- * the look knows nothing of when that is. */
+ * or another claim or a delay has replaced it, or it ends at another time,
+ * which the look does not know. */
 static int queue_watch_claims(zke_q_wait *w) {
   zke_queue *q = w->q;
   bool changed = false;
@@ -199,8 +198,8 @@ static int queue_watch_claims(zke_q_wait *w) {
   return changed ? ZKE_Q_AGAIN : ZKE_OK;
 }
 
-/* The first item that can be had, as far as a new look knows; ZKE_Q_NOTHING:
- * there is none. */
+/* The first item that can be taken, as of a new look; ZKE_Q_NOTHING: there is
+ * none. */
 static int queue_see_first(zke_queue *q, zke_q_name *out) {
   int rc = zke_q_look(q);
   if (rc == ZKE_OK) rc = zke_q_find(q, &q->entry, out);
@@ -209,7 +208,7 @@ static int queue_see_first(zke_queue *q, zke_q_name *out) {
 }
 
 /* Is there an item to take?  If not, watch for a put and for the end of each
- * claim, by the kernel where its owner dies. */
+ * claim; the kernel reports the death of its owner. */
 static int queue_look_for_item(zke_q_wait *w) {
   zke_queue *q = w->q;
   zke_q_name n;
@@ -221,8 +220,8 @@ static int queue_look_for_item(zke_q_wait *w) {
   return queue_watch_claims(w);
 }
 
-/* Is there room? The watch is registered before the look, so what makes room
- * after the look wakes. */
+/* Is there room?  The watch is registered before the look, so room made after
+ * the look wakes. */
 static int queue_look_for_room(zke_q_wait *w) {
   zke_queue *q = w->q;
   int32_t version;
@@ -232,8 +231,8 @@ static int queue_look_for_room(zke_q_wait *w) {
   return rc == ZKE_Q_NOTHING ? ZKE_OK : rc;
 }
 
-/* Watch the first item, if there is one, since somebody may claim it next.  One
- * that is still the first after its watch was set has not been claimed before.
+/* Watch the first item, if there is one, since somebody may claim it next.  If
+ * it is still the first after its watch was set, it was not claimed before.
  * ZKE_Q_AGAIN: it is not. */
 static int queue_watch_first(zke_q_wait *w) {
   zke_queue *q = w->q;
@@ -250,25 +249,25 @@ static int queue_watch_first(zke_q_wait *w) {
   return rc == ZKE_Q_NOTHING ? ZKE_OK : rc;
 }
 
-/* Watch whatever may become a reason to try, and tell nothing: puts, the first
- * item, and the end of each claim. */
+/* Watch everything that may become a reason to try, and tell nothing: puts, the
+ * first item, and the end of each claim. */
 static int queue_watch_quietly(zke_q_wait *w) {
   int rc = queue_watch_entries(w);
   if (w == &w->q->taking) {
     if (rc == ZKE_OK) rc = queue_watch_first(w);
     if (rc == ZKE_OK) rc = queue_watch_claims(w);
   }
-  w->quiet = rc < 0; /* what has changed meanwhile is told */
+  w->quiet = rc < 0; /* changes in between are told */
   return rc;
 }
 
-/* One look, for whatever the object waits for. */
+/* One look, for an item or for room. */
 static int queue_look_once(zke_q_wait *w) {
   if (w->quiet) return queue_watch_quietly(w);
   return w == &w->q->taking ? queue_look_for_item(w) : queue_look_for_room(w);
 }
 
-/* Look again; tell the listener if that was what it waits for. */
+/* Look again; tell the listener if the look found an item or room. */
 static int queue_look_again(zke *z, void *arg) {
   zke_q_wait *w = arg;
   zke_queue *q = w->q;
@@ -284,16 +283,16 @@ static int queue_look_again(zke *z, void *arg) {
   return ZKE_OK; /* it stays in the line until it has tried */
 }
 
-/* ---- a call that blocks ---- */
+/* ---- a blocking call ---- */
 
-/* Is the sleep over: is something ready, or due earlier than was known on going
- * to sleep? */
+/* Is the sleep over: is an item or room ready, or due earlier than was known
+ * when it began? */
 static int queue_done(const zke_q_wait *w) {
   bool done = w->state == ZKE_Q_WAIT_READY || w->due < w->until;
   return done ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* What zke_recipe_await() asks to know whether its sleep is over. */
+/* For zke_recipe_await(): is the sleep over? */
 static int queue_taking_done(zke_recipe *r) {
   return queue_done(&((zke_queue *)r)->taking);
 }
@@ -318,7 +317,7 @@ static int queue_begin(zke_q_wait *w, bool blocking, int need) {
   return ZKE_OK;
 }
 
-/* Wait on until a try is worth while.  ZKE_Q_NOTHING: the deadline came. */
+/* Wait until a try is worthwhile.  ZKE_Q_NOTHING: the deadline came. */
 static int queue_wait_on(zke_q_wait *w, int64_t deadline_ms) {
   zke_queue *q = w->q;
   for (;;) {
@@ -336,8 +335,8 @@ static int queue_wait_on(zke_q_wait *w, int64_t deadline_ms) {
   }
 }
 
-/* zke_recipe_again() ends the caller's loop of tries where the call was
- * cancelled, or its limit has passed. */
+/* zke_recipe_again() ends the caller's loop of tries if the call was cancelled,
+ * or its limit has passed. */
 int zke_q_wait_for(zke_q_wait *w, bool *waiting, int need,
                    int64_t deadline_ms) {
   int rc = ZKE_Q_AGAIN;
@@ -365,22 +364,22 @@ static bool queue_is_telling(const zke_queue *q) {
   return q->r.telling && pthread_equal(q->r.teller, pthread_self());
 }
 
-/* A try was made by an object that may wait for its listener.  If it succeeded
- * the waiting ends.  After anything else the object waits on in its place,
- * since what could not be taken or put now may be later; the look tells the
- * listener at once if there still is something.
+/* An object that may wait for its listener has tried.  If it succeeded, the
+ * wait ends.  Otherwise the object keeps waiting in its place, since the try
+ * may succeed later; the look tells the listener immediately if something is
+ * there.
  *
- *   need  for room: so many items were to be put
+ *   need  for room: how many items the try was to put
  *
- * Where a put that has found too little room answers what the listener was
- * told, the object waits for as much room from then on: told of less it would
- * try, find too little and be told again, without end.  Any other put is beside
- * that: the listener may want less.
+ * If the listener was told and its put has found too little room, the object
+ * waits for as much room from then on: told of less it would try, find too
+ * little and be told again, without end.  Any other put does not count: the
+ * listener may want less.
  *
  * After a failure inside the listener it tells nothing: the listener would be
  * told again and again inside one zke_dispatch() as long as, say, the disk is
- * full.  It is told of the next change, or by zke_queue_step().  What is to be
- * watched for that may fail to be, too; then the object's steps do it later. */
+ * full.  It is told of the next change, or by zke_queue_step().  The watches
+ * for that may fail, too; then the object's steps set them later. */
 int zke_q_tried(zke_q_wait *w, int need, int rc) {
   zke_queue *q = w->q;
   bool telling = queue_is_telling(q);
@@ -400,8 +399,8 @@ int zke_q_tried(zke_q_wait *w, int need, int rc) {
 }
 
 /* Begin to wait for the listener.  If the first look fails, the object gives up
- * its place in the line: the caller is told that it does not wait, and so does
- * zke_queue_size(). */
+ * its place in the line: the return code and zke_queue_size() say that it does
+ * not wait. */
 int zke_q_wait_start(zke_q_wait *w) {
   zke_queue *q = w->q;
   if (!q->o.listener)
@@ -416,16 +415,16 @@ int zke_q_wait_start(zke_q_wait *w) {
   return zke_q_wait_end(w, rc != ZKE_OK, rc);
 }
 
-/* The listener was told, and no try has come, or one that has failed: the next
- * look tells again.  A try may have failed before it could begin, as where
- * another thread has kept the store's lock.  A call that blocks looks by
+/* The listener was told, and no try has come, or it has failed: the next look
+ * tells again.  A try may have failed before it could begin, for example
+ * because another thread has kept the store's lock.  A blocking call looks by
  * itself. */
 void zke_q_tell_again(zke_q_wait *w) {
   w->quiet = false;
   if (w->state == ZKE_Q_WAIT_READY && !w->blocking) w->state = ZKE_Q_WAIT_YES;
 }
 
-/* The listener is to hear of what has come.  A creation or deletion spends both
+/* The listener must hear of new events.  A creation or deletion uses up both
  * kinds of watches. */
 void zke_q_wait_event(zke_q_wait *w, int type, const char *path) {
   int types = ZKE_WATCH_ANY;
@@ -434,13 +433,13 @@ void zke_q_wait_event(zke_q_wait *w, int type, const char *path) {
   if (queue_drop_watches(w, types, path)) zke_q_tell_again(w);
 }
 
-/* It does not wait for others: what fails now is repeated by a later step. */
+/* It does not wait for others: a later step repeats a failed look. */
 int zke_q_wait_step(zke_q_wait *w) {
   if (w->state != ZKE_Q_WAIT_YES) return ZKE_OK;
   return zke_recipe_do(w->q->r.z, queue_look_again, w, 0);
 }
 
-/* Place and watches are gone, or will go by themselves. */
+/* Place and watches are gone, or will go with the session. */
 void zke_q_wait_ended(zke_q_wait *w) {
   queue_drop_watches(w, 0, NULL);
   zke_free(w->znode);

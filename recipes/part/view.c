@@ -733,8 +733,7 @@ static int view_look(zke_view *v) {
  *
  * v->paths are the nodes for the next reading, sorted by name.  Events add to
  * them, and so does each reading that needs more; v->more says that the last
- * one
- * did.  After a step there are none. */
+ * one did.  After a step there are none. */
 
 typedef struct view_path {
   char *path;      /* one block */
