@@ -1,15 +1,16 @@
 /* jute.c - ZooKeeper's records on the wire
  *
- * A record is a table of fields; a vector is the table of its elements.  The
- * reader and the writer are each one function for a record, one for a field and
- * one for a vector.  Only Stats, ACL entries and texts are elements or parts of
- * others, so nothing here is nested deeper than that, whatever a frame says.
+ * A record is a table of fields; a vector has a table for its elements.  The
+ * reader and the writer each have one function for a record, one for a field
+ * and one for a vector.  Only Stats, ACL entries and texts are elements or
+ * parts of others, so nothing here nests deeper than that, whatever a frame
+ * contains.
  *
  * Invariants of the reader, which make hostile frames harmless:
- *   1. `at` never passes `end`: each step asks first whether so many bytes are
- *      there, by a subtraction that cannot overflow.
- *   2. A vector is allocated only if its elements could fit into the bytes that
- *      are left.
+ *   1. `at` never passes `end`: each step first checks that enough bytes are
+ *      left, by a subtraction that cannot overflow.
+ *   2. A vector is allocated only if its elements could fit into the remaining
+ *      bytes.
  *   3. A text's NUL is written into the text's own length, which was read. */
 #include "jute.h"
 
@@ -20,8 +21,8 @@
 /* ------------------------------------------------------------------------
  * Tables
  *
- * They are made of the lists in jute.h, so that the C structs, the reader and
- * the writer cannot disagree. The elements of a vector have a table as well.
+ * They are made from the lists in jute.h, so the C structs, the reader and the
+ * writer cannot disagree.  The elements of a vector have a table as well.
  * --------------------------------------------------------------------- */
 
 /* The forms of a field, as jute.h lists them. */
@@ -37,8 +38,7 @@ enum form {
   FORM_STAT
 };
 
-/* A field of a record: its form on the wire, and where it lies in the C struct.
- */
+/* A field of a record: its form on the wire, and its offset in the C struct. */
 typedef struct field {
   enum form form;
   size_t offset;
@@ -70,8 +70,8 @@ static const field text_fields[] = {{FORM_TEXT, 0}};
 
 static const zke_jute_record stat_record = {11, stat_fields};
 
-/* What the elements of a vector are: their table, their size in C, and the
- * fewest bytes that one has on the wire. */
+/* The elements of a vector: their table, their size in C, and the fewest bytes
+ * of one on the wire. */
 typedef struct element {
   zke_jute_record record;
   size_t size, least;
@@ -92,7 +92,7 @@ ZKE_JUTE_RECORDS(DEFINE)
 #undef DEFINE
 #undef FIELD
 
-/* zke_strings and zke_acls, as far as a vector is concerned. */
+/* The common layout of zke_strings and zke_acls. */
 typedef struct vector {
   int count;
   void *data;
@@ -107,11 +107,11 @@ _Static_assert(offsetof(vector, data) == offsetof(zke_acls, data), "");
  * Reading
  *
  * A failure is kept in `failed`, and nothing is taken from the frame after it:
- * so a caller asks once, at the end of a record. The blocks of vectors go with
- * the reader.
+ * so a caller checks once, at the end of a record.  The blocks of vectors are
+ * released with the reader.
  * --------------------------------------------------------------------- */
 
-/* Takes size bytes of the frame; NULL where fewer are left. */
+/* Take size bytes of the frame; NULL if fewer are left. */
 static char *take(zke_jute_reader *r, size_t size) {
   if (r->failed || (size_t)(r->end - r->at) < size) {
     r->failed = true;
@@ -121,7 +121,7 @@ static char *take(zke_jute_reader *r, size_t size) {
   return r->at - size;
 }
 
-/* A number of so many bytes, the highest first; 0 at the frame's end. */
+/* A big-endian number of so many bytes; 0 at the frame's end. */
 static uint64_t take_number(zke_jute_reader *r, size_t size) {
   const char *at = take(r, size);
   uint64_t number = 0;
@@ -142,17 +142,17 @@ static int take_length(zke_jute_reader *r) {
   return r->failed ? -1 : length;
 }
 
-/* A length and so many bytes, which stay in the frame; a length of -1, and a
- * failure, are NULL. */
+/* A length and so many bytes, which stay in the frame; NULL for a length of -1,
+ * and after a failure. */
 static void read_bytes(zke_jute_reader *r, zke_jute_bytes *out) {
   out->len = take_length(r);
   out->data = out->len < 0 ? NULL : take(r, (size_t)out->len);
   if (!out->data) out->len = -1;
 }
 
-/* Read a text. It is moved over the last byte of its length, so that there is
- * room for a NUL behind it without a copy (invariant 3). A NUL inside is noted
- * and not refused: what it means is the caller's business. */
+/* Read a text.  It is moved over the last byte of its length, to make room for
+ * a NUL after it without a copy (invariant 3).  A NUL inside is recorded and
+ * not refused: the caller decides what it means. */
 static const char *read_text(zke_jute_reader *r) {
   zke_jute_bytes bytes;
   char *text;
@@ -178,7 +178,7 @@ static void *take_block(zke_jute_reader *r, size_t size) {
   return (char *)block + sizeof(max_align_t);
 }
 
-/* Room for a vector's elements and their count; false where there is nothing to
+/* Room for a vector's elements and their count; false if there is nothing to
  * read: a null vector, or one that cannot be in the frame.  A count below -1 is
  * an empty vector, as ZooKeeper reads it. */
 static bool begin_vector(zke_jute_reader *r, const element *e, vector *out) {
@@ -194,7 +194,7 @@ static bool begin_vector(zke_jute_reader *r, const element *e, vector *out) {
   return out->data != NULL;
 }
 
-/* A field that is a number or bytes: what elements of vectors are made of. */
+/* A field that is a number or bytes, such as those in elements of vectors. */
 static void read_plain(zke_jute_reader *r, enum form form, void *out) {
   if (form == FORM_BOOL) *(int *)out = take_number(r, 1) != 0;
   if (form == FORM_INT) *(int32_t *)out = take_int(r);
@@ -210,8 +210,8 @@ static void read_part(zke_jute_reader *r, const zke_jute_record *record,
     read_plain(r, record->fields[i].form, out + record->fields[i].offset);
 }
 
-/* Read a vector, element by element. One that fails half-way has zeros in the
- * rest: begin_vector() has cleared the block. */
+/* Read a vector, element by element.  After a failure its rest is zeros:
+ * begin_vector() has cleared the block. */
 static void read_vector(zke_jute_reader *r, const element *e, void *out) {
   vector v;
   if (begin_vector(r, e, &v)) {
@@ -221,8 +221,8 @@ static void read_vector(zke_jute_reader *r, const element *e, void *out) {
   memcpy(out, &v, sizeof v);
 }
 
-/* Read one record, field by field. After a failure the rest of *out is as it
- * was, and the reader stays failed. */
+/* Read one record, field by field.  After a failure the rest of *out is
+ * unchanged, and the reader stays failed. */
 bool zke_jute_read(zke_jute_reader *r, const zke_jute_record *record,
                    void *out) {
   for (int i = 0; i < record->count && !r->failed; i++) {
@@ -239,8 +239,8 @@ bool zke_jute_read(zke_jute_reader *r, const zke_jute_record *record,
   return !r->failed;
 }
 
-/* Release the blocks of vectors. Texts and bytes are in the frame, which is the
- * caller's. */
+/* Release the blocks of vectors.  Texts and bytes are in the frame, which
+ * belongs to the caller. */
 void zke_jute_reader_free(zke_jute_reader *r) {
   while (r->blocks) {
     void *block = r->blocks;
@@ -249,7 +249,7 @@ void zke_jute_reader_free(zke_jute_reader *r) {
   }
 }
 
-/* The bytes are copied, since a reader may change what it reads. */
+/* The bytes are copied, since a reader may change its input. */
 int32_t zke_jute_length(const char bytes[4]) {
   char copy[4];
   zke_jute_reader r = {.at = copy, .end = copy + 4};
@@ -260,11 +260,11 @@ int32_t zke_jute_length(const char bytes[4]) {
 /* ------------------------------------------------------------------------
  * Writing
  *
- * That memory was short, or a text too long, is kept in `failed`, and nothing
- * is appended after it. So only whoever sends the frame has to ask.
+ * A lack of memory, or a text that is too long, is kept in `failed`, and
+ * nothing is appended after it.  So only the sender of the frame must check.
  * --------------------------------------------------------------------- */
 
-/* Room for size bytes more; NULL without memory. */
+/* Room for size more bytes; NULL without memory. */
 static char *room(zke_jute_writer *w, size_t size) {
   if (w->failed) return NULL;
   if (w->size - w->len < size) {
@@ -281,8 +281,8 @@ static char *room(zke_jute_writer *w, size_t size) {
   return w->data + w->len - size;
 }
 
-/* Write a number, the highest byte first.  A compiler makes one store of this,
- * which a loop would not become. */
+/* Write a big-endian number.  A compiler turns this into one store, unlike a
+ * loop. */
 static void store_int(char *at, uint32_t number) {
   at[0] = (char)(number >> 24);
   at[1] = (char)(number >> 16);
@@ -368,22 +368,21 @@ void zke_jute_write(zke_jute_writer *w, const zke_jute_record *record,
   }
 }
 
-/* A failed writer makes this one fail, too, so that half a frame is never sent.
- */
+/* A failed writer makes this one fail, too, so half a frame is never sent. */
 void zke_jute_append(zke_jute_writer *w, const zke_jute_writer *more) {
   char *at = more->failed ? NULL : room(w, more->len);
   if (more->failed) w->failed = true;
   if (at && more->len) memcpy(at, more->data, more->len);
 }
 
-/* Leave room for the length, which is known at the end. */
+/* Leave room for the length; it is known at the end. */
 size_t zke_jute_begin(zke_jute_writer *w) {
   size_t at = w->len;
   room(w, 4);
   return at;
 }
 
-/* Write the length of what was appended since zke_jute_begin(). */
+/* Write the length of everything appended since zke_jute_begin(). */
 void zke_jute_end(zke_jute_writer *w, size_t begin) {
   if (w->failed) return;
   size_t len = w->len - begin - 4;

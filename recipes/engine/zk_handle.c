@@ -1,28 +1,28 @@
-/* zk_handle.c - a handle on an ensemble, but its operations
+/* zk_handle.c - a handle on an ensemble, without its operations
  *
- * Sections in the order of the file, each using those above it. What other
- * files call is named zke_ensemble_…, and handle_… is about the handle as a
- * whole; the other prefixes stand here.
+ * The sections are in the order of the file; each uses those above it.
+ * Functions for other files are named zke_ensemble_…; handle_… concerns the
+ * handle as a whole; the other prefixes are listed here.
  *
  *     time and paths
  *     the descriptor
  *     the session's connection and end   send_, again_
- *     what is to be discarded            discard_, discards_
+ *     discards                           discard_, discards_
  *     entering and leaving
  *     sleeping                           reader_, sleeper_, cancel_
  *     requests                           call_
  *     dispatching                        callback_, dispatch_
  *     waiting                            wait_
  *     the helper thread                  helper_
- *     beginning and end
+ *     opening and closing
  *
  * Invariants:
- *   1. The socket is touched with the mutex held; it is polled without.
- *   2. A request that was submitted is on its caller's stack: the caller does
- *      not return before it is over.
+ *   1. The socket is used with the mutex held; it is polled without.
+ *   2. A submitted request is on its caller's stack: the caller does not return
+ *      before it is over.
  *   3. The eventfd `ready` is readable while there is something to call, and
  *      the timer is set to the earliest time that anything is due: both are
- *      brought up to date whenever the mutex is given up (handle_arm()). */
+ *      updated whenever the mutex is released (handle_arm()). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -44,7 +44,7 @@
 #include "../part/text.h"
 
 enum {
-  HANDLE_SLEEP_MOST = 3600 * 1000, /* ms: then it looks again */
+  HANDLE_SLEEP_MOST = 3600 * 1000, /* ms: the longest sleep */
   HANDLE_RETRY = 1000,             /* ms between two tries of a discard */
   HANDLE_CLOSE = 1000,             /* ms for the reply to closeSession */
   HANDLE_LEAVING = 50,             /* ms between two looks at other threads */
@@ -53,7 +53,7 @@ enum {
 
 /* ---- time and paths ----
  *
- * The clock, how long a thread may wait, and paths below the chroot. Nothing
+ * The clock, how long a thread may wait, and paths below the chroot.  Nothing
  * here takes the mutex. */
 
 int64_t zke_ensemble_now(void) {
@@ -72,9 +72,8 @@ static struct timespec time_of(int64_t ms) {
                            .tv_nsec = (long)(ms % 1000 * 1000000)};
 }
 
-/* The limit of a thread, zke_limit(). A handle that is opened later may get the
- * address of one that was closed: so its serial number has to be the same, too.
- */
+/* The limit of a thread, zke_limit().  A handle that is opened later may get
+ * the address of a closed one: so its serial number must be the same, too. */
 static _Thread_local struct {
   const zk *z;
   uint64_t serial;
@@ -86,9 +85,8 @@ static bool handle_is_limited(const zk *z) {
   return handle_limit.z == z && handle_limit.serial == z->serial;
 }
 
-/* Sets the thread's limit and returns the one before. A thread has one handle
- * with a limit at a time, which zkembed.h allows, so a variable of the thread
- * is enough. */
+/* Set the thread's limit and return the one before.  zkembed.h allows a thread
+ * one handle with a limit at a time, so a variable of the thread is enough. */
 int64_t zke_ensemble_limit(zk *z, int64_t deadline_ms) {
   int64_t was = z && handle_is_limited(z) ? handle_limit.until : ZKE_FOREVER;
   handle_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
@@ -97,8 +95,8 @@ int64_t zke_ensemble_limit(zk *z, int64_t deadline_ms) {
   return was;
 }
 
-/* The busy timeout from now on, or the thread's limit where that is earlier. It
- * is asked for once at the beginning of a call, however many requests that
+/* The busy timeout from now on, or the thread's limit if that is earlier.
+ * Computed once at the beginning of a call, however many requests the call
  * needs. */
 int64_t zke_ensemble_until(const zk *z) {
   int64_t until = zke_ensemble_now() + z->busy_ms;
@@ -107,7 +105,7 @@ int64_t zke_ensemble_until(const zk *z) {
   return until;
 }
 
-/* "/" is the chroot's own node, so that no path ends in '/'. */
+/* "/" is the chroot's own node, so no path ends in '/'. */
 char *zke_ensemble_whole(const zk *z, const char *path) {
   size_t len = z->chroot_len && !path[1] ? 0 : strlen(path);
   char *whole = malloc(z->chroot_len + len + 1);
@@ -118,7 +116,7 @@ char *zke_ensemble_whole(const zk *z, const char *path) {
   return whole;
 }
 
-/* The chroot "/a" is above "/a/b", and not above "/ab". */
+/* The chroot "/a" is above "/a/b", but not above "/ab". */
 const char *zke_ensemble_shown(const zk *z, const char *path) {
   const char *shown = path + z->chroot_len;
   if (strncmp(path, z->chroot, z->chroot_len) != 0) return NULL;
@@ -127,8 +125,8 @@ const char *zke_ensemble_shown(const zk *z, const char *path) {
   return *shown == '/' ? shown : NULL;
 }
 
-/* Tell the program's logger, with the session. It runs under the mutex, as
- * zkembed.h says of loggers, and so must not call back. */
+/* Tell the program's logger, with the session.  It runs under the mutex, as
+ * zkembed.h says of loggers, so it must not call back. */
 static void handle_log(const zk *z, int level, const char *what,
                        const char *more) {
   char text[256];
@@ -141,10 +139,10 @@ static void handle_log(const zk *z, int level, const char *what,
 /* ---- the descriptor ----
  *
  * A program's own loop polls one descriptor and asks for one time (zke_fd(),
- * zke_next_deadline()). Both tell when zke_dispatch() has something to do:
- * handle_has_work() says what that is, handle_arm() keeps both true. */
+ * zke_next_deadline()).  Both tell when zke_dispatch() has work:
+ * handle_has_work() says which, handle_arm() keeps both up to date. */
 
-/* Make an eventfd readable; it can be already. */
+/* Make an eventfd readable; it may be already. */
 static void signal_fd(int fd) {
   uint64_t one = 1;
   while (write(fd, &one, sizeof one) < 0 && errno == EINTR) continue;
@@ -163,7 +161,7 @@ static bool handle_has_work(const zk *z) {
          (z->loss_open && zke_link_is_up(z->link));
 }
 
-/* When the next discard is tried; ZKE_FOREVER: none waits for a time. */
+/* When the next discard is tried; ZKE_FOREVER: none waits for its time. */
 static int64_t discards_due(const zk *z) {
   int64_t due = ZKE_FOREVER;
   for (const zk_discard *d = z->discards; d; d = d->next) {
@@ -172,37 +170,36 @@ static int64_t discards_due(const zk *z) {
   return due;
 }
 
-/* When the connection, or what is to be discarded, is looked after next. Times
- * of zke_call_at() are not among them: see handle_rest(). */
+/* When the connection or a discard needs work next.  Does not include times of
+ * zke_call_at(): see handle_rest(). */
 static int64_t handle_due(const zk *z) {
   int64_t due = zke_link_due(z->link);
   int64_t retry = zke_link_is_up(z->link) ? discards_due(z) : ZKE_FOREVER;
   return retry < due ? retry : due;
 }
 
-/* When anything is done next, watchers' times among it: what a program's loop
- * has to wake for. */
+/* When any work is due next, including watchers' times: when a program's loop
+ * must wake up. */
 int64_t zke_ensemble_due(zk *z) {
   int64_t due = handle_due(z);
   int64_t alarm = zke_watcher_next_due(&z->watches);
   return alarm < due ? alarm : due;
 }
 
-/* What can be called now does not wait for any time. */
+/* Work that can be called now does not wait for any time. */
 int64_t zke_ensemble_deadline(zk *z) {
   return handle_has_work(z) ? zke_ensemble_now() : zke_ensemble_due(z);
 }
 
-/* Wake the reader, which polls without the mutex. Whoever changes what it polls
- * for calls this, so that it looks again. */
+/* Wake the reader, which polls without the mutex.  Call this after a change of
+ * what it polls for, to make it look again. */
 void zke_ensemble_kick(zk *z) {
   if (z->reading) signal_fd(z->kick);
 }
 
-/* Keep invariant 3. Wake the reader if it would sleep beyond the new earliest
- * time. Wake it also when there is something to call that was not there before:
- * the reader polls the socket and not `ready`, so without that nobody would be
- * told until the next ping. */
+/* Keep invariant 3.  Wake the reader if it would sleep beyond the new earliest
+ * time.  Wake it also if there is new work to call: the reader polls the socket
+ * and not `ready`, so otherwise no thread would be told until the next ping. */
 static void handle_arm(zk *z) {
   bool work = handle_has_work(z);
   int64_t due = zke_ensemble_due(z);
@@ -211,17 +208,17 @@ static void handle_arm(zk *z) {
   if (!work && z->is_ready) drain_fd(z->ready);
   z->is_ready = work;
   if (z->reading && due < z->reading_until) zke_ensemble_kick(z);
-  if (z->armed_ms >= 0 && z->armed_ms <= due) return; /* it is looked again */
+  if (z->armed_ms >= 0 && z->armed_ms <= due) return; /* it looks again then */
   struct itimerspec t = {{0, 0}, {0, 0}};
   if (due <= 0)
-    t.it_value.tv_nsec = 1; /* zeros would mean: never */
+    t.it_value.tv_nsec = 1; /* zeros would disarm it */
   else if (due != ZKE_FOREVER)
     t.it_value = time_of(due);
   timerfd_settime(z->timer, TFD_TIMER_ABSTIME, &t, NULL);
   z->armed_ms = due;
 }
 
-/* As poll() of the descriptor would find it, once that is up to date. */
+/* Updates the descriptor, and polls it. */
 bool zke_ensemble_pending(zk *z) {
   struct pollfd p = {.fd = z->poller, .events = POLLIN};
   handle_arm(z);
@@ -230,24 +227,25 @@ bool zke_ensemble_pending(zk *z) {
 
 /* ---- the session's connection and end ----
  *
- * What the link tells of: connected, lost, an event, the end. The state moves
- * as zookeeper.h says under CONNECTIONS; expired and failed authentication are
- * for good. These functions run inside the link's own, with the mutex held. */
+ * The callbacks of the link: connected, lost, an event, the end.  zookeeper.h
+ * says under CONNECTIONS how the state changes; expired and failed
+ * authentication are final.  These functions run inside the link's, with the
+ * mutex held. */
 
-/* A call on a session that is over. That it is, the program has been told or
- * will be. */
+/* Fail a call on a session that is over.  The program has been told of the end,
+ * or will be. */
 int zke_ensemble_ended(const zk *z) {
   return zke_fail(ZKE_INVALIDSTATE, z->state == ZKE_STATE_AUTH_FAILED
                                         ? "authentication failed"
                                         : "the session has expired");
 }
 
-/* Is there no session any more? Nothing changes that. */
+/* Is the session over?  This is final. */
 static bool handle_is_over(const zk *z) {
   return z->state == ZKE_STATE_EXPIRED || z->state == ZKE_STATE_AUTH_FAILED;
 }
 
-/* Its request has to be over. */
+/* Its request must be over. */
 static void discard_free(zk_discard *d) {
   zke_link_request_clear(&d->request);
   free(d->found);
@@ -255,7 +253,7 @@ static void discard_free(zk_discard *d) {
   free(d);
 }
 
-/* The session's end removes what was to be discarded. */
+/* The session's end removes the nodes that were to be discarded. */
 static void discards_free(zk *z) {
   while (z->discards) {
     zk_discard *d = z->discards;
@@ -264,9 +262,9 @@ static void discards_free(zk *z) {
   }
 }
 
-/* The link goes first: it ends all requests, those of discards too, which can
- * be released then. Whoever waits for one is woken. All later calls find the
- * state. */
+/* The link goes first: it ends all requests, including those of discards, which
+ * can be released then.  Threads that wait for a request are woken.  Later
+ * calls find the state. */
 void zke_ensemble_end(zk *z, int state) {
   if (handle_is_over(z)) return;
   zke_link_end(z->link, ZKE_SESSIONEXPIRED);
@@ -274,7 +272,7 @@ void zke_ensemble_end(zk *z, int state) {
   pthread_cond_broadcast(&z->changed);
   z->state = state;
   z->end_due = true;
-  z->losses_told = z->losses; /* the end says all */
+  z->losses_told = z->losses; /* the end includes the losses */
   z->loss_open = false;
   discards_free(z);
   zke_watcher_tell_all(&z->watches, ZKE_EVENT_SESSION);
@@ -286,10 +284,10 @@ static void handle_ended(void *owner, int state) {
   zke_ensemble_end(owner, state);
 }
 
-/* The link's connection is gone, and the session lives on. The default watcher
- * hears of it by a dispatch. Sleepers are woken, since a request that is
- * submitted may meet the loss outside of any step: the helper thread sleeps
- * until the next ping, and has to look for a server now. */
+/* The link's connection is gone, and the session lives on.  A dispatch tells
+ * the default watcher.  Sleepers are woken, since the loss may happen outside
+ * of any step, when a request is submitted: the helper thread sleeps until the
+ * next ping, and must look for a server now. */
 static void handle_lost(void *owner, const char *why) {
   zk *z = owner;
   if (handle_is_over(z)) return;
@@ -299,11 +297,11 @@ static void handle_lost(void *owner, const char *why) {
   handle_log(z, ZKE_LOG_WARN, "disconnected: ", why);
 }
 
-/* An event of a server, by its path. Paths outside the chroot come from watches
- * that a session had before it was attached here. Where its zxid is not told,
- * it is at least the one behind those up to which all events have come. That
- * does not hold for what zke_set_watch() asks for: the change is older than the
- * call, and the call's reply may have the very zxid that was seen last. */
+/* An event of a server, with its path.  Paths outside the chroot come from
+ * watches that a session had before it was attached here.  If the server does
+ * not send the zxid, it is at least the one after those up to which all events
+ * have come.  That does not hold during zke_set_watch(): the change is older
+ * than the call, and the call's reply may have the zxid that was seen last. */
 static void handle_event(void *owner, int type, const char *path,
                          int64_t zxid) {
   zk *z = owner;
@@ -315,7 +313,7 @@ static void handle_event(void *owner, int type, const char *path,
     z->overflow_due = true;
 }
 
-/* Show an identity, where there is a connection. The answer is not waited for:
+/* Send an identity, if there is a connection.  There is no wait for the answer:
  * a refusal ends the session. */
 static void send_auth(zk *z, const zk_auth *a) {
   zke_jute_auth_packet packet = {0, a->scheme, {a->len, a->cert}};
@@ -335,10 +333,9 @@ static bool auth_is(const zk_auth *a, const zk_auth *other) {
          !memcmp(a->cert, other->cert, (size_t)a->len);
 }
 
-/* At the end of the list: ZooKeeper's servers are given identities in the order
- * in which they were added. One that is there already is only sent: a program
- * that adds it again after a time-out would else have it sent ever more often.
- */
+/* At the end of the list: ZooKeeper's servers get the identities in the order
+ * in which they were added.  A known one is only sent: otherwise a program that
+ * adds it again after a time-out would have it sent more and more often. */
 void zke_ensemble_add_auth(zk *z, zk_auth *a) {
   zk_auth **at = &z->auths;
   while (*at && !auth_is(*at, a)) at = &(*at)->next;
@@ -349,7 +346,7 @@ void zke_ensemble_add_auth(zk *z, zk_auth *a) {
   send_auth(z, *at);
 }
 
-/* A setWatches2 under construction. */
+/* A setWatches2 being built. */
 typedef struct again {
   zk *z;
   char **paths[ZK_WATCH_KINDS];
@@ -358,7 +355,7 @@ typedef struct again {
   bool failed;
 } again;
 
-/* Send what was collected, and begin anew. */
+/* Send the collected paths, and start an empty frame. */
 static void again_send(again *a) {
   zke_jute_set_watches2 all = {
       .relative_zxid = zke_link_complete(a->z->link),
@@ -377,8 +374,8 @@ static void again_send(again *a) {
   a->bytes = 0;
 }
 
-/* A path more.  What was collected goes first where both together would be too
- * long: a path alone is never longer than what a server takes. */
+/* Add a path.  If the frame would become too long, send the collected paths
+ * first: a single path is never too long for a server. */
 static void again_add(void *arg, const char *path, enum zk_watch_kind kind) {
   again *a = arg;
   char *whole = zke_ensemble_whole(a->z, path);
@@ -392,12 +389,12 @@ static void again_add(void *arg, const char *path, enum zk_watch_kind kind) {
   a->bytes += size;
 }
 
-/* All watches once more, in pieces, with the zxid up to which all events have
- * come: the server sends at once what one-shot watches have missed since then.
- * That zxid stays where it is until all of the pieces are answered, so a loss
- * between two of them begins anew from there. Watches that stay may have missed
- * events without that; their watchers are told so. Without memory the
- * connection is given up, so that no watch is lost in silence. */
+/* Set all watches again, in several frames, with the zxid up to which all
+ * events have come: the server then sends the events that one-shot watches have
+ * missed since.  That zxid does not move until all frames are answered, so
+ * after a loss between two of them the next try begins from there.  Watches
+ * that stay may have missed events without that; their watchers are told so.
+ * Without memory the connection is given up, so no watch is lost unnoticed. */
 static void set_watches_again(zk *z) {
   again a = {.z = z, .room = z->watches.count};
   for (int kind = 0; kind < ZK_WATCH_KINDS; kind++) {
@@ -411,8 +408,8 @@ static void set_watches_again(zk *z) {
   if (zke_watcher_tell_kept(&z->watches)) z->missed++;
 }
 
-/* Identities first: the watches may need them. Nobody's request comes before
- * either, so no read can show a change whose event is still to come. */
+/* Identities first: the watches may need them.  No request comes before either,
+ * so no read can show a change before its event has come. */
 static void handle_connected(void *owner) {
   zk *z = owner;
   z->state = ZKE_STATE_CONNECTED;
@@ -422,16 +419,16 @@ static void handle_connected(void *owner) {
   handle_log(z, ZKE_LOG_INFO, "connected", "");
 }
 
-/* ---- what is to be discarded ----
+/* ---- discards ----
  *
- * A node that is to go is looked for, deleted, and looked for again, until
- * there is none.  Each step is a request of the list's own, so it goes on
- * whenever somebody reads; nobody has to wait for it.  A lost connection ends a
- * step, and the next connection begins it anew. */
+ * A node to be discarded is looked for, deleted, and looked for again, until
+ * there is none.  Each step is a request of the list, so it makes progress
+ * whenever any thread reads; no thread has to wait for it.  A lost connection
+ * ends a step, and the next connection repeats it. */
 
-/* The node of a look's reply that is to be deleted: its path, and its version;
- * NULL: there is none. A server has no delete that asks for the owner. The
- * version makes sure that a node that was changed since the look stays. */
+/* The path and version of the node to delete, from a look's reply; NULL: there
+ * is none.  A server cannot delete by owner.  The version makes sure that a
+ * node that was changed since the look stays. */
 static const char *discard_find_one(zk_discard *d, int *version) {
   zke_jute_stat_response found;
   *version = -1;
@@ -444,7 +441,7 @@ static const char *discard_find_one(zk_discard *d, int *version) {
   return d->path;
 }
 
-/* Is the path what a sequential create with this prefix makes? */
+/* Could a sequential create with this prefix have made the path? */
 static bool is_numbered(const char *path, const char *prefix) {
   size_t len = strlen(prefix);
   int32_t number;
@@ -453,7 +450,7 @@ static bool is_numbered(const char *path, const char *prefix) {
 }
 
 /* One of the session's ephemeral nodes that a create with this prefix may have
- * made; NULL: there is none (any more). */
+ * made; NULL: none is left. */
 static const char *discard_find_numbered(zk_discard *d) {
   zke_jute_children_response all;
   if (d->request.rc != ZKE_OK) return NULL;
@@ -466,7 +463,7 @@ static const char *discard_find_numbered(zk_discard *d) {
   return NULL;
 }
 
-/* A look has come back: nothing is left, or there is a node to be deleted. */
+/* A look was answered: nothing is left, or there is a node to delete. */
 static void discard_looked(zk_discard *d) {
   int rc = d->request.rc;
   if (rc != ZKE_OK && rc != ZKE_NONODE) {
@@ -484,8 +481,8 @@ static void discard_looked(zk_discard *d) {
   if (path && !d->found) d->rc = ZKE_NOMEM;
 }
 
-/* A node of that very path is gone now.  Of numbered ones there may be more,
- * and one of another version is looked at anew: at once in both cases. */
+/* The node of that path has gone.  There may be more numbered ones, and one
+ * with another version must be looked at again: both immediately. */
 static void discard_deleted(zk_discard *d) {
   int rc = d->request.rc;
   free(d->found);
@@ -495,8 +492,8 @@ static void discard_deleted(zk_discard *d) {
   if (rc != ZKE_OK && rc != ZKE_NONODE && rc != ZKE_BADVERSION) d->rc = rc;
 }
 
-/* A step is over; discards_step() begins the next one.  After a failure that a
- * new connection does not mend there is a pause. */
+/* A step is over; discards_step() begins the next one.  There is a pause after
+ * a failure that a new connection does not repair. */
 static void discard_done(zk_request *r) {
   zk_discard *d = r->context;
   d->busy = false;
@@ -509,8 +506,8 @@ static void discard_done(zk_request *r) {
     d->retry_ms = zke_ensemble_now() + HANDLE_RETRY;
 }
 
-/* Submit the next step.  A look is preceded by a sync: a create whose reply was
- * lost may have been made by another server. */
+/* Submit the next step.  A sync precedes a look: another server may have made a
+ * create whose reply was lost. */
 static void discard_begin(zk_discard *d) {
   zk_request *r = &d->request;
   zke_jute_path_request path = {d->path};
@@ -534,7 +531,7 @@ static void discard_begin(zk_discard *d) {
   if (d->busy) zke_link_submit(d->z->link, r, zke_ensemble_now());
 }
 
-/* Begin what is due, and release what is gone. */
+/* Begin the steps that are due, and release finished discards. */
 static void discards_step(zk *z) {
   int64_t now = zke_ensemble_now();
   zk_discard **at = &z->discards;
@@ -551,7 +548,8 @@ static void discards_step(zk *z) {
   }
 }
 
-/* It is begun by the next step, and goes on in each until the node is gone. */
+/* The next step begins it, and each later one continues until the node has
+ * gone. */
 int zke_ensemble_discard(zk *z, const char *path, bool sequential,
                          int64_t czxid) {
   zk_discard *d = calloc(1, sizeof *d);
@@ -570,17 +568,17 @@ int zke_ensemble_discard(zk *z, const char *path, bool sequential,
   return ZKE_OK;
 }
 
-/* What every sleep ends with, and every call begins with where something is
- * due. Where something has come or has changed all others are woken: sleepers,
- * since what they wait for may have come, and the reader, since poll() does not
- * tell it of bytes that were taken here, nor of another socket than it polls.
- * Where nothing has, nobody is woken: a waiter that is woken takes a step of
- * its own, so two of them would wake each other without end. */
+/* Every sleep ends with this; a call begins with it if anything is due.  If
+ * anything has come or has changed, all others are woken: sleepers, since the
+ * events they wait for may have come; and the reader, since poll() tells it
+ * neither of bytes that were taken here, nor of another socket than the one it
+ * polls.  Otherwise nobody is woken: a woken thread makes a step itself, so two
+ * of them would wake each other without end. */
 void zke_ensemble_step(zk *z) {
   int64_t now = zke_ensemble_now();
   if (z->armed_ms <= now) {
     drain_fd(z->timer);
-    z->armed_ms = -1; /* it is to be set anew */
+    z->armed_ms = -1; /* it must be set again */
   }
   short events = 0, wanted = 0;
   zke_link_poll(z->link, &events);
@@ -595,24 +593,24 @@ void zke_ensemble_step(zk *z) {
 
 /* ---- entering and leaving ----
  *
- * The one way into a call and out of it. Inside, the mutex is held, the
- * thread's cancellation is held off, and the call is counted, so that nobody
- * releases the handle. */
+ * The one way into a call and out of it.  Inside, the mutex is held, the
+ * thread's cancellation is held off, and the call is counted, so the handle is
+ * not released. */
 
 /* Cancellation of the thread, held off in calls: how many of them are nested,
- * and what was set before. */
+ * and the earlier settings. */
 static _Thread_local struct { int depth, state, type; } handle_cancel;
 
 /* May be nested, also through the callbacks of other handles: the outermost
- * call keeps what was set. */
+ * call keeps the earlier settings. */
 void zke_ensemble_cancel_off(void) {
   if (handle_cancel.depth++ > 0) return;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &handle_cancel.state);
   pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &handle_cancel.type);
 }
 
-/* In the opposite order of zke_ensemble_cancel_off(): the thread may be
- * cancelled by the last step, not before. */
+/* In the opposite order of zke_ensemble_cancel_off(): only the last step may
+ * cancel the thread. */
 void zke_ensemble_cancel_back(void) {
   if (--handle_cancel.depth > 0) return;
   pthread_setcanceltype(handle_cancel.type, NULL);
@@ -624,19 +622,19 @@ zk *zke_ensemble_of(zke *z) { return (zk *)(void *)z; }
 /* Was the handle opened by another process, which this one was forked from? */
 static bool handle_is_copy(const zk *z) { return getpid() != z->pid; }
 
-/* Nothing of the handle is touched in a child: its state is as it was at the
- * fork, and its descriptors are the parent's. */
+/* A child touches nothing of the handle: its state is as it was at the fork,
+ * and its descriptors are the parent's. */
 static int forked(void) {
   return zke_fail(ZKE_FORKED, "the handle belongs to the parent process");
 }
 
-/* For calls that end since another thread closes their handle. */
+/* For calls that end because another thread closes their handle. */
 static int handle_closing(void) {
   return zke_fail(ZKE_CLOSING, "another thread is closing the handle");
 }
 
-/* The end of a call, with the mutex held.  Behind the unlocking nothing of the
- * handle may be touched: a thread that closes it may have released it. */
+/* The end of a call, with the mutex held.  After the unlock do not touch the
+ * handle: a thread that closes it may have released it. */
 static void handle_leave(zk *z) {
   __atomic_fetch_sub(&z->inside, 1, __ATOMIC_SEQ_CST);
   if (z->closing)
@@ -647,11 +645,11 @@ static void handle_leave(zk *z) {
   zke_ensemble_cancel_back();
 }
 
-/* A forked child is turned away before it touches the mutex, which another
- * thread of the parent may have held. The call is counted before the mutex is
- * taken, so that a thread that closes the handle waits for those that wait for
- * the mutex, too. While there is no connection each call looks for one, also
- * before anything is due: a program may do nothing but enter. */
+/* A forked child is refused before it touches the mutex, which another thread
+ * of the parent may have held.  The call is counted before the mutex is taken,
+ * so a thread that closes the handle also waits for threads that wait for the
+ * mutex.  While there is no connection, each call looks for one, even before
+ * anything is due: a program may do nothing but enter. */
 int zke_ensemble_enter(zk *z, unsigned flags) {
   int rc = ZKE_OK;
   if (handle_is_copy(z)) return forked();
@@ -676,7 +674,7 @@ int zke_ensemble_leave(zk *z, int rc) {
   return rc;
 }
 
-/* A pin counts as a call under way. */
+/* A pin counts as a running call. */
 void zke_ensemble_pin(zk *z) {
   __atomic_fetch_add(&z->inside, 1, __ATOMIC_SEQ_CST);
 }
@@ -691,12 +689,12 @@ void zke_ensemble_unpin(zk *z) {
 
 /* ---- sleeping ----
  *
- * Whoever waits for anything sleeps in handle_rest(). Of all threads in it one
- * is the reader, which takes what comes for all; when it leaves, another
- * becomes the reader. Begin at handle_rest(). */
+ * Every thread that waits sleeps in handle_rest().  One of these threads is the
+ * reader, which takes what comes, for all; when it leaves, another becomes the
+ * reader.  Begin at handle_rest(). */
 
 /* The thread was cancelled in its sleep as the reader: another thread becomes
- * that, and this one leaves the call. */
+ * the reader, and this one leaves the call. */
 static void reader_cancelled(void *arg) {
   zk *z = arg;
   if (handle_is_copy(z)) return;
@@ -709,8 +707,8 @@ static void reader_cancelled(void *arg) {
 /* pthread_cond_timedwait() has taken the mutex again. */
 static void sleeper_cancelled(void *arg) { handle_leave(arg); }
 
-/* Let a cancellation take effect from here on, where the call may be cancelled:
- * not in a callback, whose caller is inside the library. */
+/* Allow cancellation from here on, if the call may be cancelled: not in a
+ * callback, whose caller is inside the library. */
 static void cancel_allow(bool may) {
   if (may && handle_cancel.depth == 1)
     pthread_setcancelstate(handle_cancel.state, NULL);
@@ -721,16 +719,16 @@ static void cancel_forbid(bool may) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 }
 
-/* As poll() wants it. */
+/* For poll(). */
 static int ms_until(int64_t until_ms) {
   int64_t ms = until_ms - zke_ensemble_now();
   if (ms < 0) return 0;
   return ms > HANDLE_SLEEP_MOST ? HANDLE_SLEEP_MOST : (int)ms;
 }
 
-/* Sleep in poll() as the reader. The mutex is not held meanwhile: another
- * thread may change the link, and then wakes the reader. A socket that was
- * closed stays out of use until then, as poll() holds its file. */
+/* Sleep in poll() as the reader, without the mutex: if another thread changes
+ * the link, it wakes the reader.  A closed socket's number is not used again
+ * until then, as poll() holds its file. */
 static void reader_poll(zk *z, int64_t until_ms, bool may) {
   struct pollfd fds[2] = {{.fd = -1}, {.fd = z->kick, .events = POLLIN}};
   fds[0].fd = zke_link_poll(z->link, &fds[0].events);
@@ -755,11 +753,11 @@ static void sleeper_wait(zk *z, int64_t until_ms, bool may) {
   pthread_cleanup_pop(0);
 }
 
-/* Sleep until something happens, at most until then: as the reader, or while
- * another thread is the reader. may: as a cancellation point.
+/* Sleep until something happens, at most until until_ms: as the reader, or
+ * while another thread is the reader.  may: as a cancellation point.
  *
- * Times of zke_call_at() do not end this sleep. A caller that may run them
- * passes the earliest as until_ms (wait_until()). For any other caller such a
+ * Times of zke_call_at() do not end this sleep.  A caller that may run them
+ * passes the earliest as until_ms (wait_until()).  For any other caller such a
  * time, once it is due, would make the loop spin. */
 static void handle_rest(zk *z, int64_t until_ms, bool may) {
   if (until_ms < 0) until_ms = 0;
@@ -778,18 +776,18 @@ static void handle_rest(zk *z, int64_t until_ms, bool may) {
   zke_ensemble_step(z);
 }
 
-/* A sleep that is no cancellation point. */
+/* A sleep that is not a cancellation point. */
 void zke_ensemble_rest(zk *z, int64_t until_ms) {
   handle_rest(z, until_ms, false);
 }
 
 /* ---- requests ----
  *
- * A call submits its request and sleeps until that is over. Replies are taken
- * by the reader, whichever thread that is. */
+ * A call submits its request and sleeps until that is over.  The reader takes
+ * the replies, whichever thread it is. */
 
-/* The sentence of a request's end, and the code that the call returns. What the
- * handle's own end has caused is told as that. */
+/* The sentence of a request's end, and the code that the call returns.  If the
+ * handle's own end is the cause, they say so. */
 static int call_failed(const zk *z, const zk_request *r, const char *path) {
   switch (r->rc) {
     case ZKE_OK:
@@ -801,7 +799,7 @@ static int call_failed(const zk *z, const zk_request *r, const char *path) {
       return zke_fail(r->rc, "%s: no server could be reached in time", path);
     case ZKE_CLOSING:
       return handle_closing();
-    case ZKE_INVALIDSTATE: /* it was submitted behind the link's end */
+    case ZKE_INVALIDSTATE: /* it was submitted after the link's end */
     case ZKE_AUTHFAILED:
       if (z->closing) return handle_closing();
       if (handle_is_over(z)) return zke_ensemble_ended(z);
@@ -812,10 +810,11 @@ static int call_failed(const zk *z, const zk_request *r, const char *path) {
   return zke_fail(r->rc, "%s: %s", path, zke_error_text(r->rc));
 }
 
-/* What was not sent may be taken back at the deadline, and then nothing was
- * changed. What was sent is waited for: its reply comes, or the connection is
- * given up, two thirds of the session's timeout after the server fell silent.
- * So the request, which lies on this stack, is over when this returns. */
+/* At the deadline, a request that was not sent is taken back: nothing was
+ * changed.  A request that was sent is waited for: its reply comes, or the
+ * connection is given up, two thirds of the session's timeout after the server
+ * fell silent.  So the request, which is on this stack, is over when this
+ * returns. */
 int zke_ensemble_call(zk *z, zk_request *r, const char *path,
                       int64_t until_ms) {
   zke_set_zxid(0);
@@ -839,12 +838,12 @@ static const char *discard_name(const zk_discard *d) {
   return shown ? shown : d->path;
 }
 
-/* Try all at once, then wait. A failure that is not a lost connection is
- * returned: it would stand in the way for long. After a lost connection the
- * next one tries again, and the caller's own change was not sent: so the loss
- * is not the caller's to hear of. The reader is woken once, since the requests
- * may have changed what it polls for: each time that it looks it wakes the
- * sleepers, so a kick in the loop would keep both awake. */
+/* Try all now, then wait.  A failure other than a lost connection is returned,
+ * since it would last.  After a lost connection the next one tries again, and
+ * the caller's own change was not sent: so the loss is not reported to the
+ * caller.  The reader is woken only once, since the requests may have changed
+ * what it polls for: each time it looks it wakes the sleepers, so a kick in the
+ * loop would keep both awake. */
 int zke_ensemble_discarded(zk *z, int64_t until_ms) {
   for (zk_discard *d = z->discards; d; d = d->next) {
     d->rc = ZKE_OK;
@@ -869,12 +868,12 @@ int zke_ensemble_discarded(zk *z, int64_t until_ms) {
 
 /* ---- dispatching ----
  *
- * Watchers are called here and nowhere else, without the mutex, one thread at a
- * time. That thread may dispatch again in a callback: `depth` counts, and
- * `frame` chains its callbacks. Begin at dispatch_all(). */
+ * Watchers are called only here, without the mutex, by one thread at a time.
+ * That thread may dispatch again in a callback: `depth` counts, and `frame`
+ * chains its callbacks.  Begin at dispatch_all(). */
 
-/* A callback has returned, or its thread ends in it: the frame goes.  In a
- * child that was forked in it nothing is touched. */
+/* A callback has returned, or its thread ends in it: the frame goes.  A child
+ * that was forked in it touches nothing. */
 static void callback_over(zk_frame *f) {
   zk *z = f->z;
   pthread_mutex_lock(&z->mutex);
@@ -883,9 +882,9 @@ static void callback_over(zk_frame *f) {
   pthread_cond_broadcast(&z->changed);
 }
 
-/* The thread has ended in a callback: it leaves all of the calls that it was
- * in, one by one, as these handlers run.  Those that wait look for what it has
- * left to be called. */
+/* The thread has ended in a callback: it leaves all calls that it was in, one
+ * by one, as these handlers run.  Waiting threads look for the calls that it
+ * has not made. */
 static void callback_ended_thread(void *arg) {
   zk_frame *f = arg;
   zk *z = f->z;
@@ -896,8 +895,8 @@ static void callback_ended_thread(void *arg) {
   handle_leave(z);
 }
 
-/* Call one watcher without the mutex; false: this is a forked child now. The
- * thread's limit does not hold in a callback, and holds again behind it. */
+/* Call one watcher without the mutex; false: this is a forked child now.  The
+ * thread's limit does not apply in a callback, and is restored afterwards. */
 static bool handle_run(zk *z, const zk_target *t, int state) {
   zk_frame f = {.outer = z->frame, .z = z, .target = *t};
   z->frame = &f;
@@ -919,16 +918,16 @@ static bool handle_run(zk *z, const zk_target *t, int state) {
   return true;
 }
 
-/* Calls of one dispatch. */
+/* The calls of one dispatch. */
 typedef struct dispatching {
   zk *z;
   int count;
   bool copied; /* in a forked child */
 } dispatching;
 
-/* Call a watcher. It is told that the session lives while only the connection
- * is away: nothing has been lost yet, and recipes take any other state for the
- * end. */
+/* Call a watcher.  While only the connection is gone, it is told that the
+ * session lives: nothing has been lost yet, and recipes take any other state
+ * for the end. */
 static bool dispatch_call(dispatching *d, const zk_target *t) {
   int state = d->z->state;
   if (state == ZKE_STATE_CONNECTING && t->type != ZKE_EVENT_SESSION)
@@ -938,7 +937,7 @@ static bool dispatch_call(dispatching *d, const zk_target *t) {
   return !d->copied;
 }
 
-/* The default watcher, where there is one. */
+/* The default watcher, if there is one. */
 static bool dispatch_default(dispatching *d, int type, int state) {
   zk_target t = {.fn = d->z->watcher,
                  .context = d->z->watcher_context,
@@ -950,8 +949,7 @@ static bool dispatch_default(dispatching *d, int type, int state) {
   return !d->copied;
 }
 
-/* What every pair is told: that events were dropped, or that the session has
- * ended. */
+/* Tell every pair that events were dropped, or that the session has ended. */
 static bool dispatch_told(dispatching *d, int type) {
   zk *z = d->z;
   zk_target t;
@@ -970,12 +968,12 @@ static bool dispatch_told(dispatching *d, int type) {
   return true;
 }
 
-/* The default watcher hears of each time in which there was no connection, of
- * its beginning and its end. */
+/* The default watcher is told of the beginning and the end of each time without
+ * a connection. */
 static bool dispatch_losses(dispatching *d) {
   zk *z = d->z;
   while (z->losses_told != z->losses) {
-    if (z->loss_open) { /* it was over before the next one came */
+    if (z->loss_open) { /* the connection was back before the next loss */
       z->loss_open = false;
       if (!dispatch_default(d, ZKE_EVENT_SESSION, ZKE_STATE_CONNECTED))
         return false;
@@ -1002,20 +1000,20 @@ static bool dispatch_back(dispatching *d) {
   return dispatch_default(d, ZKE_EVENT_SESSION, ZKE_STATE_CONNECTED);
 }
 
-/* Events up to a zxid, and as many as there were: what comes meanwhile is for
- * the next call, so that a dispatch ends. */
+/* Events up to a zxid, at most as many as there were at the beginning: later
+ * ones are for the next call, so a dispatch ends. */
 static bool dispatch_events(dispatching *d, int64_t zxid) {
   zk *z = d->z;
   zk_target t;
-  int most = z->watches.pending; /* what comes meanwhile is for the next call */
+  int most = z->watches.pending; /* later ones are for the next call */
   while (most-- > 0 && zke_watcher_next(&z->watches, zxid, &t)) {
     if (!dispatch_call(d, &t)) return false;
   }
   return true;
 }
 
-/* Times that had come when it began, so that a watcher which asks for the
- * present time again is called once. */
+/* Times that have come before the loop begins: if a watcher asks for the
+ * present time again, it is called once. */
 static bool dispatch_alarms(dispatching *d) {
   zk *z = d->z;
   zk_target t;
@@ -1026,8 +1024,8 @@ static bool dispatch_alarms(dispatching *d) {
   return true;
 }
 
-/* In the order in which things are told: the connection, what was dropped,
- * events, times, and the session's end last. */
+/* The order of telling: the connection, an overflow, events, times, and the
+ * session's end last. */
 static void dispatch_all(dispatching *d, int64_t zxid) {
   if (!dispatch_back(d)) return;
   if (!dispatch_losses(d)) return;
@@ -1037,12 +1035,12 @@ static void dispatch_all(dispatching *d, int64_t zxid) {
   dispatch_told(d, ZKE_EVENT_SESSION);
 }
 
-/* Is the session over, and was that told to all? */
+/* Is the session over, and have all been told? */
 static bool handle_is_told(const zk *z) {
   return handle_is_over(z) && !handle_has_work(z);
 }
 
-/* Whoever waits is woken: the sleepers, and the reader. */
+/* Wakes all waiting threads: the sleepers, and the reader. */
 void zke_ensemble_turn(zk *z) {
   z->turn++;
   pthread_cond_broadcast(&z->changed);
@@ -1054,16 +1052,17 @@ static bool handle_is_dispatched(const zk *z) {
   return z->depth && !pthread_equal(z->dispatcher, pthread_self());
 }
 
-/* One thread at a time calls watchers; another one that comes meanwhile calls
- * none, and goes on. Of a handle that is being closed no watcher is told. The
- * dispatch that tells the session's end succeeds, and those behind it fail, as
- * on a file: so a program that only dispatches and sleeps comes to an end. */
+/* One thread at a time calls watchers; another one that comes in the meantime
+ * calls none, and returns.  While a handle is being closed, no watcher is
+ * called.  The dispatch that tells the session's end succeeds, and later ones
+ * fail, as on a file: so a program that only dispatches and sleeps comes to an
+ * end. */
 int zke_ensemble_dispatch(zk *z, int64_t zxid, int *count_out, int *more_out) {
   dispatching d = {.z = z};
   zke_ensemble_step(z);
   if (handle_is_told(z) && !z->closing) return zke_ensemble_ended(z);
   if (z->closing) {
-    if (more_out) *more_out = 0; /* a close is told to nobody */
+    if (more_out) *more_out = 0; /* nobody is told of a close */
   } else if (!handle_is_dispatched(z)) {
     z->dispatcher = pthread_self();
     z->depth++;
@@ -1082,7 +1081,7 @@ int zke_ensemble_dispatch(zk *z, int64_t zxid, int *count_out, int *more_out) {
   return ZKE_OK;
 }
 
-/* Does the pair's watcher run, on another thread? */
+/* Does the pair's watcher run on another thread? */
 static bool handle_runs(const zk *z, zke_watch_fn fn, const void *context) {
   if (!handle_is_dispatched(z)) return false;
   for (const zk_frame *f = z->frame; f; f = f->outer) {
@@ -1091,8 +1090,9 @@ static bool handle_runs(const zk *z, zke_watch_fn fn, const void *context) {
   return false;
 }
 
-/* What runs on another thread is waited for, and may set a watch meanwhile,
- * which goes, too. A watcher that forgets itself does not wait for itself. */
+/* Waits for a call on another thread.  That call may set another watch, which
+ * is forgotten, too.  A watcher that forgets itself does not wait for itself.
+ */
 void zke_ensemble_forget(zk *z, zke_watch_fn fn, void *context) {
   zke_watcher_forget(&z->watches, fn, context);
   while (handle_runs(z, fn, context)) {
@@ -1103,10 +1103,10 @@ void zke_ensemble_forget(zk *z, zke_watch_fn fn, void *context) {
 
 /* ---- waiting ----
  *
- * zke_wait(): dispatch, sleep, and again, until the turn changes. The turn
- * counts dispatches that have called something, and zke_wake(). */
+ * zke_wait(): dispatch, sleep, and again, until the turn changes.  The turn
+ * counts dispatches that have made calls, and zke_wake(). */
 
-/* Is the wait over?  *rc: with what. */
+/* Is the wait over?  *rc: the result. */
 static bool wait_is_over(const zk *z, int64_t turn, int64_t until_ms, int *rc) {
   *rc = ZKE_OK;
   if (z->turn != turn) return true;
@@ -1123,8 +1123,8 @@ static bool wait_is_over(const zk *z, int64_t turn, int64_t until_ms, int *rc) {
   return true;
 }
 
-/* Until when a waiting thread sleeps: a time that has been asked for ends the
- * sleep only where this thread may call it. */
+/* Until when a waiting thread sleeps: a time of zke_call_at() ends the sleep
+ * only if this thread may call it. */
 static int64_t wait_until(const zk *z, int64_t until_ms) {
   int64_t alarm = zke_watcher_next_due(&z->watches);
   return alarm < until_ms && !handle_is_dispatched(z) ? alarm : until_ms;
@@ -1136,7 +1136,7 @@ int zke_ensemble_wait(zk *z, int64_t turn, int64_t until_ms) {
   if (z->turn != turn) return ZKE_OK;
   for (;;) {
     rc = zke_ensemble_dispatch(z, INT64_MAX, NULL, NULL);
-    if (rc == ZKE_FORKED) return rc; /* the handle is not ours */
+    if (rc == ZKE_FORKED) return rc; /* the handle belongs to the parent */
     if (wait_is_over(z, turn, until_ms, &rc)) return rc;
     handle_rest(z, wait_until(z, until_ms), true);
   }
@@ -1144,12 +1144,12 @@ int zke_ensemble_wait(zk *z, int64_t turn, int64_t until_ms) {
 
 /* ---- the helper thread ----
  *
- * It sleeps as other threads do, and does what is due: pings, and the search
- * for a server. It takes no signal, runs no callback and cannot be cancelled,
- * since nobody has its number. A forked child does not have it, and needs none.
- */
+/* It sleeps as other threads do, and does what is due: pings, and the search
+ * for a server.  It takes no signal, runs no callback, and cannot be cancelled,
+ * since no other thread knows its id.  A forked child does not have it, and
+ * needs none. */
 
-/* One sleep of the helper: until a ping is due, or, without a connection, as
+/* One sleep of the helper: until a ping is due, or, without a connection, like
  * any thread that waits for one. */
 static void helper_rest(zk *z) {
   int64_t due = handle_due(z);
@@ -1162,8 +1162,8 @@ static void helper_rest(zk *z) {
   if (!z->closing && zke_ensemble_now() >= due) zke_ensemble_step(z);
 }
 
-/* Until the handle is closed, or its session is over. It is not counted among
- * the calls, which a close waits for, but joined behind them. */
+/* Runs until the handle is closed, or its session is over.  A close waits for
+ * the counted calls; the helper is not counted, but joined after them. */
 static void *helper_run(void *arg) {
   zk *z = arg;
   pthread_mutex_lock(&z->mutex);
@@ -1173,8 +1173,8 @@ static void *helper_run(void *arg) {
   return NULL;
 }
 
-/* It inherits a mask that blocks everything, so no signal of the program can
- * come to it. */
+/* It inherits a mask that blocks all signals, so the program's signals never
+ * reach it. */
 int zke_ensemble_help(zk *z) {
   sigset_t all, before;
   sigfillset(&all);
@@ -1187,12 +1187,12 @@ int zke_ensemble_help(zk *z) {
                   strerror(error));
 }
 
-/* ---- beginning and end ----
+/* ---- opening and closing ----
  *
- * A handle is made by the opening thread alone and known to others only when it
- * is whole. Its end is zke_ensemble_close(). */
+ * Only the opening thread makes a handle; others know it only when it is
+ * complete.  Its end is zke_ensemble_close(). */
 
-/* A descriptor more for the poller; -1 is passed on. */
+/* Add a descriptor to the poller; passes -1 on. */
 static int polled(zk *z, int fd) {
   struct epoll_event e = {.events = EPOLLIN};
   if (fd < 0 || z->poller < 0) return fd;
@@ -1201,8 +1201,8 @@ static int polled(zk *z, int fd) {
   return -1;
 }
 
-/* What zke_fd() gives is the poller, an epoll descriptor over the socket, the
- * timer and the eventfd. The kick wakes the reader alone. */
+/* zke_fd() returns the poller, an epoll descriptor over the socket, the timer
+ * and the eventfd.  The kick wakes only the reader. */
 static bool handle_open_fds(zk *z) {
   z->poller = epoll_create1(EPOLL_CLOEXEC);
   z->timer =
@@ -1212,7 +1212,7 @@ static bool handle_open_fds(zk *z) {
   return z->poller >= 0 && z->timer >= 0 && z->ready >= 0 && z->kick >= 0;
 }
 
-/* Those that were opened; -1 is none. */
+/* Close the open ones; -1 is none. */
 static void handle_close_fds(zk *z) {
   int fds[] = {z->poller, z->timer, z->ready, z->kick};
   for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
@@ -1220,10 +1220,10 @@ static void handle_close_fds(zk *z) {
   }
 }
 
-/* Handles that this process has had: the number of the latest. */
+/* The number of handles that this process has made. */
 static uint64_t handle_count;
 
-/* Nothing is connected yet, and the handle is known to this thread alone. */
+/* Nothing is connected yet, and only this thread knows the handle. */
 zk *zke_ensemble_new(void) {
   pthread_condattr_t monotonic;
   zk *z = calloc(1, sizeof *z);
@@ -1247,7 +1247,7 @@ zk *zke_ensemble_new(void) {
   return z;
 }
 
-/* No server is looked for before the first step. */
+/* The search for a server begins with the first step. */
 int zke_ensemble_connect(zk *z, int64_t timeout_ms, int64_t session,
                          const unsigned char *password) {
   zk_link_config c = {.name = &z->name,
@@ -1264,7 +1264,7 @@ int zke_ensemble_connect(zk *z, int64_t timeout_ms, int64_t session,
   return z->link ? ZKE_OK : zke_fail(ZKE_NOMEM, "out of memory");
 }
 
-/* All of it; requests have ended by the link's end. */
+/* Release everything; the link's end has ended the requests. */
 void zke_ensemble_free(zk *z) {
   zke_link_free(z->link);
   zke_watchers_free(&z->watches);
@@ -1284,9 +1284,8 @@ void zke_ensemble_free(zk *z) {
   free(z);
 }
 
-/* The server is told, which removes the session's ephemerals at once.  It
- * answers all earlier requests first; what it does not answer in time is
- * over. */
+/* Tell the server, which then removes the session's ephemerals.  It answers all
+ * earlier requests first; requests without an answer in time are over. */
 static void close_session(zk *z) {
   zk_request r = {.type = ZKE_JUTE_CLOSE};
   int64_t until = zke_ensemble_now() + HANDLE_CLOSE;
@@ -1298,10 +1297,9 @@ static void close_session(zk *z) {
   zke_link_request_clear(&r);
 }
 
-/* The session is ended first, while its connection is there; then the calls of
- * other threads end by themselves, woken again and again until the last has
- * left; then the helper. The cancellation of this thread is held off until all
- * is released. */
+/* End the session first, while its connection exists; then the calls of other
+ * threads end by themselves, woken repeatedly until the last has left; then the
+ * helper.  This thread's cancellation is held off until all is released. */
 int zke_ensemble_close(zk *z, bool keep) {
   if (handle_is_copy(z)) return forked();
   zke_ensemble_cancel_off();

@@ -1,23 +1,23 @@
 /* zk_link.c - one session's connection to an ensemble
  *
- * The states of a link, and what leads on:
+ * The states of a link, and the next ones:
  *
  *   OFF         no socket; a try is due at retry_ms      -> CONNECTING
- *   CONNECTING  connect() is under way                   -> GREETING
+ *   CONNECTING  connect() is running                     -> GREETING
  *   GREETING    the connect request was sent             -> UP, ENDED
  *   UP          the session lives on this connection
- *   ENDED       the session is over; nothing happens any more
+ *   ENDED       the session is over; this is final
  *
- * link_lose() leads from each of the three in the middle back to OFF.
+ * link_lose() leads from the three middle states back to OFF.
  *
- * Silence: asked_ms is when the first byte was sent that nothing was heard
- * after; 0: nothing is waited for.  A ping goes out after a third of the
- * session's timeout without sending.  A connection is lost when a server that
- * was asked has said nothing until two thirds are over.  A process that was
- * stopped reads first what came meanwhile, and judges then.
+ * Silence: asked_ms is the time of the first byte sent since the server was
+ * last heard; 0: no answer is due.  A ping is sent after a third of the
+ * session's timeout without sending.  A connection is lost if a server that was
+ * asked has been silent until two thirds are over.  A process that was stopped
+ * first reads what has come, and then judges.
  *
- * Order: replies come in the order of the requests.  What has a reply out of
- * that order (ping, auth, setWatches) has an xid of its own below zero. */
+ * Order: replies come in the order of the requests.  Replies outside that order
+ * (ping, auth, setWatches) have their own xids below zero. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* getentropy */
 #endif
@@ -36,8 +36,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The states of the drawing above. link_lose() is the only way back, and
- * zke_link_end() the only way out. */
+/* The states shown above.  Only link_lose() leads back, and only zke_link_end()
+ * leads out. */
 enum link_state {
   LINK_OFF,
   LINK_CONNECTING,
@@ -48,22 +48,22 @@ enum link_state {
 
 enum {
   LINK_ADDRESSES = 256,  /* of all servers together */
-  LINK_CHUNK = 65536,    /* bytes that are read at a time */
-  LINK_KEEP = 1 << 20,   /* bytes of a buffer that is empty */
-  LINK_ROUNDS = 64,      /* chunks that one step reads at most */
+  LINK_CHUNK = 65536,    /* bytes read at a time */
+  LINK_KEEP = 1 << 20,   /* bytes of an empty buffer that are kept */
+  LINK_ROUNDS = 64,      /* the most chunks that one step reads */
   LINK_OPEN_LEAST = 250, /* ms for an address */
-  LINK_PAUSE_FIRST = 20, /* ms after the first round of servers that failed */
+  LINK_PAUSE_FIRST = 20, /* ms after the first failed round of servers */
   LINK_PAUSE_MOST = 1000
 };
 
-/* One address of one server. A server with several is tried once by each of
+/* One address of one server.  A server with several is tried once by each of
  * them. */
 typedef struct address {
   struct sockaddr_storage to;
   socklen_t len;
 } address;
 
-/* Requests in their order. */
+/* A list of requests, in order. */
 typedef struct request_list {
   zk_request *first, **end;
 } request_list;
@@ -74,29 +74,29 @@ struct zk_link {
   int fd; /* -1 in OFF and ENDED */
   uint32_t interest;
   address *addresses;
-  int count, next; /* addresses, and which is tried next */
+  int count, next; /* addresses, and the next to try */
   int tried;       /* in this round */
-  bool lookup_due; /* the round is over: hosts may have moved */
-  /* wished_ms is the timeout that is asked for; c.timeout_ms is what the server
-   * has granted and what third() counts by */
+  bool lookup_due; /* a round has ended: hosts may have moved */
+  /* wished_ms is the requested timeout; c.timeout_ms is the granted one, which
+   * third() uses */
   int64_t wished_ms, retry_ms, pause_ms;
   int64_t give_up_ms; /* CONNECTING, GREETING */
-  /* the last byte from the server, the first one to it that it has not
-   * answered, the last one to it, and the time of this step */
+  /* the last byte from the server, the first one to it without an answer, the
+   * last one to it, and the time of this step */
   int64_t heard_ms, asked_ms, sent_ms, now_ms;
-  int64_t up_ms; /* since when there is this connection */
-  /* the greatest that a server has told: a server that is behind it refuses the
+  int64_t up_ms; /* when this connection began */
+  /* the greatest that a server has sent: a server that is behind it refuses the
    * greeting, so a session never goes back in time */
   int64_t zxid;
   /* complete_zxid: the events of all changes up to it have come, see
-   * link_note_zxid(); watches_due: setWatches2 that have no reply yet */
+   * link_note_zxid(); watches_due: setWatches2 without a reply yet */
   int64_t complete_zxid;
   int watches_due;
   uint64_t news; /* see zke_link_news() */
   int32_t xid;
   uint64_t written; /* bytes ever put into `out` */
   zke_jute_writer out;
-  size_t out_at; /* of it was sent */
+  size_t out_at; /* bytes of it already sent */
   char *in;
   size_t in_len, in_size;
   request_list queued, sent;
@@ -105,25 +105,25 @@ struct zk_link {
 
 /* ---- requests ----
  *
- * Requests lie with their owners. Here they are chained in one of two lists:
- * queued (not sent, or to be sent again) and sent, both in the order in which
- * they were submitted. */
+ * Requests belong to their owners.  Here they are chained in one of two lists:
+ * queued (not sent, or to be sent again) and sent, both in the order of
+ * submission. */
 
-/* An empty list: `end` is where the next request is chained. So a list cannot
- * be copied as it is: see link_sort_out(). */
+/* An empty list: the next request is chained at `end`.  So a list cannot be
+ * copied as it is: see link_sort_out(). */
 static void list_init(request_list *list) {
   list->first = NULL;
   list->end = &list->first;
 }
 
-/* The newest request, behind all others. */
+/* Add the newest request at the end. */
 static void list_add(request_list *list, zk_request *r) {
   r->next = NULL;
   *list->end = r;
   list->end = &r->next;
 }
 
-/* The oldest request, which is in no list then; NULL: there is none. */
+/* Take out the oldest request; NULL: there is none. */
 static zk_request *list_take(request_list *list) {
   zk_request *r = list->first;
   if (!r) return NULL;
@@ -132,7 +132,7 @@ static zk_request *list_take(request_list *list) {
   return r;
 }
 
-/* Release what a request holds. What it says of its end (rc, zxid) stays. */
+/* Release a request's memory.  Its results (rc, zxid) stay. */
 void zke_link_request_clear(zk_request *r) {
   zke_jute_writer_free(&r->body);
   zke_jute_writer_free(&r->sync);
@@ -141,9 +141,8 @@ void zke_link_request_clear(zk_request *r) {
   r->frame = NULL;
 }
 
-/* End a request, by its reply or without one. Its owner may release it in
- * done(), so it is in no list before, and nothing of it is touched behind that.
- */
+/* End a request, by its reply or without one.  done() may release it, so it
+ * must be in no list before, and is not touched afterwards. */
 static void request_over(zk_request *r, int rc) {
   r->rc = rc;
   r->over = true;
@@ -152,25 +151,25 @@ static void request_over(zk_request *r, int rc) {
 
 /* ---- time ----
  *
- * All times are those that the caller gives; there is no clock here. third() is
- * the unit that the protocol counts in. */
+ * All times come from the caller; there is no clock here.  third() is the unit
+ * of the protocol. */
 
-/* A third of the session's timeout, in which the protocol counts: a ping after
- * one third of silence, and a server is given up after two. */
+/* A third of the session's timeout: a ping is sent after one third without
+ * sending, and a silent server is given up after two. */
 static int64_t third(const zk_link *l) { return l->c.timeout_ms / 3 + 1; }
 
-/* From when on the server is taken to be silent: from when it was asked, but a
- * third earlier, and not before it was last heard. So a server that does not
- * answer is given up two thirds after it was heard, as other clients do, and
- * one that was asked after a long pause has a third to answer. */
+/* When the server's silence began: a third before it was asked, but not before
+ * it was last heard.  So a server that does not answer is given up two thirds
+ * after it was heard, as other clients do, and one that was asked after a long
+ * pause has a third to answer. */
 static int64_t silent_since(const zk_link *l) {
   int64_t asked = l->asked_ms - third(l);
   return asked > l->heard_ms ? asked : l->heard_ms;
 }
 
-/* xorshift64*, for orders and pauses. Clients that lose one server at the same
- * moment should not come to the next one together; nothing here has to be
- * unpredictable. */
+/* xorshift64*, for orders and pauses.  Clients that lose one server at the same
+ * moment should not all come to the next one together; unpredictability is not
+ * needed. */
 static uint64_t link_random(zk_link *l) {
   uint64_t x = l->random;
   x ^= x >> 12;
@@ -180,8 +179,8 @@ static uint64_t link_random(zk_link *l) {
   return x * UINT64_C(2685821657736338717);
 }
 
-/* The next of what the states wait for by time. What they wait for by the
- * socket, the caller polls for. */
+/* The next time at which the state needs a step.  The caller polls the socket
+ * for the rest. */
 int64_t zke_link_due(const zk_link *l) {
   int64_t ping = l->sent_ms + third(l);
   int64_t silent = silent_since(l) + 2 * third(l);
@@ -201,12 +200,12 @@ int64_t zke_link_due(const zk_link *l) {
 
 /* ---- the socket ----
  *
- * Opening and losing a connection, and sending. link_lose() is the one way from
- * a connection back to none: whatever goes wrong ends there, and the next step
- * begins the next try. */
+ * Opening and losing a connection, and sending.  Only link_lose() leads from a
+ * connection back to none: every failure ends there, and the next step begins
+ * the next try. */
 
-/* Tell the poller what the socket is polled for now. Where the system has no
- * memory for it, it is told at the next look. */
+/* Tell the poller what to poll the socket for.  If the system has no memory for
+ * it, the next look tells it. */
 static void link_interest(zk_link *l) {
   uint32_t events = EPOLLIN;
   if (l->fd < 0) return;
@@ -218,10 +217,10 @@ static void link_interest(zk_link *l) {
   if (epoll_ctl(l->c.poller, how, l->fd, &e) == 0) l->interest = events;
 }
 
-/* Close the socket, and forget what was to be sent and had come: a new
- * connection begins with a greeting. A forked child may have the socket open,
- * and then close() alone would neither take it from the poller nor end the
- * connection; so both are done first. */
+/* Close the socket, and drop unsent and received bytes: a new connection begins
+ * with a greeting.  A forked child may have the socket open, and then close()
+ * alone would neither take it from the poller nor end the connection; so both
+ * are done first. */
 static void link_close(zk_link *l) {
   struct epoll_event e = {.events = 0};
   if (l->fd < 0) return;
@@ -238,11 +237,10 @@ static void link_close(zk_link *l) {
   l->asked_ms = 0;
 }
 
-/* What the loss of the connection means for each request that was submitted to
- * it: see zk_link.h. sent: so many of the bytes ever written have left; a
- * request that begins behind them is not known to any server. The order of
- * requests stays. First come the requests that were sent, then those that
- * waited. */
+/* Apply the loss of the connection to each submitted request: see zk_link.h.
+ * sent: how many of the bytes ever written have left; no server knows a request
+ * that begins after them.  The order of requests stays: first the requests that
+ * were sent, then those that waited. */
 static void link_sort_out(zk_link *l, uint64_t sent) {
   request_list before = l->sent, behind = l->queued;
   zk_request *r;
@@ -264,11 +262,11 @@ static void link_sort_out(zk_link *l, uint64_t sent) {
   }
 }
 
-/* The connection is gone. The next address is tried at once. After all of them,
- * and after a connection that did not last a second, there is a pause, which
- * doubles up to a second: so servers that accept and hang up are not asked
- * without end. The owner is told last, when the link is whole again, since it
- * may submit requests in lost(). */
+/* The connection is gone.  The next address is tried immediately.  After all of
+ * them, and after a connection that did not last a second, there is a pause,
+ * which doubles up to a second: so servers that accept and hang up are not
+ * asked without end.  The owner is told last, when the link is consistent
+ * again, since it may submit requests in lost(). */
 static void link_lose(zk_link *l, const char *why) {
   bool was_up = l->state == LINK_UP;
   uint64_t sent = l->written - (l->out.len - l->out_at);
@@ -290,21 +288,21 @@ static void link_lose(zk_link *l, const char *why) {
   if (was_up) l->c.lost(l->c.owner, why);
 }
 
-/* For an owner that could not do what a new connection needs; the link tries
+/* For an owner that cannot do what a new connection needs; the link tries
  * again. */
 void zke_link_drop(zk_link *l, const char *why) { link_lose(l, why); }
 
-/* May a server have made a change by this request? sent: so many of the bytes
- * ever written have left. The close of a session is no change: it wants the end
- * that has come. */
+/* May a server have made a change by this request?  sent: how many of the bytes
+ * ever written have left.  The close of a session does not count as a change:
+ * it asks for the end that has come. */
 static bool request_may_be_made(const zk_request *r, uint64_t sent) {
   return !r->reads && r->type != ZKE_JUTE_CLOSE && r->begins < sent;
 }
 
-/* End the link. Requests are over with rc. One by which a server may have made
- * a change is over with open_rc. The order matters: an ended link takes no
- * request, so one that is submitted in a done() is over at once, and the loops
- * here come to an end. */
+/* End the link.  Requests are over with rc; those by which a server may have
+ * made a change are over with open_rc.  The order matters: an ended link
+ * accepts no request, so one that is submitted in a done() is over immediately,
+ * and the loops here end. */
 static void link_finish(zk_link *l, int rc, int open_rc) {
   zk_request *r;
   uint64_t sent = l->written - (l->out.len - l->out_at);
@@ -317,16 +315,16 @@ static void link_finish(zk_link *l, int rc, int open_rc) {
   while ((r = list_take(&l->queued))) request_over(r, rc);
 }
 
-/* The end is the owner's own, and says nothing of what was sent. Where the
- * handle is closed nobody looks any more. */
+/* The owner has ended the link, which says nothing about requests that were
+ * sent.  If the handle is closed, nobody looks any more. */
 void zke_link_end(zk_link *l, int rc) {
   link_finish(l, rc, rc == ZKE_CLOSING ? rc : ZKE_CONNECTIONLOSS);
 }
 
-/* The server says that the session is over. The requests end first, then the
- * owner is told. That it has expired comes in the order of the replies, so what
- * has no reply was not made. A refused identity says nothing of the requests
- * that were sent beside it. */
+/* The server says that the session is over.  The requests end first, then the
+ * owner is told.  An expiry comes in the order of the replies, so a request
+ * without a reply was not made.  A refused identity says nothing about the
+ * requests that were sent with it. */
 static void link_end_session(zk_link *l, int state) {
   if (state == ZKE_STATE_EXPIRED)
     link_finish(l, ZKE_SESSIONEXPIRED, ZKE_SESSIONEXPIRED);
@@ -335,10 +333,10 @@ static void link_end_session(zk_link *l, int state) {
   l->c.ended(l->c.owner, state);
 }
 
-/* Send what fits into the socket; the rest goes when that takes more. May lose
- * the connection. asked_ms is set by the first byte that leaves after the
- * server was heard, and not moved by later ones: what counts is how long the
- * server has been silent. */
+/* Send as much as fits into the socket; the rest follows when it has room.  May
+ * lose the connection.  asked_ms is set by the first byte that leaves after the
+ * server was heard, and not moved by later ones: it shows how long the server
+ * has been silent. */
 static void link_flush(zk_link *l) {
   if (l->fd < 0 || l->state == LINK_CONNECTING) return;
   if (l->out.failed) {
@@ -364,11 +362,11 @@ static void link_flush(zk_link *l) {
 
 /* ---- sending ----
  *
- * Frames are put into one buffer and leave in that order. A request remembers
- * where it begins among all bytes ever written, so that a loss can tell whether
- * it has left. */
+ * Frames are put into one buffer and leave in that order.  A request stores its
+ * offset among all bytes ever written, so after a loss it is known whether it
+ * has left. */
 
-/* One frame: a header, a record or what a request holds. */
+/* One frame: a header, then a record or a request's body. */
 static void link_frame(zk_link *l, int32_t xid, int type,
                        const zke_jute_record *record, const void *in,
                        const zke_jute_writer *body) {
@@ -381,8 +379,8 @@ static void link_frame(zk_link *l, int32_t xid, int type,
   l->written += l->out.len - before;
 }
 
-/* Where there is no connection nothing is kept: the next one begins anew with
- * all that is sent in this way. */
+/* Without a connection nothing is kept: the owner sends all of these again on
+ * the next one. */
 void zke_link_put(zk_link *l, int32_t xid, int type,
                   const zke_jute_record *record, const void *in) {
   if (l->state != LINK_UP) return;
@@ -390,17 +388,16 @@ void zke_link_put(zk_link *l, int32_t xid, int type,
   link_frame(l, xid, type, record, in, NULL);
 }
 
-/* Numbers of requests are positive; after the last one they begin anew. 0 and
- * below are not used for requests: numbers below zero are those of replies out
- * of order. */
+/* Numbers of requests are positive, and start again after the last one.
+ * Replies out of order have numbers below zero. */
 static int32_t link_next_xid(zk_link *l) {
   l->xid = l->xid == INT32_MAX ? 1 : l->xid + 1;
   return l->xid;
 }
 
-/* Put a request into the buffer, and into the list in whose order the replies
- * come. The sync has the number just before the request's own, by which
- * link_take_reply() knows its reply. */
+/* Put a request into the buffer, and into the list that gives the order of the
+ * replies.  The sync has the number just before the request's, by which
+ * link_take_reply() recognises its reply. */
 static void link_send(zk_link *l, zk_request *r) {
   r->begins = l->written;
   r->is_sent = true;
@@ -413,8 +410,8 @@ static void link_send(zk_link *l, zk_request *r) {
   list_add(&l->sent, r);
 }
 
-/* It is sent now where there is a connection, else by the next one. May lose
- * the connection, and so end requests, this one too. */
+/* It is sent now if there is a connection, else by the next one.  May lose the
+ * connection, and so end requests, including this one. */
 void zke_link_submit(zk_link *l, zk_request *r, int64_t now_ms) {
   l->now_ms = now_ms;
   if (l->state == LINK_ENDED) {
@@ -429,8 +426,8 @@ void zke_link_submit(zk_link *l, zk_request *r, int64_t now_ms) {
   link_flush(l);
 }
 
-/* Only one that waits for a connection: of a request that has left nobody knows
- * what it does, and its reply has to find it. */
+/* Only for a request that waits for a connection: the effect of one that has
+ * left is unknown, and its reply must find it. */
 bool zke_link_take_back(zk_link *l, zk_request *r, int rc) {
   zk_request **at = &l->queued.first;
   if (r->over) return true;
@@ -445,13 +442,13 @@ bool zke_link_take_back(zk_link *l, zk_request *r, int rc) {
 
 /* ---- connecting ----
  *
- * From a name to a session on a server: look up, connect, greet. Addresses are
+ * From a name to a session on a server: look up, connect, greet.  Addresses are
  * tried in a random order, each for its share of the time; names are looked up
- * again only when a whole round has failed, since the resolver may block. */
+ * again only after a whole round has failed, since the resolver may block. */
 
-/* The addresses of one server, behind those that are there. A host that the
- * resolver does not know has none. getaddrinfo() may block for as long as the
- * resolver does, with the owner's lock held. */
+/* Add the addresses of one server.  A host that the resolver does not know has
+ * none.  getaddrinfo() may block for as long as the resolver does, with the
+ * owner's lock held. */
 static void add_addresses(zk_link *l, const zk_server *server) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
   if (getaddrinfo(server->host, server->port, &hints, &all) != 0) return;
@@ -465,10 +462,9 @@ static void add_addresses(zk_link *l, const zk_server *server) {
   freeaddrinfo(all);
 }
 
-/* Look up all servers, and put their addresses into a random order, so that
- * clients spread over the servers. Where no name can be looked up, those
- * addresses that are known stay: the resolver may be down while the servers are
- * not. */
+/* Look up all servers, and put their addresses into a random order, to spread
+ * clients over the servers.  If no name can be looked up, the known addresses
+ * stay: the resolver may be down while the servers are not. */
 static void link_resolve(zk_link *l) {
   int known = l->count;
   l->count = l->next = 0;
@@ -484,19 +480,19 @@ static void link_resolve(zk_link *l) {
   }
 }
 
-/* How long one address may take to connect, and then to greet: so short that
- * all of them can be tried within two thirds of the session's timeout, as far
- * as that leaves each a sensible time. A short timeout that is wished for takes
- * none of that time away: servers may grant a longer one. */
+/* How long one address may take to connect, and then to greet.  All of them can
+ * be tried within two thirds of the session's timeout, if each gets enough
+ * time.  A short requested timeout does not shorten this: servers may grant a
+ * longer one. */
 static int64_t opening_time(const zk_link *l) {
   int64_t share = 2 * third(l) / l->count;
   if (share > third(l)) share = third(l);
   return share > LINK_OPEN_LEAST ? share : LINK_OPEN_LEAST;
 }
 
-/* There is no socket for the next address.  Where the host does not have its
- * kind (IPv6 is switched off) the one behind it may do; after a whole round,
- * and where descriptors or memory lack, there is a pause. */
+/* There is no socket for the next address.  If the host does not support its
+ * kind (IPv6 is switched off), the next one is tried.  After a whole round, and
+ * if descriptors or memory are short, there is a pause. */
 static void link_skip(zk_link *l, int error) {
   bool unknown = error == EAFNOSUPPORT || error == EPROTONOSUPPORT;
   bool go_on = unknown && l->tried < l->count;
@@ -507,9 +503,9 @@ static void link_skip(zk_link *l, int error) {
   l->tried = 0;
 }
 
-/* Begin a connection to the next address. Where names are to be looked up this
- * is all that a step does: the resolver may block for longer than an address
- * has, and only the next step knows the time behind it. */
+/* Begin a connection to the next address.  If names must be looked up, a step
+ * does only that: the resolver may block for longer than an address's time, and
+ * only the next step knows the time afterwards. */
 static void link_connect(zk_link *l) {
   int on = 1;
   if (!l->count || l->lookup_due) {
@@ -537,12 +533,11 @@ static void link_connect(zk_link *l) {
   link_interest(l);
 }
 
-/* The connection is there: begin the session, or take it up. The server has its
- * time from here on: a program that steps seldom may find the connection only
- * when the time to connect is over. A read-only server
- * is never asked for: its state may be old, and it takes no change. The zxid
- * makes a server that is behind what this session has seen refuse, and then the
- * next one is tried. */
+/* Connected: begin the session, or resume it.  The server's time begins here: a
+ * program that steps seldom may find the connection only when the time to
+ * connect is over.  A read-only server is never requested: its state may be
+ * old, and it accepts no change.  A server that is behind the zxid refuses, and
+ * then the next one is tried. */
 static void link_greet(zk_link *l) {
   zke_jute_connect_request hello = {
       .last_zxid_seen = l->zxid,
@@ -562,8 +557,8 @@ static void link_greet(zk_link *l) {
   link_flush(l);
 }
 
-/* Has connect() come to an end? A socket that became writable tells by SO_ERROR
- * how it went. */
+/* Has connect() ended?  When the socket is writable, SO_ERROR has the result.
+ */
 static void link_look_connected(zk_link *l) {
   struct pollfd p = {.fd = l->fd, .events = POLLOUT};
   int error = 0;
@@ -575,11 +570,11 @@ static void link_look_connected(zk_link *l) {
     link_greet(l);
 }
 
-/* Take the server's answer to the greeting. The session is ours if it has the
- * number that was asked for; another one, or 0, means that ours is over. A new
- * session takes what the server says. Then the owner speaks first
- * (connected()), and requests that have waited follow: so watches and
- * identities are there before any read. */
+/* Process the server's answer to the greeting.  The session is ours if it has
+ * the requested number; another one, or 0, means that ours is over.  A new
+ * session takes the server's values.  Then the owner sends first (connected()),
+ * and requests that have waited follow: so watches and identities are set
+ * before any read. */
 static void link_take_greeting(zk_link *l, zke_jute_reader *frame) {
   zke_jute_connect_response answer;
   bool good = zke_jute_read(frame, &zke_jute_of_connect_response, &answer);
@@ -606,19 +601,19 @@ static void link_take_greeting(zk_link *l, zke_jute_reader *frame) {
 
 /* ---- receiving ----
  *
- * Bytes become frames, and frames events, replies, or the end of the
- * connection. A server is not trusted: lengths, numbers and types are checked
- * before anything is done by them. */
+ * Bytes become frames, and frames become events, replies, or the end of the
+ * connection.  A server is not trusted: lengths, numbers and types are checked
+ * before they are used. */
 
-/* What a server tells of: a node was created, deleted or changed, or its
- * children were.  Other types are a client's own, or a later version's. */
+/* The events that a server sends: a node was created, deleted or changed, or
+ * its children were.  Other types are a client's own, or a later version's. */
 static bool event_is_known(int type) {
   return type >= ZKE_EVENT_CREATED && type <= ZKE_EVENT_CHILD;
 }
 
-/* An event goes to the owner at once, before the replies behind it: so a change
- * is never read before its event is there. An event of an unknown type is
- * ignored, and a malformed one ends the connection. */
+/* An event goes to the owner before the replies after it: so a change is never
+ * read before its event is there.  An event of an unknown type is ignored, and
+ * a malformed one ends the connection. */
 static void link_take_event(zk_link *l, zke_jute_reader *frame, int64_t zxid) {
   zke_jute_watcher_event event;
   if (!zke_jute_read(frame, &zke_jute_of_watcher_event, &event) ||
@@ -630,17 +625,17 @@ static void link_take_event(zk_link *l, zke_jute_reader *frame, int64_t zxid) {
   l->c.event(l->c.owner, event.type, event.path, zxid > 0 ? zxid : 0);
 }
 
-/* ZooKeeper's codes are zkembed's own, by number. One that has no name here
- * says nothing to a caller. So a caller only ever sees codes of zkembed.h. */
+/* ZooKeeper's codes have zkembed's numbers.  A code without a name here would
+ * mean nothing, so a caller only sees codes of zkembed.h. */
 int zke_link_code(int32_t err) {
   if (err > 0 || !strcmp(zke_error_name(err), "ZKE_UNKNOWN"))
     return ZKE_SYSTEMERROR;
   return err;
 }
 
-/* Keep what stands behind the header for the caller that waits: the buffer is
- * the next frame's. One byte more than the reply has is taken, so that an empty
- * one has a block, too. */
+/* Keep the bytes after the header for the waiting caller, since the next frame
+ * uses the buffer.  The block has one byte more, so an empty reply has one,
+ * too. */
 static bool request_keep(zk_request *r, const zke_jute_reader *frame) {
   size_t len = (size_t)(frame->end - frame->at);
   r->frame = malloc(len + 1);
@@ -650,10 +645,10 @@ static bool request_keep(zk_request *r, const zke_jute_reader *frame) {
   return true;
 }
 
-/* Take the reply to the oldest request, or to the sync before it. Replies come
+/* Take the reply to the oldest request, or to the sync before it.  Replies come
  * in the order of requests, so any other number is an error of the server,
- * which ends the connection. The request is out of the list before it is over.
- * A failed sync fails the read behind it, which may have read old data. */
+ * which ends the connection.  The request leaves the list before it is over.  A
+ * failed sync fails the read after it, which may have read old data. */
 static void link_take_reply(zk_link *l, const zke_jute_reply_header *h,
                             zke_jute_reader *frame) {
   zk_request *r = l->sent.first;
@@ -677,10 +672,11 @@ static void link_take_reply(zk_link *l, const zke_jute_reply_header *h,
   if (h->err == ZKE_SESSIONEXPIRED) link_end_session(l, ZKE_STATE_EXPIRED);
 }
 
-/* Note what a header says of the zxid. The events of all changes up to a
- * reply's zxid have come before the reply, but for two cases:
- * - While a setWatches2 has no reply, its watches are not set yet, and what
- *   they have missed is still to come. Other replies say nothing of that.
+/* Record the zxid of a header.  The events of all changes up to a reply's zxid
+ * have come before the reply, except in two cases:
+ * - While a setWatches2 has no reply, its watches are not set yet, and the
+ *   events they have missed are still to come.  Other replies do not change
+ *   that.
  * - An event may have the zxid of its change, and a change may have more
  *   events. */
 static void link_note_zxid(zk_link *l, const zke_jute_reply_header *h) {
@@ -691,12 +687,12 @@ static void link_note_zxid(zk_link *l, const zke_jute_reply_header *h) {
   if (h->zxid > l->complete_zxid) l->complete_zxid = h->zxid;
 }
 
-/* A server's code for a session that it does not know, internal to it; one
- * that has just removed the session answers with it what still comes. */
+/* A server's internal code for an unknown session.  A server that has just
+ * removed the session answers later requests with it. */
 enum { LINK_UNKNOWN_SESSION = -12 };
 
-/* One whole frame. It may end the connection, or the session. The zxid is noted
- * first, so that what is called here finds it. */
+/* One whole frame.  It may end the connection, or the session.  The zxid is
+ * recorded first, for the callbacks to find it. */
 static void link_take_frame(zk_link *l, zke_jute_reader *frame) {
   zke_jute_reply_header h;
   if (l->state == LINK_GREETING) {
@@ -722,8 +718,8 @@ static void link_take_frame(zk_link *l, zke_jute_reader *frame) {
     link_lose(l, "the server sent a reply with an unknown number");
 }
 
-/* All frames that have come as a whole. What is left moves to the beginning of
- * the buffer. It stops where a frame has ended the connection. */
+/* Process all complete frames.  The rest moves to the beginning of the buffer.
+ * Stops if a frame has ended the connection. */
 static void link_take_frames(zk_link *l) {
   size_t at = 0;
   while (l->fd >= 0 && l->in_len - at >= 4) {
@@ -742,14 +738,13 @@ static void link_take_frames(zk_link *l) {
   memmove(l->in, l->in + at, l->in_len - at);
   l->in_len -= at;
   if (l->in_len || l->in_size <= LINK_KEEP) return;
-  free(l->in); /* a long reply need not be remembered by its room */
+  free(l->in); /* the room of a long reply is not kept */
   l->in = NULL;
   l->in_size = 0;
 }
 
-/* Room for one chunk more. The buffer grows with what has come, and not with
- * what a frame's length says: a length of 2 GiB costs a hostile server 2 GiB.
- */
+/* Room for one more chunk.  The buffer grows with the bytes received, not with
+ * a frame's length: a length of 2 GiB costs a hostile server 2 GiB. */
 static bool link_make_room(zk_link *l) {
   if (l->in_size - l->in_len >= LINK_CHUNK) return true;
   size_t size = l->in_len + l->in_len / 2 + 2 * LINK_CHUNK;
@@ -760,9 +755,9 @@ static bool link_make_room(zk_link *l) {
   return true;
 }
 
-/* Read what is there, some chunks at most, so that a server that sends without
- * end does not keep the caller from its own work. Any byte counts as a sign of
- * life, also half a frame. */
+/* Read the available bytes, but only some chunks, so a server that sends
+ * without end does not keep the caller from its own work.  Any byte counts as a
+ * sign of life, even half a frame. */
 static void link_receive(zk_link *l) {
   for (int i = 0; i < LINK_ROUNDS && l->fd >= 0; i++) {
     if (!link_make_room(l)) {
@@ -787,25 +782,25 @@ static void link_receive(zk_link *l) {
 
 /* ---- steps ----
  *
- * What the caller's loop calls. Begin reading here. */
+ * The caller's loop calls these.  Begin reading here. */
 
-/* On an open connection: give up a silent server, and ping where nothing was
- * sent for a third of the timeout. What was received in this step is looked at
- * before: see zke_link_step(). */
+/* On an open connection: give up a silent server, and ping if nothing was sent
+ * for a third of the timeout.  The bytes of this step are processed before: see
+ * zke_link_step(). */
 static void link_keep_alive(zk_link *l) {
   if (l->asked_ms && l->now_ms >= silent_since(l) + 2 * third(l)) {
     link_lose(l, "the server is silent");
     return;
   }
   if (l->now_ms >= l->sent_ms + third(l)) {
-    l->sent_ms = l->now_ms; /* also where the socket takes nothing now */
+    l->sent_ms = l->now_ms; /* even if the socket accepts nothing now */
     zke_link_put(l, ZKE_JUTE_XID_PING, ZKE_JUTE_PING, NULL, NULL);
   }
   link_flush(l);
 }
 
-/* First what has come, then what is due: a process that was stopped for long
- * reads its replies before it judges the server by the time. */
+/* First read what has come, then do what is due: a process that was stopped for
+ * long reads its replies before it judges the server by the time. */
 void zke_link_step(zk_link *l, int64_t now_ms) {
   l->now_ms = now_ms;
   if (l->state == LINK_GREETING || l->state == LINK_UP) {
@@ -819,8 +814,8 @@ void zke_link_step(zk_link *l, int64_t now_ms) {
   if (l->state == LINK_UP) link_keep_alive(l);
 }
 
-/* While it connects, a socket becomes writable when that has come to an end,
- * well or badly. */
+/* A connecting socket becomes writable when connect() has ended, well or badly.
+ */
 int zke_link_poll(const zk_link *l, short *events) {
   *events = l->state == LINK_CONNECTING ? POLLOUT : POLLIN;
   if (l->out_at < l->out.len) *events |= POLLOUT;
@@ -852,7 +847,7 @@ zk_link *zke_link_new(const zk_link_config *config) {
   return l;
 }
 
-/* Requests that are not over end as those of a close do. */
+/* Requests that are not over end as at a close. */
 void zke_link_free(zk_link *l) {
   if (!l) return;
   zke_link_end(l, ZKE_CLOSING);
@@ -862,7 +857,7 @@ void zke_link_free(zk_link *l) {
   free(l);
 }
 
-/* Also asked without the owner's mutex. */
+/* Also called without the owner's mutex. */
 int64_t zke_link_session(const zk_link *l) {
   return __atomic_load_n(&l->c.session, __ATOMIC_RELAXED);
 }
@@ -871,5 +866,5 @@ const unsigned char *zke_link_password(const zk_link *l) {
 }
 int64_t zke_link_timeout(const zk_link *l) { return l->c.timeout_ms; }
 int64_t zke_link_zxid(const zk_link *l) { return l->zxid; }
-/* From which on setWatches2 asks for what was missed. */
+/* setWatches2 asks for the events missed since then. */
 int64_t zke_link_complete(const zk_link *l) { return l->complete_zxid; }

@@ -1,10 +1,9 @@
-/* zk_name.c - the name of an ensemble, taken apart
+/* zk_name.c - parsing the name of an ensemble
  *
- * The text is copied once and cut in place: first the options behind '?', then
- * the chroot behind the first '/', then the servers between commas. All texts
- * of a zk_name point into its one block, so that releasing a name is one
- * free(). Nothing is looked up here: a name that cannot be resolved is not
- * malformed. */
+ * The text is copied once and cut in place: first the options after '?', then
+ * the chroot from the first '/', then the servers between commas.  All texts of
+ * a zk_name point into its one block, so one free() releases a name.  Nothing
+ * is looked up here: a name that cannot be resolved is not malformed. */
 #include "zk_name.h"
 
 #include <stdlib.h>
@@ -18,9 +17,9 @@ static bool is_dots(const char *s, size_t len) {
 }
 
 /* Check a path as ZooKeeper's C client does before it sends one: no component
- * is empty, "." or "..", and none has a control character. The last component
- * may be anything where a number will be put behind it. What is let through and
- * is wrong all the same, a server refuses. */
+ * is empty, "." or "..", and none has a control character.  The last component
+ * may be anything if a number will follow it.  A server refuses other wrong
+ * paths. */
 bool zke_ensemble_path_check(const char *path, bool sequential) {
   if (!path || path[0] != '/') return false;
   if (path[1] == '\0') return true;
@@ -36,22 +35,22 @@ bool zke_ensemble_path_check(const char *path, bool sequential) {
   }
 }
 
-/* The failure for a malformed name. What is wrong comes first: a name may be
+/* The failure for a malformed name.  The error comes first: a name may be
  * longer than a sentence, and then its end is cut off. */
 static int bad(const char *text, const char *what, const char *where) {
   return zke_fail(ZKE_BADARGUMENTS, "%s \"%s\" in %s", what, where, text);
 }
 
-/* Cuts a text at the first such character; what follows it, or NULL. */
+/* Cut a text at the first such character; returns the rest, or NULL. */
 static char *cut(char *text, char at) {
   char *found = strchr(text, at);
   if (found) *found++ = '\0';
   return found;
 }
 
-/* A number from `least` to `most`, and nothing behind it; -1: it is none.
- * strtoll() would take signs, blanks and other bases. It cannot overflow, as it
- * stops above `most`. */
+/* A number from `least` to `most`, and nothing after it; -1: it is none.
+ * strtoll() would accept signs, blanks and other bases.  It cannot overflow, as
+ * it stops above `most`. */
 static int64_t number(const char *text, int64_t least, int64_t most) {
   int64_t n = 0;
   if (!*text) return -1;
@@ -63,8 +62,7 @@ static int64_t number(const char *text, int64_t least, int64_t most) {
   return n < least ? -1 : n;
 }
 
-/* Read the value of an option that is on or off: "0" or "1", and no other word.
- */
+/* Read the value of an option that is on or off: only "0" or "1". */
 static int parse_switch(const char *text, const char *option, const char *value,
                         bool *out) {
   int64_t on = number(value, 0, 1);
@@ -74,8 +72,8 @@ static int parse_switch(const char *text, const char *option, const char *value,
                             option, value, text);
 }
 
-/* Read one of the options behind '?', which is cut at its '='. An unknown one
- * is refused: ignoring it would hide a misspelling. */
+/* Parse one of the options after '?'; cuts it at its '='.  An unknown one is
+ * refused: ignoring it would hide a misspelling. */
 static int parse_option(const char *text, char *option, zk_name *out) {
   char *value = cut(option, '=');
   if (value && strcmp(option, "timeout") == 0) {
@@ -90,8 +88,8 @@ static int parse_option(const char *text, char *option, zk_name *out) {
   return bad(text, "unknown option", option);
 }
 
-/* The options behind '?', which are separated by '&'. The same one twice: the
- * last counts. */
+/* The options after '?', separated by '&'.  If one is given twice, the last
+ * counts. */
 static int parse_options(const char *text, char *options, zk_name *out) {
   while (options) {
     char *next = cut(options, '&');
@@ -122,8 +120,8 @@ static int parse_server(const char *text, char *server, zk_server *out) {
   return number(port, 1, 65535) > 0 ? ZKE_OK : bad(text, "no port", port);
 }
 
-/* The servers, which are separated by commas. The block is cut into their
- * texts, and keeps them. */
+/* The servers, separated by commas.  The block is cut into their texts, and
+ * keeps them. */
 static int parse_servers(const char *text, char *servers, zk_name *out) {
   while (servers) {
     char *next = cut(servers, ',');

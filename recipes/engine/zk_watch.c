@@ -1,28 +1,28 @@
 /* zk_watch.c - a session's watchers in memory
  *
  * Two hash tables lead to the watches: by path, since an event names a path,
- * and by pair, since a caller takes a pair back as a whole.  The tables have a
- * fixed number of buckets, so that entering a watch needs no memory.
+ * and by pair, since a caller takes back a whole pair.  The tables have a fixed
+ * number of buckets, so entering a watch needs no memory.
  *
  * Invariants:
- *   1. A pair lives while it has a watch, a time that was asked for, or a call
- *      that is due; pair_release() looks at that after each of them has gone.
+ *   1. A pair lives while it has a watch, a time, or a call that is due;
+ *      pair_release() checks this after each of them has gone.
  *   2. w->pending is the number of targets in the queue that have a pair.
  *   3. An event stays in the queue until all of its targets were called and
  *      have returned: event->running counts those that have not.
  *
- * Rules 1 to 4 are in zk_watch.h. Nothing here calls a watcher, and nothing
- * blocks: what is to be called is handed out as a zk_target, and the caller
- * gives its lock up for the call. So between zke_watcher_next() and
- * zke_watcher_done() anything here may change; the event's `running` and its
- * own copy of the path are what the target relies on. */
+ * Rules 1 to 4 are in zk_watch.h.  Nothing here calls a watcher, and nothing
+ * blocks: each call to make is returned as a zk_target, and the caller releases
+ * its lock for the call.  So between zke_watcher_next() and zke_watcher_done()
+ * anything here may change; the target relies on the event's `running` and its
+ * copy of the path. */
 #include "zk_watch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A watch is in two lists, of its path's bucket and of its pair; both lead to
- * it, and watch_unlink() takes it out of both. */
+/* A watch is in two lists, of its path's bucket and of its pair; watch_unlink()
+ * takes it out of both. */
 struct zk_watch {
   zk_watch *next;      /* of its bucket of paths */
   zk_watch *pair_next; /* of its pair */
@@ -35,53 +35,53 @@ struct zk_pair {
   zk_pair *next; /* of its bucket */
   zke_watch_fn fn;
   void *context;
-  zk_watch *watches; /* those in the tables */
+  zk_watch *watches; /* the entered ones */
   int held;          /* watches that are not entered, and calls that are due */
   int64_t alarm_ms;  /* ZKE_FOREVER: none */
-  bool has_alarm;    /* has asked for a time once: stays until forgotten */
-  bool owed;         /* is to be told w->round_type */
+  bool has_alarm;    /* it has had a time: stays set until forgotten */
+  bool owed;         /* it must be told w->round_type */
   uint64_t stamp;    /* of the latest event that calls it */
 };
 
-/* Whom an event calls. */
+/* A pair that an event calls. */
 typedef struct event_target {
   zk_pair *pair; /* NULL: called, or taken back */
   int tables;    /* ZKE_WATCH_CHILD and _DATA: which watches matched */
 } event_target;
 
-/* The path and the targets are in the event's own block, so releasing a watch
- * or a pair does not touch an event that is being delivered. */
+/* The path and the targets are in the event's block, so releasing a watch or a
+ * pair does not touch an event that is being delivered. */
 struct zk_event {
   zk_event *next;
   int type, running;
-  /* zxid: what the watcher is told, 0 where no server has told it; least: what
-   * zke_watcher_next() compares with */
+  /* zxid: for the watcher, 0 if no server has sent it; least: for the
+   * comparison in zke_watcher_next() */
   int64_t zxid, least;
   size_t count, at; /* targets, and the next one */
-  char *path;       /* behind the targets */
+  char *path;       /* after the targets */
   event_target targets[];
 };
 
 /* ---- tables ----
  *
- * Watches by path and pairs by function and context. A watch is first made
- * (fresh: its request is on the way), then entered. What is here keeps
+ * Watches by path and pairs by function and context.  A watch is first made
+ * (fresh: its request is on the way), then entered.  The functions here keep
  * invariant 1. */
 
-/* FNV-1a: its first value, its factor, and what takes the factor back, modulo
+/* FNV-1a: its first value, its factor, and the inverse of the factor, modulo
  * 2^64. */
 #define HASH_FIRST UINT64_C(14695981039346656037)
 #define HASH_PRIME UINT64_C(1099511628211)
 #define HASH_BACK UINT64_C(0xce965057aff6957b)
 
-/* The hash of one byte more. */
+/* The hash with one more byte. */
 static uint64_t hash_add(uint64_t hash, char byte) {
   return (hash ^ (unsigned char)byte) * HASH_PRIME;
 }
 
-/* The hash without its last byte. An event looks at each path above its own,
- * from below: so a long path of a server is walked once, and not once for each
- * of its parts. */
+/* The hash without its last byte.  An event looks at each path above its own,
+ * from below: so a long path from a server is walked once, not once for each of
+ * its parts. */
 static uint64_t hash_remove(uint64_t hash, char byte) {
   return hash * HASH_BACK ^ (unsigned char)byte;
 }
@@ -101,8 +101,8 @@ static size_t path_bucket(const char *path) {
   return hash_bucket(path_hash(path));
 }
 
-/* The bucket of a pair. A pointer to a function has no arithmetic in C, so its
- * bytes are hashed. */
+/* The bucket of a pair.  C has no arithmetic on function pointers, so the bytes
+ * are hashed. */
 static size_t pair_bucket(zke_watch_fn fn, const void *context) {
   unsigned char bytes[sizeof fn];
   uint64_t hash = (uint64_t)(uintptr_t)context >> 4;
@@ -111,7 +111,7 @@ static size_t pair_bucket(zke_watch_fn fn, const void *context) {
   return (size_t)hash % ZK_WATCH_BUCKETS;
 }
 
-/* The pair, or NULL where nothing here speaks of it. */
+/* The pair, or NULL if nothing refers to it. */
 static zk_pair *pair_find(const zk_watches *w, zke_watch_fn fn,
                           const void *context) {
   zk_pair *p = w->pairs[pair_bucket(fn, context)];
@@ -134,9 +134,9 @@ static zk_pair *pair_get(zk_watches *w, zke_watch_fn fn, void *context) {
   return p;
 }
 
-/* Release the pair if nothing speaks of it any more (invariant 1). Each
+/* Release the pair if nothing refers to it any more (invariant 1).  Each
  * function that takes the last watch, call, time or debt from a pair calls this
- * behind it. NULL is fine. */
+ * afterwards.  NULL is fine. */
 static void pair_release(zk_watches *w, zk_pair *p) {
   if (!p || p->watches || p->held || p->has_alarm || p->owed) return;
   zk_pair **at = &w->pairs[pair_bucket(p->fn, p->context)];
@@ -145,16 +145,15 @@ static void pair_release(zk_watches *w, zk_pair *p) {
   free(p);
 }
 
-/* w->alarms counts the pairs that have a time, so that nobody looks for one in
- * vain. */
+/* w->alarms counts the pairs that have a time, to avoid searches in vain. */
 static void pair_set_alarm(zk_watches *w, zk_pair *p, int64_t when_ms) {
   if (p->alarm_ms != ZKE_FOREVER) w->alarms--;
   if (when_ms != ZKE_FOREVER) w->alarms++;
   p->alarm_ms = when_ms;
 }
 
-/* Is a watch of this kind in the tables that the type means? A watch that stays
- * is in both: it hears of data and of children. */
+/* Is a watch of this kind in one of the type's tables?  A watch that stays is
+ * in both: it hears of data and of children. */
 static bool kind_is_in(enum zk_watch_kind kind, int type) {
   if (kind == ZK_WATCH_CHILD) return (type & ZKE_WATCH_CHILD) != 0;
   if (kind == ZK_WATCH_DATA || kind == ZK_WATCH_EXIST)
@@ -180,17 +179,17 @@ static void watch_unlink(zk_watches *w, zk_watch *entry) {
   free(entry);
 }
 
-/* Release a watch, and its pair where nothing else speaks of that. */
+/* Release a watch, and its pair if nothing else refers to that. */
 static void watch_remove(zk_watches *w, zk_watch *entry) {
   zk_pair *p = entry->pair;
   watch_unlink(w, entry);
   pair_release(w, p);
 }
 
-/* Take all memory that the watch will need, its pair's too. The pair counts the
- * watch as held, so it does not go meanwhile. A fresh watch is in no table, and
- * no event finds it; it only keeps zke_watcher_needed() from removing the
- * server's watch. */
+/* Allocate all memory that the watch will need, including its pair's.  The pair
+ * counts the watch as held, so it stays.  A fresh watch is in no table, and no
+ * event finds it; it only keeps zke_watcher_needed() from removing the server's
+ * watch. */
 zk_watch *zke_watcher_new(zk_watches *w, const char *path, zke_watch_fn fn,
                           void *context) {
   size_t len = strlen(path);
@@ -208,7 +207,7 @@ zk_watch *zke_watcher_new(zk_watches *w, const char *path, zke_watch_fn fn,
   return entry;
 }
 
-/* It is fresh no more. */
+/* It is no longer fresh. */
 static void fresh_unlink(zk_watches *w, const zk_watch *entry) {
   zk_watch **at = &w->fresh;
   while (*at != entry) at = &(*at)->next;
@@ -225,9 +224,9 @@ void zke_watcher_drop(zk_watches *w, zk_watch *entry) {
   pair_release(w, p);
 }
 
-/* Give all watches that stay on a path this mode: a server has one mode for a
- * connection and path, and the later one replaces the earlier (doc/semantics.md
- * 5.7). */
+/* Give all watches that stay on a path this mode: a server has one mode for
+ * each connection and path, and a later one replaces the earlier
+ * (doc/semantics.md 5.7). */
 static void change_modes(zk_watches *w, const char *path,
                          enum zk_watch_kind kind) {
   for (zk_watch *at = w->paths[path_bucket(path)]; at; at = at->next) {
@@ -235,7 +234,7 @@ static void change_modes(zk_watches *w, const char *path,
   }
 }
 
-/* The pair's watch of this very kind; NULL: it has none. */
+/* The pair's watch of this path and kind; NULL: it has none. */
 static zk_watch *pair_watch(const zk_pair *p, const char *path,
                             enum zk_watch_kind kind) {
   zk_watch *at = p->watches;
@@ -244,9 +243,9 @@ static zk_watch *pair_watch(const zk_pair *p, const char *path,
   return at;
 }
 
-/* Nothing here can fail, so a reply that has set a watch on the server always
- * finds it entered here. A new watch goes to the end of its bucket: watchers
- * are called in the order in which they were registered. */
+/* Nothing here can fail, so if a reply has set a watch on the server, it is
+ * always entered here.  A new watch goes to the end of its bucket: watchers are
+ * called in the order in which they were registered. */
 bool zke_watcher_put(zk_watches *w, zk_watch *entry, enum zk_watch_kind kind) {
   zk_pair *p = entry->pair;
   zk_watch **bucket = &w->paths[path_bucket(entry->path)];
@@ -267,8 +266,8 @@ bool zke_watcher_put(zk_watches *w, zk_watch *entry, enum zk_watch_kind kind) {
   return true;
 }
 
-/* For a watch that was entered before its request, which has failed then. An
- * event may have used it up. */
+/* For a watch that was entered before its request, if the request has failed.
+ * An event may have used it up. */
 void zke_watcher_take(zk_watches *w, const char *path, enum zk_watch_kind kind,
                       zke_watch_fn fn, void *context) {
   const zk_pair *p = pair_find(w, fn, context);
@@ -282,9 +281,9 @@ void zke_watcher_take(zk_watches *w, const char *path, enum zk_watch_kind kind,
  * waits in the queue with the pairs that it calls. Begin at zke_watcher_event()
  * and zke_watcher_next(). */
 
-/* Is this event one that the watch waits for? own: it happened at the watch's
- * path; false: below it, which only a recursive watch hears of. These are the
- * rules of doc/semantics.md 5.5. */
+/* Does the watch wait for this event?  own: it happened at the watch's path;
+ * false: below it, which only a recursive watch hears of.  These are the rules
+ * of doc/semantics.md 5.5. */
 static bool watch_matches(const zk_watch *entry, int type, bool own) {
   switch (entry->kind) {
     case ZK_WATCH_DATA:
@@ -308,8 +307,8 @@ static int kind_tables(enum zk_watch_kind kind) {
   return kind_stays(kind) ? ZKE_WATCH_ANY : ZKE_WATCH_DATA;
 }
 
-/* A walk over the watches that an event calls: once to count them, then once
- * more to enter them. Both passes see the same watches, since nothing comes
+/* A walk over the watches that an event calls: first to count them, then to
+ * enter them.  Both passes see the same watches, since nothing happens in
  * between. */
 typedef struct gathering {
   zk_watches *w;
@@ -318,10 +317,10 @@ typedef struct gathering {
   zk_event *event; /* NULL: only count */
 } gathering;
 
-/* Take one watch that matches: count it, or enter its pair. The stamp is the
- * event's number: a pair that has it was entered already for this event (rule
- * 1), and only gets another table noted. The count may be too high by that,
- * which costs a little memory. */
+/* Count one matching watch, or enter its pair.  The stamp is the event's
+ * number: a pair that has it was entered already for this event (rule 1), and
+ * only gets another table.  So the count may be too high, which costs a little
+ * memory. */
 static void gather_one(gathering *g, zk_watch *entry) {
   zk_pair *p = entry->pair;
   zk_event *e = g->event;
@@ -342,8 +341,8 @@ static void gather_one(gathering *g, zk_watch *entry) {
 }
 
 /* The watches on the first len bytes of a path, in the bucket of their hash;
- * own: on the path itself.  Those that fire once are used up when they were
- * entered. */
+ * own: on the path itself.  One-shot watches are used up once they are entered.
+ */
 static void gather_at(gathering *g, const char *path, size_t len, uint64_t hash,
                       bool own) {
   zk_watch *next, *at = g->w->paths[hash_bucket(hash)];
@@ -356,7 +355,7 @@ static void gather_at(gathering *g, const char *path, size_t len, uint64_t hash,
   }
 }
 
-/* The path itself, then each path above it up to the root: those have recursive
+/* The path itself, then each path above it up to the root, for recursive
  * watches. */
 static void gather(gathering *g, const char *path) {
   size_t len = strlen(path);
@@ -370,9 +369,9 @@ static void gather(gathering *g, const char *path) {
   }
 }
 
-/* Room for an event with so many targets; NULL without memory. It is put into
- * the queue at once: the caller fills in the targets before anybody else can
- * look. */
+/* Room for an event with so many targets; NULL without memory.  It is put into
+ * the queue now: the caller fills in the targets before anything else can look.
+ */
 static zk_event *event_new(zk_watches *w, size_t count, int type,
                            const char *path, int64_t zxid, int64_t least) {
   size_t size = sizeof(zk_event) + count * sizeof(event_target);
@@ -389,15 +388,15 @@ static zk_event *event_new(zk_watches *w, size_t count, int type,
   return e;
 }
 
-/* Rule 4: drop all events, and have each pair told so. It needs no memory,
- * since that is what may lack. */
+/* Rule 4: drop all events, and tell each pair.  Needs no memory, since memory
+ * may be what is missing. */
 static void overflow(zk_watches *w) {
   zke_watcher_tell_all(w, ZKE_EVENT_OVERFLOW);
 }
 
-/* Decide whom the event calls (rule 2), in two passes: the first one only
- * counts, so that the event is one block and nothing has changed where there is
- * no memory for it. */
+/* Decide which pairs the event calls (rule 2), in two passes.  The first one
+ * only counts: so the event is one block, and without memory for it nothing has
+ * changed. */
 bool zke_watcher_event(zk_watches *w, int type, const char *path, int64_t zxid,
                        int64_t least) {
   gathering g = {.w = w, .type = type};
@@ -410,9 +409,9 @@ bool zke_watcher_event(zk_watches *w, int type, const char *path, int64_t zxid,
   return kept;
 }
 
-/* Release the events that are over (invariant 3). Not only from the front: an
- * event whose call lasts long must not keep those behind it. A call that was
- * taken back is over, too, though no dispatch has come to it. */
+/* Release finished events (invariant 3).  Not only from the front: an event
+ * with a long call must not keep later ones.  A call that was taken back is
+ * finished, too, though no dispatch has reached it. */
 static void events_trim(zk_watches *w) {
   for (zk_event **at = &w->first; *at;) {
     zk_event *e = *at;
@@ -427,9 +426,9 @@ static void events_trim(zk_watches *w) {
   }
 }
 
-/* A target is called, or taken back: from here on the queue does not speak of
- * its pair. Returns the pair, which the caller gives to pair_release(); NULL
- * where it was taken already. */
+/* A target is called, or taken back: the queue no longer refers to its pair.
+ * Returns the pair, for the caller to give to pair_release(); NULL if it was
+ * taken already. */
 static zk_pair *target_take(zk_watches *w, event_target *t) {
   zk_pair *p = t->pair;
   if (!p) return NULL;
@@ -439,9 +438,9 @@ static zk_pair *target_take(zk_watches *w, event_target *t) {
   return p;
 }
 
-/* The oldest event whose change is known to be early enough: those behind it
- * wait for it (rule 3). The target is counted as running; zke_watcher_done()
- * has to follow, or the event stays for good. */
+/* The oldest event whose change is known to be early enough; later ones wait
+ * for it (rule 3).  The target is counted as running; call zke_watcher_done()
+ * afterwards, or the event stays for ever. */
 bool zke_watcher_next(zk_watches *w, int64_t most, zk_target *out) {
   for (zk_event *e = w->first; e && e->least <= most; e = e->next) {
     while (e->at < e->count) {
@@ -457,15 +456,15 @@ bool zke_watcher_next(zk_watches *w, int64_t most, zk_target *out) {
   return false;
 }
 
-/* The callback has returned. An alarm, and what all are told, have no event to
- * count. */
+/* The callback has returned.  An alarm, and an event for each pair, have no
+ * event to count. */
 void zke_watcher_done(zk_watches *w, const zk_target *t) {
   if (!t->event) return;
   t->event->running--;
   events_trim(w);
 }
 
-/* Is a path another one, or below it? */
+/* Is a path the same as another one, or below it? */
 static bool path_is_below(const char *path, const char *top) {
   size_t len = strlen(top);
   if (len == 1) return true;
@@ -487,11 +486,11 @@ int zke_watcher_untold(const zk_watches *w, const char *path,
 
 /* ---- taking back ----
  *
- * What zke_check_watch(), zke_remove_watch() and zke_forget() ask for. The
- * server's watch is the connection's, not a pair's: it goes when nobody here
- * needs it any more. */
+ * For zke_check_watch(), zke_remove_watch() and zke_forget().  The server's
+ * watch belongs to the connection, not to a pair: it goes when no pair needs it
+ * any more. */
 
-/* Is it a watch that the query means? */
+/* Does the query mean this watch? */
 static bool query_has(const zk_watch_query *q, const zk_watch *entry) {
   if (strcmp(entry->path, q->path) != 0) return false;
   if (!kind_is_in(entry->kind, q->type)) return false;
@@ -499,7 +498,7 @@ static bool query_has(const zk_watch_query *q, const zk_watch *entry) {
          (entry->pair->fn == q->fn && entry->pair->context == q->context);
 }
 
-/* Is it a call of a one-shot watch that the query means?  Those of a watch that
+/* Does the query mean this call of a one-shot watch?  Calls of a watch that
  * stays go with the watch. */
 static bool query_has_target(const zk_watch_query *q, const zk_event *e,
                              const event_target *t) {
@@ -508,8 +507,8 @@ static bool query_has_target(const zk_watch_query *q, const zk_event *e,
   return !q->fn || (t->pair->fn == q->fn && t->pair->context == q->context);
 }
 
-/* Among the watches, and among the calls that are due: a one-shot watch whose
- * event has come is still there for its program until it is called. */
+/* Searches the watches and the calls that are due: to the program, a one-shot
+ * watch exists until it is called, even if its event has come. */
 bool zke_watcher_find(const zk_watches *w, const zk_watch_query *q) {
   const zk_watch *at = w->paths[path_bucket(q->path)];
   for (; at; at = at->next) {
@@ -523,9 +522,9 @@ bool zke_watcher_find(const zk_watches *w, const zk_watch_query *q) {
   return false;
 }
 
-/* Another pair's watch of the same table needs it. So does every watch of the
- * path that is not entered yet: the server sets it in the order of requests,
- * and so before it would remove it. */
+/* Another pair's watch of the same table needs it.  So does every watch of the
+ * path that is not entered yet: the server handles requests in order, and would
+ * set it before the removal. */
 bool zke_watcher_needed(const zk_watches *w, const zk_watch_query *q,
                         int table) {
   const zk_watch *at = w->paths[path_bucket(q->path)];
@@ -541,7 +540,7 @@ bool zke_watcher_needed(const zk_watches *w, const zk_watch_query *q,
   return false;
 }
 
-/* Watches, and those calls of one-shot watches that have not been made. */
+/* Removes watches, and the pending calls of one-shot watches. */
 void zke_watcher_remove(zk_watches *w, const zk_watch_query *q) {
   zk_watch *next, *at = w->paths[path_bucket(q->path)];
   for (; at; at = next) {
@@ -557,9 +556,9 @@ void zke_watcher_remove(zk_watches *w, const zk_watch_query *q) {
   events_trim(w);
 }
 
-/* Take the pair's calls out of the queue, or for NULL all calls. With NULL
- * their pairs are released where nothing else speaks of them; a pair that is
- * named stays, as its caller still needs it. */
+/* Take the pair's calls out of the queue, or all calls if pair is NULL.  With
+ * NULL, pairs are released if nothing else refers to them; a named pair stays,
+ * as its caller still needs it. */
 static void queue_drop(zk_watches *w, const zk_pair *pair) {
   for (zk_event *e = w->first; e; e = e->next) {
     for (size_t i = e->at; i < e->count; i++) {
@@ -572,8 +571,8 @@ static void queue_drop(zk_watches *w, const zk_pair *pair) {
   events_trim(w);
 }
 
-/* All that is here of a pair. What has been promised to it, such as the
- * session's end, goes too. */
+/* Removes everything of a pair, including events owed to it, such as the
+ * session's end. */
 void zke_watcher_forget(zk_watches *w, zke_watch_fn fn, void *context) {
   zk_pair *p = pair_find(w, fn, context);
   if (!p) return;
@@ -587,8 +586,8 @@ void zke_watcher_forget(zk_watches *w, zke_watch_fn fn, void *context) {
 
 /* ---- times ----
  *
- * zke_call_at(): each pair may have one time, which is no watch and knows no
- * server. */
+ * zke_call_at(): each pair may have one time.  It is not a watch, and no server
+ * is involved. */
 
 /* A pair has one time: a later request replaces the earlier. */
 bool zke_watcher_alarm(zk_watches *w, int64_t when_ms, zke_watch_fn fn,
@@ -600,8 +599,8 @@ bool zke_watcher_alarm(zk_watches *w, int64_t when_ms, zke_watch_fn fn,
   return true;
 }
 
-/* Find the pair whose time comes first; NULL: none has one. It looks at all
- * pairs, and at none while no pair has a time, which is nearly always so: a
+/* Find the pair with the earliest time; NULL: none has one.  It looks at all
+ * pairs, but at none if no pair has a time, as is nearly always the case: a
  * handle asks at each step. */
 static zk_pair *earliest(const zk_watches *w) {
   zk_pair *found = NULL;
@@ -618,8 +617,7 @@ int64_t zke_watcher_next_due(const zk_watches *w) {
   return p ? p->alarm_ms : ZKE_FOREVER;
 }
 
-/* The time is cleared before the call, so that the callback may ask for
- * another. */
+/* The time is cleared before the call, so the callback may ask for another. */
 bool zke_watcher_next_alarm(zk_watches *w, int64_t now_ms, zk_target *out) {
   zk_pair *p = earliest(w);
   if (!p || p->alarm_ms > now_ms) return false;
@@ -628,13 +626,12 @@ bool zke_watcher_next_alarm(zk_watches *w, int64_t now_ms, zk_target *out) {
   return true;
 }
 
-/* ---- what all are told ----
+/* ---- events for all pairs ----
  *
- * The session's end and an overflow are owed to each pair once. The debt is a
- * mark in the pair and not an entry in the queue, so that it needs no memory.
- */
+ * The session's end and an overflow are owed to each pair once.  The debt is a
+ * mark in the pair, not an entry in the queue, so it needs no memory. */
 
-/* Releases the pair's watches; the one-shot ones, or all. */
+/* Release the pair's one-shot watches, or all. */
 static void pair_clear(zk_watches *w, zk_pair *p, bool all) {
   zk_watch *next, *at = p->watches;
   for (; at; at = next) {
@@ -643,18 +640,18 @@ static void pair_clear(zk_watches *w, zk_pair *p, bool all) {
   }
 }
 
-/* Has the pair a watch that stays? */
+/* Does the pair have a watch that stays? */
 static bool pair_has_kept(const zk_pair *p) {
   const zk_watch *at = p->watches;
   while (at && !kind_stays(at->kind)) at = at->pair_next;
   return at != NULL;
 }
 
-/* Note for each pair that it is owed the event, then release what goes. It
- * takes two passes: a pair that has lost its last watch lives on by the debt.
- * The session's end overrides an overflow that is still to be told, since
- * round_type is what the debt is for. Calls that are due stay at the session's
- * end: they happened before it. */
+/* Mark each pair as owed the event, then release its watches.  It takes two
+ * passes: the debt keeps a pair that has lost its last watch.  The session's
+ * end overrides an overflow that is still to be told, since round_type says
+ * what the debt is for.  Calls that are due stay at the session's end: they
+ * happened before it. */
 void zke_watcher_tell_all(zk_watches *w, int type) {
   bool ends = type == ZKE_EVENT_SESSION;
   for (size_t i = 0; i < ZK_WATCH_BUCKETS; i++) {
@@ -671,8 +668,8 @@ void zke_watcher_tell_all(zk_watches *w, int type) {
   w->round_type = type;
 }
 
-/* Only pairs with a watch that stays may have missed something unseen: the
- * server tells one-shot watches what they have missed. */
+/* Only pairs with a watch that stays may have missed something: the server
+ * tells one-shot watches what they have missed. */
 bool zke_watcher_tell_kept(zk_watches *w) {
   bool any = false;
   if (w->round_type == ZKE_EVENT_SESSION) return false;
@@ -685,8 +682,8 @@ bool zke_watcher_tell_kept(zk_watches *w) {
   return any;
 }
 
-/* The round ends where no pair is owed anything. One that comes to watch
- * meanwhile is owed nothing: it has missed nothing. */
+/* The round ends when no pair is owed anything.  A pair that begins to watch in
+ * the meantime is owed nothing: it has missed nothing. */
 bool zke_watcher_next_told(zk_watches *w, zk_target *out) {
   for (size_t i = 0; w->round_type && i < ZK_WATCH_BUCKETS; i++) {
     for (zk_pair *p = w->pairs[i]; p; p = p->next) {
@@ -701,8 +698,8 @@ bool zke_watcher_next_told(zk_watches *w, zk_target *out) {
   return false;
 }
 
-/* For zke_forget(): watches that stay would go on sending events to nobody. A
- * one-shot watch sends one at most, and is left alone. */
+/* For zke_forget(): watches that stay would keep sending events that nobody
+ * needs.  A one-shot watch sends at most one, and is left alone. */
 void zke_watcher_of_pair(const zk_watches *w, zke_watch_fn fn, void *context,
                          void (*each)(void *arg, const char *path), void *arg) {
   const zk_pair *p = pair_find(w, fn, context);
@@ -715,7 +712,7 @@ void zke_watcher_of_pair(const zk_watches *w, zke_watch_fn fn, void *context,
   }
 }
 
-/* Is there no watch of that path and kind before this one in its bucket? */
+/* Is this the first watch of its path and kind in its bucket? */
 static bool watch_is_first(const zk_watch *at, const zk_watch *bucket) {
   while (bucket != at &&
          (bucket->kind != at->kind || strcmp(bucket->path, at->path) != 0))
@@ -724,7 +721,7 @@ static bool watch_is_first(const zk_watch *at, const zk_watch *bucket) {
 }
 
 /* For setting all of them again, in the order of the buckets.  A path that
- * several pairs watch is told once: a server tells what was missed as often as
+ * several pairs watch is given once: a server sends missed events as often as
  * it is asked. */
 void zke_watcher_each(const zk_watches *w,
                       void (*fn)(void *arg, const char *path,
@@ -738,15 +735,15 @@ void zke_watcher_each(const zk_watches *w,
 
 /* ---- beginning and end ---- */
 
-/* No memory is taken here, so it cannot fail. */
+/* Allocates nothing, so it cannot fail. */
 void zke_watchers_init(zk_watches *w, int limit) {
   memset(w, 0, sizeof *w);
   w->end = &w->first;
   w->limit = limit;
 }
 
-/* An event whose call has never ended, since its thread was ended in it, is
- * released, too. */
+/* Also releases an event whose call has never returned, since its thread ended
+ * in it. */
 void zke_watchers_free(zk_watches *w) {
   queue_drop(w, NULL);
   while (w->fresh) zke_watcher_drop(w, w->fresh);
@@ -758,8 +755,7 @@ void zke_watchers_free(zk_watches *w) {
       free(p);
     }
   }
-  for (zk_event *e = w->first; e;
-       e = w->first) { /* one whose call never ended */
+  for (zk_event *e = w->first; e; e = w->first) { /* its call never returned */
     w->first = e->next;
     free(e);
   }
