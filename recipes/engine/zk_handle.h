@@ -58,7 +58,7 @@ typedef struct zk_discard {
   int64_t czxid, retry_ms;
   char *found; /* the node that was found, to be deleted next; or NULL */
   int version;
-  int rc; /* of the last failed try; 0: none has failed */
+  int rc; /* of the last try; 0: it has not failed */
   zk_request request;
 } zk_discard;
 

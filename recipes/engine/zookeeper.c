@@ -1,19 +1,19 @@
 /* zookeeper.c - zkembed.h on a ZooKeeper ensemble
  *
- * Each function of the engine's table is a request: what is wrong in its
- * arguments is found here, as a file's engine does it, the rest by the server.
+ * Each function of the engine's table is a request.  Wrong arguments are
+ * refused here, as in a file's engine; the server finds the other errors.
  *
  * Sections, each using those above it: one operation; results; changes; reads;
  * several operations; access control lists; watches; waiting; sessions; opening
- * and closing; the table. To see how a call works, read zk_remove() and the
- * section "one operation", which it is made of. zk_handle.c has all that a call
- * waits for, and zk_link.c what is sent; neither of them knows what an
- * operation means.
+ * and closing; the table.  To see how a call works, read zk_remove() and the
+ * section "one operation", which it is made of.  zk_handle.c does all waiting
+ * of a call, and zk_link.c all sending; neither of them knows what an operation
+ * means.
  *
- * In this file a function named zk_… is a member of the table at the end, so it
- * has the contract that zkembed.h gives for zke_…, and is called on any thread.
- * A function that is given a call which has begun, as an op or as one of the
- * structs around it, runs with the handle's mutex held. */
+ * In this file a function named zk_… is in the table at the end, so it has the
+ * contract of zke_… in zkembed.h, and is called on any thread.  A function that
+ * is given a call in progress, as an op or one of the structs around it, runs
+ * with the handle's mutex held. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -32,11 +32,11 @@
 #include "jute.h"
 #include "zk_handle.h"
 
-/* Where sessions show themselves. The path is the ensemble's, so that handles
+/* Sessions publish themselves here.  The path is the ensemble's, so handles
  * with different chroots see each other's sessions. */
 #define WHO "/zke-sessions"
 
-/* The longest busy timeout, ms: that of a file, which counts in ns. */
+/* The longest busy timeout, ms: a file's, which counts in ns. */
 #define BUSY_MOST (INT64_MAX / 1000000)
 
 enum {
@@ -44,55 +44,55 @@ enum {
   DEFAULT_TIMEOUT = 10000,
   DEFAULT_EVENTS = 10000,
   DEFAULT_DATA = 1048576, /* bytes */
-  WHO_TRIES = 3,          /* to show a session, while replies are lost */
+  WHO_TRIES = 3,          /* tries to publish a session, while replies are
+                             lost */
   NUMBER_MOST = 11,       /* bytes of a sequential node's number, with a sign */
-  AUTH_FRAME = 12,        /* bytes of an identity, beside its two texts */
-  DISCARD_FRAME = 8,      /* of the longest request of a discard, likewise */
-  WATCH_FRAME = 32,       /* of what sets a watch again, beside its path */
-  FRAME_MORE = 65536      /* beside the data, in a frame that may be longer */
+  AUTH_FRAME = 12,        /* bytes of an identity, besides its two texts */
+  DISCARD_FRAME = 8,      /* of a discard's longest request, likewise */
+  WATCH_FRAME = 32,       /* of a request to set a watch again, besides its
+                             path */
+  FRAME_MORE = 65536      /* besides the data, in a frame that may be longer */
 };
 
-/* zke_fail() with its code as its value: a macro, so that analyzers, which do
- * not look into the library, know that it is an error. */
+/* zke_fail() with its code as its value.  It is a macro because analyzers do
+ * not look into the library, and must know that the value is an error. */
 #define fail(rc, ...) (zke_fail((rc), __VA_ARGS__), (rc))
 
 /* ---- one operation ----
  *
  * Every call is an `op` from op_begin() to op_end(): the path below the chroot,
- * the deadline, a request. Between the two the handle's mutex is held, but for
- * the time in which the request is waited for. An op lies on its caller's
- * stack, and so does the request in it, which the link and the poll loop of
- * another thread refer to. That is safe because zke_ensemble_call() does not
- * return before the request is over.
+ * the deadline, a request.  Between the two the handle's mutex is held, except
+ * during the wait for the request.  An op is on its caller's stack, and so is
+ * its request, which the link and the poll loop of another thread refer to.
+ * That is safe because zke_ensemble_call() does not return before the request
+ * is over.
  *
- * Order of checks: arguments first, then the state of the handle, then the size
- * of the data. A file's engine has the same order, so a call that is wrong
- * twice fails with the same code on both. */
+ * Order of checks: the arguments, then the state of the handle, then the size
+ * of the data.  A file's engine has the same order, so a call with two errors
+ * fails with the same code on both. */
 
-/* What a call does, for op_begin(). OP_READ: its request is sent again after a
- * lost connection. OP_CHANGE: it is refused on a read-only handle, and waits
- * for nodes that are to be discarded. OP_SEQUENTIAL: the path is only the
- * beginning of one. A call without any of these neither reads the tree nor
- * changes it. */
+/* The kind of a call, for op_begin().  OP_READ: its request is sent again after
+ * a lost connection.  OP_CHANGE: it is refused on a read-only handle, and waits
+ * for discards.  OP_SEQUENTIAL: a number will follow the path.  A call without
+ * any of these neither reads nor changes the tree. */
 enum { OP_READ = 1, OP_CHANGE = 2, OP_SEQUENTIAL = 4 };
 
-/* A call under way: from op_begin() to op_end(). */
+/* A running call: from op_begin() to op_end(). */
 typedef struct op {
   zk *z;
-  const char *path; /* as the caller has it */
-  char *whole;      /* below the chroot; NULL: the call has no path */
+  const char *path; /* the caller's */
+  char *whole;      /* with the chroot; NULL: the call has no path */
   /* the deadline of the whole call, taken once at its beginning */
   int64_t until_ms;
   unsigned flags;
-  int losses; /* the handle's, when a sync was asked for */
+  int losses; /* the handle's, when a sync was requested */
   zk_request r;
 } op;
 
-/* End a call that op_begin() or op_enter() has begun with ZKE_OK: release what
- * it holds, then the handle. Returns rc, so that a caller can return it at
- * once. Afterwards another thread may close the handle, so nothing of it is
- * touched any more. Texts of the reply go with the request: results have to be
- * copied before. */
+/* End a call that op_begin() or op_enter() has begun with ZKE_OK: release its
+ * memory, then the handle.  Returns rc, for the caller to return.  Afterwards
+ * another thread may close the handle, so do not touch it.  Texts of the reply
+ * are released with the request: copy results before. */
 static int op_end(op *c, int rc) {
   zke_link_request_clear(&c->r);
   free(c->whole);
@@ -100,10 +100,10 @@ static int op_end(op *c, int rc) {
   return rc;
 }
 
-/* Set the whole path: the one that the server knows. A call without a path has
- * none. A sequential create of "/" is refused below a chroot: its name would be
- * the chroot's with a number behind it, a sibling of the chroot and so outside
- * of it. */
+/* Set the whole path, as the server knows it.  A call without a path has none.
+ * A sequential create of "/" is refused below a chroot: its name would be the
+ * chroot's followed by a number, a sibling of the chroot and so outside of it.
+ */
 static int op_path(op *c) {
   if (!c->path) return ZKE_OK;
   if (c->z->chroot_len && !c->path[1] && c->flags & OP_SEQUENTIAL) {
@@ -115,14 +115,13 @@ static int op_path(op *c) {
   return c->whole ? ZKE_OK : fail(ZKE_NOMEM, "%s: out of memory", c->path);
 }
 
-/* Begin a call with a path that was checked already, or with none (NULL).
- * Returns ZKE_OK, and then op_end() has to follow; after any other code nothing
- * is held.
+/* Begin a call with a path that was checked already, or without one (NULL).
+ * ZKE_OK: call op_end() afterwards; after any other code nothing is held.
  *
- * A change waits here until all nodes that are to be discarded have gone, and
- * fails if they do not: zke_discard() promises that nothing which the session
- * makes comes before that. The wait gives the mutex up, so all that was learnt
- * from the handle before it may be out of date. */
+ * A change waits here until all discards are done, and fails if they are not:
+ * zke_discard() promises that nothing made by the session comes before.
+ * The wait releases the mutex, so anything read from the handle before it may
+ * be out of date. */
 static int op_enter(op *c, zke *h, const char *path, unsigned flags) {
   *c = (op){.z = zke_ensemble_of(h), .path = path, .flags = flags};
   if (flags) zke_set_zxid(0);
@@ -139,14 +138,14 @@ static int op_enter(op *c, zke *h, const char *path, unsigned flags) {
   return rc;
 }
 
-/* A path that the client refuses. NULL is printed by some printf()s only. */
+/* Fail for a malformed path.  Only some printf()s can print NULL. */
 static int bad_path(const char *path) {
   return fail(ZKE_BADARGUMENTS, "malformed path %s", path ? path : "(NULL)");
 }
 
-/* The same, but check the path first. As on a file, a malformed path is
- * ZKE_BADARGUMENTS whatever the handle's state. flags 0: a call that fails here
- * leaves zke_zxid() alone. */
+/* The same, but check the path first.  As on a file, a malformed path is
+ * ZKE_BADARGUMENTS whatever the handle's state.  flags 0: a call that fails
+ * here does not change zke_zxid(). */
 static int op_begin(op *c, zke *h, const char *path, unsigned flags) {
   if (!path || !zke_ensemble_path_check(path, (flags & OP_SEQUENTIAL) != 0)) {
     if (flags) zke_set_zxid(0);
@@ -155,10 +154,10 @@ static int op_begin(op *c, zke *h, const char *path, unsigned flags) {
   return op_enter(c, h, path, flags);
 }
 
-/* Has a test asked for this call's reply to be lost (zke_test_fail()), and
- * when? Returns ZKE_TEST_FAIL_…, or 0. The order is used up by the call that it
- * meets, so recipes that try again get through. Calls without OP_READ and
- * OP_CHANGE are not counted, as zkembed.h lists them. */
+/* Has a test asked to lose this call's reply (zke_test_fail()), and when?
+ * Returns ZKE_TEST_FAIL_…, or 0.  The first call that it meets uses up the
+ * request, so recipes that try again succeed.  Calls without OP_READ and
+ * OP_CHANGE do not count, as zkembed.h lists them. */
 static int op_fails(op *c) {
   zk *z = c->z;
   bool read = z->fail_when == ZKE_TEST_FAIL_READ;
@@ -169,38 +168,37 @@ static int op_fails(op *c) {
   return when;
 }
 
-/* Fail as a lost connection does. The thread's zxid is 0, since the call has
- * not seen a state of the tree. */
+/* Fail as a lost connection does.  The thread's zxid is 0, since the call has
+ * seen no state of the tree. */
 static int op_lost(void) {
   zke_set_zxid(0);
   return fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
 
-/* Is a request with so many bytes behind its header at most as long as a server
- * takes? A server closes the connection over a longer one, and the handle's
- * other changes that are on their way would be ZKE_CONNECTIONLOSS with it. A
- * program whose servers take more has said so by options.data_limit. The 8
- * bytes are the request's header: its number and its type. */
+/* Do servers accept a request with so many bytes after its header?  A server
+ * closes the connection for a longer one, and the handle's other changes on
+ * their way would be ZKE_CONNECTIONLOSS, too.  A program sets
+ * options.data_limit if its servers take more.  The 8 bytes are the request's
+ * header: its number and its type. */
 static bool frame_fits(const zk *z, size_t len) {
   size_t most = ZKE_JUTE_FRAME_LIMIT;
   if (z->data_limit > DEFAULT_DATA) most = (size_t)z->data_limit + FRAME_MORE;
   return len + 8 <= most;
 }
 
-/* Refuse a request that is longer than what servers take; what: for the
- * sentence. */
+/* Refuse a request that is too long for servers; what: for the sentence. */
 static int check_frame(const zk *z, size_t len, const char *what) {
   if (frame_fits(z, len)) return ZKE_OK;
   return fail(ZKE_BADARGUMENTS, "%s: a request of %zu bytes, servers take %d",
               what, len + 8, ZKE_JUTE_FRAME_LIMIT);
 }
 
-/* Have the server catch up with the leader before it answers, which makes a
- * read linearizable. A server answers a session's requests in their order, so
- * the read behind the sync sees what the sync has brought. Both go in the same
- * packet, so this costs no round trip. With sync=0 it is done only after a
- * lost connection: the server that the handle has found since may be behind the
- * one that has made a change whose reply was lost. */
+/* Make the server catch up with the leader before it answers, which makes a
+ * read linearizable.  A server answers a session's requests in order, so the
+ * read after the sync sees what the sync has brought.  Both go in the same
+ * packet, so this costs no round trip.  With sync=0 this is done only after a
+ * lost connection: the new server may be behind the one that has made a change
+ * whose reply was lost. */
 static void op_sync(op *c, const char *whole) {
   zke_jute_path_request path = {whole};
   c->losses = c->z->losses;
@@ -208,13 +206,13 @@ static void op_sync(op *c, const char *whole) {
     zke_jute_write(&c->r.sync, &zke_jute_of_path_request, &path);
 }
 
-/* A read has its answer: it has seen what it was synced with. */
+/* A read has its answer: it has seen everything up to its sync. */
 static void op_synced(const op *c) {
   if (c->r.sync.len && c->losses > c->z->losses_synced)
     c->z->losses_synced = c->losses;
 }
 
-/* Send the request and wait until it is over. Where a test has asked for a lost
+/* Send the request and wait until it is over.  If a test has asked for a lost
  * reply, either nothing is sent (before, and reads), or the request is made and
  * its result is hidden (after). */
 static int op_run(op *c) {
@@ -229,42 +227,42 @@ static int op_run(op *c) {
   return rc;
 }
 
-/* The failure for a reply that cannot be read. It comes from a server that is
- * none, or from a later version of the protocol. */
+/* Fail for a reply that cannot be parsed.  The peer is not a ZooKeeper server,
+ * or uses a later version of the protocol. */
 static int malformed(const op *c) {
   return fail(ZKE_MARSHALLINGERROR, "%s: the server's reply is malformed",
               c->path ? c->path : "multi");
 }
 
-/* The failure for a reply that cannot be what was asked for. A change with such
- * a reply was made all the same, since its header said so: so its code is
- * ZKE_CONNECTIONLOSS, which tells the caller to look. */
+/* Fail for a reply that does not fit the request.  A change with such a reply
+ * was made, since its header says so: so its code is ZKE_CONNECTIONLOSS, which
+ * tells the caller to look. */
 static int op_malformed(const op *c) {
   int rc = malformed(c);
   return c->flags & OP_CHANGE ? fail(ZKE_CONNECTIONLOSS, "%s", zke_errmsg())
                               : rc;
 }
 
-/* Read the reply's record, whose texts and bytes stay in the reply. */
+/* Read the reply's record; its texts and bytes stay in the reply. */
 static int op_take(op *c, const zke_jute_record *record, void *out) {
   return zke_jute_read(&c->r.reply, record, out) ? ZKE_OK : op_malformed(c);
 }
 
-/* What lacked memory, by the path of the call or a word for it. */
+/* Fail for a lack of memory; path: the call's, or a word for it. */
 static int no_memory(const char *path) {
   return fail(ZKE_NOMEM, "%s: out of memory", path);
 }
 
 /* ---- results ----
  *
- * What callers get is theirs: one block of their allocator, released by
- * zke_free(). A reply's own texts go with the request. Below, a function that
- * gives NULL has found no memory and has changed nothing; its caller fails with
- * no_memory(). A function that has an output writes it last, so a failure
- * leaves the caller's variables alone. */
+ * Results belong to the caller: one block of its allocator, released by
+ * zke_free().  A reply's own texts are released with the request.  Below, a
+ * function that returns NULL has found no memory and has changed nothing; its
+ * caller fails with no_memory().  A function writes its output last, so a
+ * failure does not change the caller's variables. */
 
-/* A result of the caller's allocator, with a NUL behind it that is not counted;
- * NULL without memory. */
+/* A result from the caller's allocator, with a NUL after it that is not
+ * counted; NULL without memory. */
 static char *copy_bytes(zk *z, const void *data, size_t len) {
   char *copy = zke_alloc((zke *)(void *)z, len + 1);
   if (copy && len) memcpy(copy, data, len);
@@ -277,11 +275,10 @@ static int compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Copy a server's list for the caller: sorted, and in one block, which one
- * zke_free() releases. keep() gives the text that is shown for an entry, or
- * NULL to leave it out. It is called twice for each entry, to count and then to
- * copy, so it must give the same answer both times. An entry that is null on
- * the wire is left out. */
+/* Copy a server's list for the caller: sorted, and in one block for zke_free().
+ * keep() returns the text to show for an entry, or NULL to leave it out.  It is
+ * called twice for each entry, to count and then to copy, so it must return the
+ * same both times.  An entry that is null on the wire is left out. */
 static zke_strings *copy_strings(zk *z, const zke_strings *from,
                                  const char *(*keep)(void *arg,
                                                      const char *text),
@@ -314,12 +311,12 @@ static const char *keep_all(void *arg, const char *text) {
   return text;
 }
 
-/* What zke_op_children() asks for. */
+/* The arguments of zke_op_children(). */
 typedef struct page {
   const char *after;
 } page;
 
-/* For zke_op_children(): names behind the last one of the page before. */
+/* For zke_op_children(): names after the last one of the previous page. */
 static const char *keep_after(void *arg, const char *text) {
   const page *p = arg;
   return strcmp(text, p->after) > 0 ? text : NULL;
@@ -327,36 +324,36 @@ static const char *keep_after(void *arg, const char *text) {
 
 /* ---- changes ----
  *
- * A change whose connection breaks may have been made, and is never sent again.
- * What a program can get wrong is refused here with the codes of a file's
- * engine; the rest, such as versions and permissions, the server decides. A
- * change has three steps: check, write the record, take the reply. multi takes
- * the same steps for each of its operations, and calls the functions of this
- * section, except for those of the table. */
+ * If the connection breaks, a change may have been made, and is never sent
+ * again.  A program's errors are refused here with the codes of a file's
+ * engine; the server decides the rest, such as versions and permissions.  A
+ * change has three steps: check, write the record, read the reply.  A multi
+ * makes the same steps for each of its operations, with the functions of this
+ * section, except those of the table. */
 
-/* Has the mode a TTL? Such nodes have a request of their own, with a member
- * more. */
+/* Does the mode have a TTL?  Such nodes have their own request, with one more
+ * member. */
 static bool mode_has_ttl(int mode) {
   return mode == ZKE_PERSISTENT_WITH_TTL ||
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
-/* Does the server put a number behind the path? Such a path may end in
- * anything, also in '/'. */
+/* Does the server add a number to the path?  Such a path may end in anything,
+ * even in '/'. */
 static bool mode_is_sequential(int mode) {
   return mode == ZKE_PERSISTENT_SEQUENTIAL ||
          mode == ZKE_EPHEMERAL_SEQUENTIAL ||
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
-/* Does the node go with the session? Only then its Stat names an owner. */
+/* Does the node end with the session?  Only then its Stat names an owner. */
 static bool mode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
 
-/* Refuse a mode that is none, and a TTL that the mode does not have or that is
- * out of range. The record of a plain create has no TTL, so a server would
- * never see that one was asked for. */
+/* Refuse an unknown mode, and a TTL that the mode does not have or that is out
+ * of range.  The record of a plain create has no TTL, so a server would never
+ * see the request for one. */
 static int check_mode(const zke_op *o) {
   if (o->mode < ZKE_PERSISTENT || o->mode > ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
     return fail(ZKE_BADARGUMENTS, "unknown mode %d", o->mode);
@@ -367,39 +364,38 @@ static int check_mode(const zke_op *o) {
               (long long)o->ttl_ms);
 }
 
-/* Refuse a length that the data cannot have. A length of -1 means NULL data,
- * which ZooKeeper keeps apart from empty data. */
+/* Refuse an impossible length.  A length of -1 means NULL data, which ZooKeeper
+ * distinguishes from empty data. */
 static int check_length(const void *data, int len) {
   if (len >= -1 && (data || len <= 0)) return ZKE_OK;
   return fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
-/* Apply options.data_limit to one value, or to the sum of a multi's values. It
- * is asked after the handle was entered, as on a file, where it needs the
- * handle as well. */
+/* Apply options.data_limit to one value, or to the sum of a multi's values.
+ * Checked after the handle was entered, as on a file, where the check needs the
+ * handle. */
 static int check_limit(const zk *z, int64_t len) {
   if (len <= z->data_limit) return ZKE_OK;
   return fail(ZKE_BADARGUMENTS, "data of %lld bytes, the limit is %d",
               (long long)len, z->data_limit);
 }
 
-/* The request's type for a mode. In a multi a plain create has a reply with the
- * path only: create2 is not allowed there by servers before 3.5. */
+/* The request's type for a mode.  In a multi, a plain create has a reply with
+ * only the path: servers before 3.5 do not allow create2 there. */
 static int create_type(int mode, bool in_multi) {
   if (mode_has_ttl(mode)) return ZKE_JUTE_CREATE_TTL;
   if (mode == ZKE_CONTAINER) return ZKE_JUTE_CREATE_CONTAINER;
   return in_multi ? ZKE_JUTE_CREATE : ZKE_JUTE_CREATE2;
 }
 
-/* Data as a record has it; a length of -1 is null on the wire. */
+/* Data for a record; a length of -1 is null on the wire. */
 static zke_jute_bytes bytes_of(const void *data, int len) {
   return (zke_jute_bytes){len, data};
 }
 
-/* Write the record of a create. It is the same alone and in a multi. zkembed.h
- * numbers its modes as ZooKeeper does, so a mode is the record's flags. NULL
- * for the ACL is an empty list, which the server refuses with ZKE_INVALIDACL.
- */
+/* Write the record of a create, alone or in a multi.  zkembed.h numbers its
+ * modes as ZooKeeper does, so a mode is the record's flags.  NULL for the ACL
+ * is an empty list, which the server refuses with ZKE_INVALIDACL. */
 static void write_create(zke_jute_writer *w, const char *whole,
                          const zke_op *o) {
   static const zke_acls none = {0, NULL};
@@ -415,10 +411,10 @@ static void write_create(zke_jute_writer *w, const char *whole,
     zke_jute_write(w, &zke_jute_of_create_request, &plain);
 }
 
-/* The path of a node that a create has made, as the program knows it: the one
- * that was asked for, with a number of at most 11 bytes behind it if the create
- * is sequential. NULL: the server has answered with another path. A server is
- * not trusted, and callers have room for such a path and for no other. */
+/* The path of a created node, as the program knows it: the requested one,
+ * followed by a number of at most 11 bytes if the create is sequential.  NULL:
+ * the server has sent another path.  A server is not trusted, and callers have
+ * room only for such a path. */
 static const char *made_path(const zk *z, const zke_op *o, const char *whole) {
   const char *shown = whole ? zke_ensemble_shown(z, whole) : NULL;
   size_t len = strlen(o->path);
@@ -430,9 +426,9 @@ static const char *made_path(const zk *z, const zke_op *o, const char *whole) {
   return number ? shown : NULL;
 }
 
-/* Take the reply to a create. Without memory for the path the caller could not
- * learn the number of its node. That is as bad as a lost reply, and so it has
- * the same code: recipes then look for the node, or discard it. */
+/* Take the reply to a create.  Without memory for the path the caller could not
+ * learn its node's number.  That is as bad as a lost reply, so it has the same
+ * code: recipes then look for the node, or discard it. */
 static int take_created(op *c, const zke_op *o, char **path_out,
                         zke_stat *stat_out) {
   zke_jute_create2_response made;
@@ -449,8 +445,8 @@ static int take_created(op *c, const zke_op *o, char **path_out,
   return ZKE_OK;
 }
 
-/* Make a node in any mode: zke_create() and zke_create_ttl() differ in their
- * arguments only. */
+/* Make a node in any mode: zke_create() and zke_create_ttl() differ only in
+ * their arguments. */
 static int create_by(zke *h, const zke_op *o, char **path_out,
                      zke_stat *stat_out) {
   op c;
@@ -487,7 +483,7 @@ static int zk_create_ttl(zke *z, const char *path, const void *data, int len,
   return create_by(z, &o, path_out, stat_out);
 }
 
-/* zke_delete(): all that can be wrong with it, a server finds. */
+/* zke_delete(): a server finds all other errors. */
 static int zk_remove(zke *z, const char *path, int version) {
   op c;
   int rc = op_begin(&c, z, path, OP_CHANGE);
@@ -498,8 +494,8 @@ static int zk_remove(zke *z, const char *path, int version) {
   return op_end(&c, op_run(&c));
 }
 
-/* The reply to a set and to a set_acl. Both have the new Stat and nothing else;
- * exists has the same. */
+/* Take the reply to a set or a set_acl.  Both have only the new Stat; so has
+ * that of exists. */
 static int take_stat(op *c, zke_stat *stat_out) {
   zke_jute_stat_response answer;
   int rc = op_take(c, &zke_jute_of_stat_response, &answer);
@@ -507,9 +503,9 @@ static int take_stat(op *c, zke_stat *stat_out) {
   return rc;
 }
 
-/* Is it a set that a server of 3.8 would make the version -1 by, which means
- * any? Such a set is sent twice in one multi, the first time empty, so nobody
- * sees the version in between. */
+/* Would this set make a server of 3.8 use the version -1, which means any?
+ * Such a set is sent twice in one multi, the first time empty, so nobody sees
+ * the version in between. */
 static bool is_set_twice(const zke_op *o) {
   return o->type == ZKE_OP_SET && o->version == -2;
 }
@@ -517,8 +513,8 @@ static bool is_set_twice(const zke_op *o) {
 static int zk_multi(zke *z, const zke_op *ops, int count,
                     zke_op_result *results);
 
-/* Make such a set alone, by a multi. That has another code for a session that
- * is over. */
+/* Make such a set by a multi.  A multi has another code for a session that is
+ * over. */
 static int set_twice(zke *z, const zke_op *o, zke_stat *stat_out) {
   zke_op_result result = {0};
   int rc = zk_multi(z, o, 1, &result);
@@ -547,10 +543,10 @@ static int zk_set(zke *z, const char *path, const void *data, int len,
   return op_end(&c, rc);
 }
 
-/* Note the node first, so that it goes whatever happens now, then wait for
- * that. Where there is no memory to note it, the session is given up: the
- * server then removes the node with the session, after its timeout. That is
- * what zke_discard() promises. */
+/* Queue the discard first, so the node goes in any case, then wait for it.
+ * Without memory to queue it, the session is given up: the server then removes
+ * the node with the session, after its timeout.  zke_discard() promises this.
+ */
 static int discard(zk *z, const char *path, int mode, int64_t czxid) {
   int rc =
       zke_ensemble_discard(z, path, mode == ZKE_EPHEMERAL_SEQUENTIAL, czxid);
@@ -558,11 +554,11 @@ static int discard(zk *z, const char *path, int mode, int64_t czxid) {
   return rc == ZKE_OK ? zke_ensemble_discarded(z, zke_ensemble_until(z)) : rc;
 }
 
-/* zke_discard(). The call is entered without flags: with OP_CHANGE an earlier
- * discard that is stuck would keep this node from being noted. A lost reply
- * that a test has asked for is lost when the node is gone, as on a file. A path
- * that does not fit into a request is refused: it would be sent for ever, and a
- * create with it would have been longer still. */
+/* zke_discard().  The call is entered without flags: with OP_CHANGE, an earlier
+ * discard that is stuck would prevent this one.  A reply that a test wants lost
+ * is lost when the node has gone, as on a file.  A path that does not fit into
+ * a request is refused: it would be sent for ever, and a create of it would
+ * have been too long, too. */
 static int zk_discard_node(zke *h, const char *path, int mode, int64_t czxid) {
   bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
   op c;
@@ -583,21 +579,21 @@ static int zk_discard_node(zke *h, const char *path, int mode, int64_t czxid) {
 
 /* ---- reads ----
  *
- * A read is preceded by a sync and may be sent again. One that sets a watch
- * enters it while its reply is taken, in the link's own function, so that no
- * event comes between. Why that matters: a watch that was entered later could
- * miss the event of the very next change, and one that was entered before the
- * request could be called for a change that the read already shows. */
+ * A sync precedes a read, and the read may be sent again.  If it sets a watch,
+ * the link's callback enters the watch when the reply is taken, so no event
+ * comes in between.  The reason: a watch that is entered later could miss the
+ * event of the very next change, and one that is entered before the request
+ * could be called for a change that the read already shows. */
 
 /* Refuse a watch whose path would fit into its own request, but not into the
- * longer one that sets it again: that would end every later connection. */
+ * longer one that sets it again: that one would end every later connection. */
 static int check_watch(const op *c) {
   return check_frame(c->z, strlen(c->whole) + WATCH_FRAME, "a watch");
 }
 
-/* A read that may register a watch. It is the request's context, so that
- * read_done() finds the watch. After read_done() has entered the watch, `watch`
- * is NULL and the tables own it. */
+/* A read that may register a watch.  It is the request's context, so
+ * read_done() finds the watch.  After read_done() has entered the watch,
+ * `watch` is NULL and the tables own it. */
 typedef struct reading {
   op c;
   zk_watch *watch;
@@ -605,9 +601,9 @@ typedef struct reading {
 } reading;
 
 /* The link's callback at the reply, with the mutex held: enter the watch if the
- * server has set it. A server sets it for every read that succeeds, and for
- * exists of a missing node, where it waits for the creation. It sets none for a
- * get or a list of a missing node. */
+ * server has set it.  A server sets it for every read that succeeds, and for
+ * exists of a missing node, to wait for the creation.  It sets none for a get
+ * or a list of a missing node. */
 static void read_done(zk_request *r) {
   reading *g = r->context;
   enum zk_watch_kind kind = g->kind;
@@ -618,10 +614,10 @@ static void read_done(zk_request *r) {
   g->watch = NULL;
 }
 
-/* Begin a read, send it and wait. ZKE_OK: the caller takes the reply and ends
- * the call with op_end(); after a failure it has ended. Memory for the watch is
- * taken before the request is sent, so that a server's watch always has a
- * watcher here. What was not entered is dropped at the end. */
+/* Begin a read, send it and wait.  ZKE_OK: the caller takes the reply and ends
+ * the call with op_end(); after a failure the call has ended.  Memory for the
+ * watch is allocated before the request is sent, so a server's watch always has
+ * a watcher here.  A watch that was not entered is dropped at the end. */
 static int read_node(reading *g, zke *h, const char *path, int type,
                      zke_watch_fn fn, void *context) {
   op *c = &g->c;
@@ -647,7 +643,7 @@ static int read_node(reading *g, zke *h, const char *path, int type,
   return rc == ZKE_OK ? ZKE_OK : op_end(c, rc);
 }
 
-/* zke_exists(). A missing node is ZKE_NONODE, and its watch is set all the
+/* zke_exists().  A missing node is ZKE_NONODE, and its watch is set all the
  * same: see read_done(). */
 static int zk_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
                      zke_stat *stat_out) {
@@ -678,8 +674,8 @@ static int zk_get(zke *z, const char *path, zke_watch_fn fn, void *context,
   return op_end(&g.c, rc);
 }
 
-/* zke_children(), by getChildren2, which has the Stat. Servers give names in no
- * order; callers get them sorted. */
+/* zke_children(), by getChildren2, which has the Stat.  Servers send names in
+ * any order; callers get them sorted. */
 static int zk_children(zke *z, const char *path, zke_watch_fn fn, void *context,
                        zke_strings **names_out, zke_stat *stat_out) {
   reading g;
@@ -696,7 +692,7 @@ static int zk_children(zke *z, const char *path, zke_watch_fn fn, void *context,
   return op_end(&g.c, rc);
 }
 
-/* A read whose request is a path. */
+/* A read with a path as its request. */
 static int read_path(op *c, int type, const char *whole) {
   zke_jute_path_request r = {whole};
   c->r.type = type;
@@ -718,14 +714,14 @@ static int zk_count(zke *z, const char *path, int64_t *count_out) {
   return op_end(&c, rc);
 }
 
-/* Which of the session's ephemeral nodes are shown, and how. */
+/* The selection of the session's ephemeral nodes to show. */
 typedef struct owned {
   const zk *z;
   const char *prefix;
 } owned;
 
-/* A node of the session as it is shown: below the chroot, with the prefix. The
- * one that shows the session itself is not among them. */
+/* A node of the session as shown: below the chroot, with the prefix.  The node
+ * that publishes the session itself is left out. */
 static const char *keep_owned(void *arg, const char *whole) {
   const owned *o = arg;
   const char *shown = zke_ensemble_shown(o->z, whole);
@@ -734,10 +730,10 @@ static const char *keep_owned(void *arg, const char *whole) {
   return shown;
 }
 
-/* zke_ephemerals() of this session: a server tells a session's nodes to nobody
- * else. The request has the chroot as its prefix. A server compares prefixes as
- * texts, and would also give nodes of "/ab" for the chroot "/a"; keep_owned()
- * leaves these out. */
+/* zke_ephemerals() of this session: a server gives a session's nodes only to
+ * the session.  The request has the chroot as its prefix.  A server compares
+ * prefixes as texts, and would also return nodes of "/ab" for the chroot "/a";
+ * keep_owned() leaves these out. */
 static int zk_ephemerals(zke *h, int64_t session, const char *prefix,
                          zke_strings **paths_out) {
   op c;
@@ -761,10 +757,9 @@ static int zk_ephemerals(zke *h, int64_t session, const char *prefix,
   return op_end(&c, rc);
 }
 
-/* zke_sync(). Where reads sync by themselves there is nothing to be done, and
- * it only tells the handle's state. Else it waits for the server to catch up.
- * The path decides nothing on a server, so one that is malformed stands for
- * "/". */
+/* zke_sync().  If reads sync by themselves, it only reports the handle's state.
+ * Otherwise it waits for the server to catch up.  A server ignores the path, so
+ * a malformed one is replaced by "/". */
 static int zk_sync(zke *z, const char *path) {
   op c;
   bool plain = path && path[0] == '/';
@@ -780,31 +775,31 @@ static int zk_sync(zke *z, const char *path) {
 
 /* ---- several operations ----
  *
- * A multi is one request: headers and records in turn, and results in the same
- * way. Those of the caller are written only when all of them could be read.
- * multi_read is the same with reads. A reply is not trusted to have as many
- * results as there are operations, nor to have them of the right types:
- * take_result() checks each header before it reads the record behind it. */
+ * A multi is one request: headers and records in turn; the results have the
+ * same form.  The caller's results are written only when all could be read.
+ * multi_read is the same with reads.  A reply may have another number of
+ * results than there are operations, or results of wrong types: take_result()
+ * checks each header before it reads the record after it. */
 
-/* A multi under way: the operations and their results. */
+/* A running multi: the operations and their results. */
 typedef struct several {
   op c;
   const zke_op *ops;
   int count;
-  /* our own copy: callers get all of them, or none */
+  /* our copy: callers get all of them, or none */
   zke_op_result *results;
   bool reads, failed; /* failed: no memory for a result */
 } several;
 
-/* Can an operation be refused with this code?  As a file's engine has it. */
+/* Can an operation be refused with this code?  As in a file's engine. */
 static bool is_refusal(int rc) {
   return rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR ||
          rc == ZKE_UNIMPLEMENTED || (rc <= -100 && rc > -200);
 }
 
-/* Refuse what only a later version of the library can mean: a member that is
- * reserved has to be zero now, so that it can get a meaning later. Refuse also
- * a code for zke_op_fail() that no server would give. */
+/* Refuse operations for a later version of the library: a reserved member must
+ * be zero now, so that it can get a meaning later.  Refuse also a code for
+ * zke_op_fail() that no server would give. */
 static int check_reserved(const zke_op *o, int i) {
   int64_t set = o->reserved_int;
   if (o->type == ZKE_OP_FAIL && !is_refusal(o->version)) {
@@ -819,9 +814,9 @@ static int check_reserved(const zke_op *o, int i) {
               i);
 }
 
-/* May an operation stand in a multi that changes, or in one that reads? The two
- * are different requests on the wire, and ZooKeeper has none that does both. No
- * `default`: the compiler names a type of zkembed.h that is missing here. */
+/* May an operation be in a multi that changes, or in one that reads?  The two
+ * are different requests on the wire, and no request of ZooKeeper does both.
+ * No `default`: the compiler names a type of zkembed.h that is missing here. */
 static bool op_belongs(const zke_op *o, bool reads) {
   switch ((enum zke_op_type)o->type) {
     case ZKE_OP_CREATE:
@@ -841,9 +836,10 @@ static bool op_belongs(const zke_op *o, bool reads) {
   return false;
 }
 
-/* Check one operation's path. ZooKeeper's C client reports a bad path in a
+/* Check one operation's path.  ZooKeeper's C client reports a bad path in a
  * multi as ZKE_MARSHALLINGERROR, and not as ZKE_BADARGUMENTS as for a single
- * call. A sequential create of "/" is refused below a chroot: see op_path(). */
+ * call.  A sequential create of "/" is refused below a chroot: see op_path().
+ */
 static int check_op_path(const zk *z, const zke_op *o, int i) {
   bool sequential = o->type == ZKE_OP_CREATE && mode_is_sequential(o->mode);
   bool root = o->path && o->path[0] == '/' && !o->path[1];
@@ -854,8 +850,8 @@ static int check_op_path(const zk *z, const zke_op *o, int i) {
               o->path ? o->path : "(NULL)");
 }
 
-/* One operation, in the order of checks that a file's engine has: the kind,
- * what is reserved, the path, the mode, the data. */
+/* Check one operation, in the order of a file's engine: the kind, the reserved
+ * members, the path, the mode, the data. */
 static int check_op(const several *m, int i) {
   const zke_op *o = &m->ops[i];
   if (o->type == ZKE_OP_SQL) {
@@ -876,8 +872,8 @@ static int check_op(const several *m, int i) {
   return rc == ZKE_OK ? check_limit(m->c.z, o->len) : rc;
 }
 
-/* Check all operations, then the sum of their data. All is checked before
- * anything is written, so a multi that is refused here has sent nothing. */
+/* Check all operations, then the sum of their data.  All are checked before
+ * anything is written, so a refused multi has sent nothing. */
 static int check_ops(const several *m) {
   int64_t sum = 0;
   for (int i = 0; i < m->count; i++) {
@@ -888,15 +884,15 @@ static int check_ops(const several *m) {
   return m->reads ? ZKE_OK : check_limit(m->c.z, sum);
 }
 
-/* What stands before each operation of a multi, and behind the last one (done).
- */
+/* Write the header before each operation of a multi, and after the last
+ * (done). */
 static void write_head(zke_jute_writer *w, int type, bool done) {
   zke_jute_multi_header head = {type, done, -1};
   zke_jute_write(w, &zke_jute_of_multi_header, &head);
 }
 
-/* Of which type a change's result has to be. For a create this stands for all
- * of makes_node(); zke_op_fail() is a check, see write_change(). */
+/* The required type of a change's result.  For a create this stands for all of
+ * makes_node(); zke_op_fail() is a check, see write_change(). */
 static int result_type(const zke_op *o) {
   switch ((enum zke_op_type)o->type) {
     case ZKE_OP_CREATE:
@@ -917,10 +913,10 @@ static int result_type(const zke_op *o) {
   return ZKE_JUTE_ERROR; /* never: check_op() has refused it */
 }
 
-/* Write one change. A delete and a check have the same record. zke_op_fail()
+/* Write one change.  A delete and a check have the same record.  zke_op_fail()
  * becomes a check that always fails: the root exists, and never has the version
- * INT32_MIN. So the server judges the operations before it first;
- * take_changes() then replaces the code. check_op() has refused all others. */
+ * INT32_MIN.  So the server judges the operations before it first;
+ * take_changes() then replaces the code.  check_op() has refused all others. */
 static void write_change(zke_jute_writer *w, const char *whole,
                          const zke_op *o) {
   zke_jute_delete_request versioned = {whole, o->version};
@@ -941,7 +937,7 @@ static void write_change(zke_jute_writer *w, const char *whole,
       write_head(w, ZKE_JUTE_SET_DATA, false);
       zke_jute_write(w, &zke_jute_of_set_data_request, &set);
       break;
-    case ZKE_OP_FAIL: /* what a server refuses: the root in no version it has */
+    case ZKE_OP_FAIL: /* always refused: the root never has this version */
       versioned = (zke_jute_delete_request){"/", INT32_MIN};
       write_head(w, ZKE_JUTE_CHECK, false);
       zke_jute_write(w, &zke_jute_of_delete_request, &versioned);
@@ -959,9 +955,10 @@ static void write_change(zke_jute_writer *w, const char *whole,
   }
 }
 
-/* Write one read. A list of children comes without a Stat in a multi, so a get
- * follows for the Stat: one operation, two results. take_reads() reads them in
- * the same order. zke_op_untold() and zke_op_fail() ask the server for nothing.
+/* Write one read.  A list of children has no Stat in a multi, so a get follows
+ * for the Stat: one operation, two results.  take_reads() reads them in
+ * the same order.  zke_op_untold() and zke_op_fail() send nothing to the
+ * server.
  */
 static void write_read(zke_jute_writer *w, const char *whole, const zke_op *o) {
   zke_jute_read_request r = {whole, 0};
@@ -976,8 +973,8 @@ static void write_read(zke_jute_writer *w, const char *whole, const zke_op *o) {
   }
 }
 
-/* Write all operations, each behind a header, and a header that ends them. A
- * writer that lacks memory remembers it, and zke_ensemble_call() reports it. */
+/* Write all operations, each after a header, and a header at the end.  A writer
+ * without memory records this, and zke_ensemble_call() reports it. */
 static int write_ops(several *m) {
   zke_jute_writer *w = &m->c.r.body;
   for (int i = 0; i < m->count; i++) {
@@ -993,10 +990,10 @@ static int write_ops(several *m) {
   return ZKE_OK;
 }
 
-/* Make up the Stat of a node that a multi has made. A plain create in a multi
- * is answered by the path only, but the reply has the multi's zxid. The times
- * are this host's, as zookeeper.h says; a program that needs the server's has
- * to read the node. */
+/* Compute the Stat of a node that a multi has made.  The reply to a plain
+ * create in a multi has only the path, but it has the multi's zxid.  The times
+ * are this host's, as zookeeper.h says; a program that needs the server's must
+ * read the node. */
 static zke_stat made_stat(const several *m, const zke_op *o) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -1012,10 +1009,10 @@ static zke_stat made_stat(const several *m, const zke_op *o) {
   return stat;
 }
 
-/* Take the result of a create; false where it is malformed, which it also is
- * with another path than was asked for. Containers and TTL nodes are answered
- * with their Stat, plain creates without. A path that cannot be copied makes
- * the whole multi fail, as in take_created(). */
+/* Take the result of a create; false if it is malformed, or has another path
+ * than requested.  Results of containers and TTL nodes have a Stat, those of
+ * plain creates do not.  If the path cannot be copied, the whole multi fails,
+ * as in take_created(). */
 static bool take_made(several *m, int i, int type) {
   zke_jute_reader *reply = &m->c.r.reply;
   zke_op_result *out = &m->results[i];
@@ -1037,7 +1034,7 @@ static bool take_made(several *m, int i, int type) {
   return true;
 }
 
-/* The result of a get; whole: with the data, else with the Stat alone, for a
+/* Take the result of a get; whole: with the data, else only the Stat, for a
  * list of children. */
 static bool take_data(several *m, zke_op_result *out, bool whole) {
   zke_jute_get_data_response got;
@@ -1053,9 +1050,9 @@ static bool take_data(several *m, zke_op_result *out, bool whole) {
   return true;
 }
 
-/* Take a list of names; false where it is malformed. The server gives all of
- * them. They are sorted here, and then cut to the page that zke_op_children()
- * asks for: those behind its name, and at most so many. */
+/* Take a list of names; false if it is malformed.  The server sends all of
+ * them.  They are sorted here, and then cut to the page of zke_op_children():
+ * those after its name, and at most so many. */
 static bool take_names(several *m, int i) {
   zke_jute_children_response all;
   page p = {m->ops[i].data ? m->ops[i].data : ""};
@@ -1070,16 +1067,16 @@ static bool take_names(several *m, int i) {
   return true;
 }
 
-/* Is it the type of a create's result? Servers give the type that was asked
- * for, or that of the plain create. */
+/* Is it the type of a create's result?  Servers send the requested type, or
+ * that of the plain create. */
 static bool makes_node(int type) {
   return type == ZKE_JUTE_CREATE || type == ZKE_JUTE_CREATE2 ||
          type == ZKE_JUTE_CREATE_CONTAINER || type == ZKE_JUTE_CREATE_TTL;
 }
 
-/* Take one result of this type, or an error; false where the reply is
- * malformed. The header says which record follows, so after a header of another
- * type nothing behind it can be read. */
+/* Take one result of this type, or an error; false if the reply is malformed.
+ * The header says which record follows, so after a header of another type
+ * nothing more can be read. */
 static bool take_result(several *m, int i, int type) {
   zke_jute_reader *reply = &m->c.r.reply;
   zke_jute_multi_header head;
@@ -1108,14 +1105,14 @@ static bool take_result(several *m, int i, int type) {
       return take_names(m, i);
     case ZKE_JUTE_DELETE:
     case ZKE_JUTE_CHECK:
-      return true; /* the header is all */
+      return true; /* only a header */
     default:
       return false; /* result_type() and take_reads() ask for no other */
   }
 }
 
-/* Take the result of one change, of two where it was sent twice: the first that
- * was refused counts. */
+/* Take the result of one change, or two if it was sent twice: the first refusal
+ * counts. */
 static bool take_change(several *m, int i) {
   int type = result_type(&m->ops[i]);
   zke_op_result *out = &m->results[i];
@@ -1128,10 +1125,10 @@ static bool take_change(several *m, int i) {
 }
 
 /* Take all results of a multi, and return its code: that of the first operation
- * that was refused. ZooKeeper answers a refused multi with 0 for the operations
- * before that one and with ZKE_RUNTIMEINCONSISTENCY for those behind it, which
- * only says that they were not made. zke_op_fail() is known by its place, and
- * gets the code that the caller has given. */
+ * that was refused.  The results of a refused multi have 0 before that
+ * operation and ZKE_RUNTIMEINCONSISTENCY after it, which only says that they
+ * were not made. zke_op_fail() is recognised by its place, and gets the
+ * caller's code. */
 static int take_changes(several *m) {
   int rc = ZKE_OK;
   for (int i = 0; i < m->count; i++) {
@@ -1148,11 +1145,10 @@ static int take_changes(several *m) {
   return rc;
 }
 
-/* Check and write a multi. ZKE_OK: several_end() has to follow; otherwise
- * nothing is held. As on a file, and in ZooKeeper's client, a multi on a
- * session that is over is ZKE_MARSHALLINGERROR. Room for the results is taken
- * before the request is sent, so that no memory is needed when it has been
- * made. */
+/* Check and write a multi.  ZKE_OK: call several_end() afterwards; otherwise
+ * nothing is held.  As on a file, and in ZooKeeper's client, a multi on a
+ * session that is over is ZKE_MARSHALLINGERROR.  The results are allocated
+ * before the request is sent, so no memory is needed after it was made. */
 static int several_begin(several *m, zke *h, const zke_op *ops, int count,
                          bool reads) {
   *m = (several){.ops = ops, .count = count, .reads = reads};
@@ -1172,9 +1168,9 @@ static int several_begin(several *m, zke *h, const zke_op *ops, int count,
   return op_end(&m->c, rc);
 }
 
-/* Give the results to the caller, who then owns what they hold, or release
- * them. Then end the call. The caller's array may be NULL: a change need not
- * ask for results. */
+/* Give the results to the caller, who then owns their memory, or release them.
+ * Then end the call.  The caller's array may be NULL: a change need not ask for
+ * results. */
 static int several_end(several *m, zke_op_result *results, bool give, int rc) {
   if (give && results) {
     if (m->count)
@@ -1188,8 +1184,8 @@ static int several_end(several *m, zke_op_result *results, bool give, int rc) {
   return op_end(&m->c, rc);
 }
 
-/* zke_multi(). Results are given out where it was refused, too: they say which
- * operation was. A reply that cannot be read is a lost one. */
+/* zke_multi().  Results are returned even if it was refused: they say which
+ * operation was.  A reply that cannot be parsed counts as lost. */
 static int zk_multi(zke *z, const zke_op *ops, int count,
                     zke_op_result *results) {
   several m;
@@ -1206,16 +1202,15 @@ static int zk_multi(zke *z, const zke_op *ops, int count,
   return several_end(&m, results, true, rc);
 }
 
-/* A list of paths under construction; list NULL: only count. Two passes under
- * one lock see the same queue, so the second one fits what the first one has
- * counted. */
+/* A list of paths being built; list NULL: only count.  Two passes under one
+ * lock see the same queue, so the second one fits the first one's count. */
 typedef struct untold {
   zke_strings *list;
   char *at;
   size_t count, bytes;
 } untold;
 
-/* One path more. It is called twice: to count, then to fill the list. */
+/* Add a path.  Called twice for each: to count, then to fill the list. */
 static void add_untold(void *arg, const char *path) {
   untold *u = arg;
   size_t size = strlen(path) + 1;
@@ -1228,11 +1223,11 @@ static void add_untold(void *arg, const char *path) {
   u->bytes += size;
 }
 
-/* Answer zke_op_untold(): what the watchers have not been told at the moment of
- * the reply. The queue has all that the read can show, since a server sends the
- * event of a change before a reply that shows it. While an overflow is still to
- * be told, or there are more paths than the caller wants, the answer is that it
- * is not known. */
+/* Answer zke_op_untold(): the paths of undelivered events at the time of the
+ * reply.  The queue has everything that the read can show, since a server sends
+ * the event of a change before a reply that shows it.  If an overflow is still
+ * to be told, or there are more paths than the caller wants, the answer is "not
+ * known". */
 static void take_untold(several *m, int i) {
   zk *z = m->c.z;
   zke_op_result *out = &m->results[i];
@@ -1252,8 +1247,8 @@ static void take_untold(several *m, int i) {
   zke_watcher_untold(&z->watches, m->ops[i].path, add_untold, &fill);
 }
 
-/* The link's callback at the reply, with the mutex held. The queue of events is
- * looked at here and not after the call has woken up: in between another thread
+/* The link's callback at the reply, with the mutex held.  The queue of events
+ * is read here and not after the call has woken up: in between another thread
  * could take more events, or dispatch some. */
 static void several_done(zk_request *r) {
   several *m = r->context;
@@ -1262,10 +1257,10 @@ static void several_done(zk_request *r) {
   }
 }
 
-/* Take the results of a multi_read. Each operation stands for itself, so one
- * that fails leaves the others as they are. A list whose second part, the get,
- * has failed is given up as a whole: an operation has either a code or a
- * result. */
+/* Take the results of a multi_read.  The operations are independent, so one
+ * that fails does not change the others.  If the second part of a list, the
+ * get, has failed, the whole list is dropped: an operation has either a code or
+ * a result. */
 static int take_reads(several *m) {
   for (int i = 0; i < m->count; i++) {
     zke_op_result *out = &m->results[i];
@@ -1284,7 +1279,7 @@ static int take_reads(several *m) {
   return m->failed ? no_memory("multi_read") : ZKE_OK;
 }
 
-/* zke_multi_read(), with a sync before all of it. */
+/* zke_multi_read(), after one sync for all. */
 static int zk_multi_read(zke *z, const zke_op *ops, int count,
                          zke_op_result *results) {
   several m;
@@ -1302,14 +1297,14 @@ static int zk_multi_read(zke *z, const zke_op *ops, int count,
 
 /* ---- access control lists ----
  *
- * Lists are the server's business. Identities belong to a connection there, so
- * the handle keeps them and shows them on each new one. An identity is never
- * taken back, neither here nor by a server; it goes with the handle. A refusal
- * ends the session (ZKE_STATE_AUTH_FAILED), as in ZooKeeper's clients. */
+ * The server checks the lists.  Identities belong to a connection there, so the
+ * handle keeps them and sends them on each new one.  An identity is never taken
+ * back, neither here nor by a server; it goes with the handle.  A refusal ends
+ * the session (ZKE_STATE_AUTH_FAILED), as in ZooKeeper's clients. */
 
-/* Wait until the server has judged an identity. It does that at once, and
- * answers in order with what is asked behind it. So the reply to any request
- * will do, and a refusal has come before that. */
+/* Wait until the server has judged an identity.  It judges when it reads it,
+ * and answers later requests in order.  So the reply to any request will do; a
+ * refusal comes before it. */
 static int await_auth(op *c) {
   zke_jute_path_request r = {"/"};
   c->r.type = ZKE_JUTE_SYNC;
@@ -1320,8 +1315,7 @@ static int await_auth(op *c) {
   return fail(ZKE_AUTHFAILED, "the server refused the identity");
 }
 
-/* Copy an identity for the handle, which keeps it for every later connection.
- */
+/* Copy an identity for the handle, which keeps it for later connections. */
 static int new_auth(const char *scheme, const char *cert, int len,
                     zk_auth **out) {
   zk_auth *a = calloc(1, sizeof *a);
@@ -1339,9 +1333,9 @@ static int new_auth(const char *scheme, const char *cert, int len,
   return ZKE_OK;
 }
 
-/* Refuse what a file's engine refuses. A NUL in the user's name is among that:
- * a server would take the name up to the NUL, and so grant the rights of
- * another user than was meant. */
+/* Refuse the same as a file's engine.  This includes a NUL in the user's name:
+ * a server would take the name up to the NUL, and grant the rights of another
+ * user. */
 static int check_auth(const char *scheme, const char *cert, int len) {
   if (!scheme) return fail(ZKE_BADARGUMENTS, "scheme is NULL");
   if (len < 0 || (len && !cert))
@@ -1354,10 +1348,10 @@ static int check_auth(const char *scheme, const char *cert, int len) {
   return ZKE_OK;
 }
 
-/* zke_add_auth(). The identity is sent now where there is a connection, and by
- * each later connection before any request. It is kept also if this call fails
- * behind that point: then the next connection shows it. So one that is longer
- * than what servers take is refused here: it would end every connection. */
+/* zke_add_auth().  The identity is sent now if there is a connection, and on
+ * each later connection before any request.  It is kept even if this call fails
+ * later: then the next connection sends it.  So one that is too long for
+ * servers is refused here: it would end every connection. */
 static int zk_add_auth(zke *h, const char *scheme, const char *cert, int len) {
   op c;
   zk_auth *a = NULL;
@@ -1372,7 +1366,7 @@ static int zk_add_auth(zke *h, const char *scheme, const char *cert, int len) {
   return op_end(&c, await_auth(&c));
 }
 
-/* Copy a text, NULL as "", to *at, which moves behind it. */
+/* Copy a text, NULL as "", to *at, and move *at past it. */
 static const char *append_text(char **at, const char *text) {
   char *copy = *at;
   size_t size = text ? strlen(text) + 1 : 1;
@@ -1381,8 +1375,8 @@ static const char *append_text(char **at, const char *text) {
   return copy;
 }
 
-/* Copy a list of the reply for the caller, in one block. Texts that are null on
- * the wire become "", so that callers need not look for NULL. */
+/* Copy a list of the reply for the caller, in one block.  Texts that are null
+ * on the wire become "", so callers need not check for NULL. */
 static int copy_acls(zk *z, const zke_acls *from, zke_acls **out) {
   size_t count = from->count > 0 ? (size_t)from->count : 0;
   size_t head = sizeof(zke_acls) + count * sizeof(zke_acl), bytes = 0;
@@ -1421,7 +1415,7 @@ static int zk_get_acl(zke *z, const char *path, zke_acls **acls_out,
   return op_end(&c, rc);
 }
 
-/* zke_set_acl(). A server says what is wrong with a list. */
+/* zke_set_acl().  A server finds the errors in a list. */
 static int zk_set_acl(zke *z, const char *path, int version,
                       const zke_acls *acls, zke_stat *stat_out) {
   op c;
@@ -1438,15 +1432,14 @@ static int zk_set_acl(zke *z, const char *path, int version,
 
 /* ---- watches ----
  *
- * Whom an event calls is known to this process alone (zk_watch.h); a server has
- * one watch of a kind for a connection and path. It is set with the first of
- * them and removed with the last. A call that fails may leave a watch at the
- * server that nobody here waits for, and the events of that one are dropped. It
- * never leaves a watcher whose watch the server does not have: that one would
- * wait in vain. */
+ * Only this process knows which watchers an event calls (zk_watch.h); a server
+ * has one watch of a kind for each connection and path.  It is set with the
+ * first watcher and removed with the last.  A call that fails may leave a watch
+ * at the server that no watcher needs; its events are dropped.  It never leaves
+ * a watcher without a watch at the server: that one would wait in vain. */
 
 /* As read_done(), for a watch that stays: the server sets it for any path,
- * whether there is a node or not. */
+ * whether the node exists or not. */
 static void add_watch_done(zk_request *r) {
   reading *g = r->context;
   if (r->rc != ZKE_OK) return;
@@ -1454,7 +1447,7 @@ static void add_watch_done(zk_request *r) {
   g->watch = NULL;
 }
 
-/* zke_add_watch(). Setting it again does no harm, so the request is sent again
+/* zke_add_watch().  Setting it again does no harm, so the request is sent again
  * after a lost connection. */
 static int zk_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                         void *context) {
@@ -1483,17 +1476,17 @@ static int zk_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   return op_end(&g.c, rc);
 }
 
-/* The table of a type of zke_set_watch(); -1: there is none. */
+/* The table for a type of zke_set_watch(); -1: there is none. */
 static int watch_kind(int type) {
   if (type == ZKE_WATCH_DATA) return ZK_WATCH_DATA;
   if (type == ZKE_WATCH_EXIST) return ZK_WATCH_EXIST;
   return type == ZKE_WATCH_CHILD ? ZK_WATCH_CHILD : -1;
 }
 
-/* ZooKeeper's setWatches with one watch. A server sends the event that the
+/* ZooKeeper's setWatches with one watch.  A server sends the event that the
  * watch has missed since zxid before its reply, so the watch is entered before
- * the request is sent, or that event would find nobody. After a failure it is
- * taken out, unless the pair had such a watch already. */
+ * the request is sent; otherwise that event would find no watcher.  After a
+ * failure it is taken out, unless the pair had such a watch already. */
 static int zk_set_watch(zke *z, const char *path, int type, int64_t zxid,
                         zke_watch_fn fn, void *context) {
   op c;
@@ -1526,8 +1519,8 @@ static int zk_set_watch(zke *z, const char *path, int type, int64_t zxid,
   return op_end(&c, rc);
 }
 
-/* Has this handle such a watch? The server is not asked: it knows connections,
- * not watchers. */
+/* Does this handle have such a watch?  The server is not asked: it knows
+ * connections, not watchers. */
 static int find_watch(const op *c, const zk_watch_query *q) {
   if (q->type < ZKE_WATCH_CHILD || q->type > ZKE_WATCH_ANY)
     return fail(ZKE_BADARGUMENTS, "unknown watch type %d", q->type);
@@ -1544,9 +1537,9 @@ static int zk_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   return rc == ZKE_OK ? op_end(&c, find_watch(&c, &q)) : rc;
 }
 
-/* The server's tables that nobody here needs any more without the watches that
- * q means; 0: none. A server's watch is shared by all watchers of the path, so
- * it goes with the last of them. */
+/* The server's tables that no watcher here needs, apart from the watches that q
+ * means; 0: none.  All watchers of the path share a server's watch, so it goes
+ * with the last of them. */
 static int unneeded(const zk *z, const zk_watch_query *q) {
   bool child = !zke_watcher_needed(&z->watches, q, ZKE_WATCH_CHILD);
   bool data = !zke_watcher_needed(&z->watches, q, ZKE_WATCH_DATA);
@@ -1554,10 +1547,10 @@ static int unneeded(const zk *z, const zk_watch_query *q) {
   return type & q->type;
 }
 
-/* zke_remove_watch(). Remove watches at the server first, where nobody else
- * here needs them, and then here. So where the server cannot be asked they
- * stay, and the caller may try again. ZKE_NOWATCHER of the server is no
- * failure: the watch has fired there, and its event is on the way. */
+/* zke_remove_watch().  Remove watches at the server first, if no other watcher
+ * here needs them, and then here.  So if the server cannot be asked they stay,
+ * and the caller may try again.  The server's ZKE_NOWATCHER is no failure: the
+ * watch has fired there, and its event is on the way. */
 static int zk_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                            void *context) {
   op c;
@@ -1578,18 +1571,18 @@ static int zk_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   return op_end(&c, rc);
 }
 
-/* For a request that nobody waits for: it releases itself when it is over, by a
- * reply, a lost connection or the link's end. */
+/* For a request without a waiting caller: it releases itself when it is over,
+ * by a reply, a lost connection or the link's end. */
 static void alone_done(zk_request *r) {
   zke_link_request_clear(r);
   free(r);
 }
 
-/* Have the server stop sending events of a watch that stays, without waiting
- * for the answer: zke_forget() must not fail or wait for a server. Without
- * memory, or without a connection, nothing is sent, and nothing is lost by it:
- * the events that still come find nobody, and a new connection sets only the
- * watches that are left. */
+/* Make the server stop sending events of a watch that stays, without waiting
+ * for the answer: zke_forget() must not fail or wait for a server.  Without
+ * memory, or without a connection, nothing is sent, which does no harm: later
+ * events find no watcher, and a new connection sets only the remaining watches.
+ */
 static void stop_watching(void *arg, const char *path) {
   zk *z = arg;
   char *whole = zke_ensemble_whole(z, path);
@@ -1607,21 +1600,21 @@ static void stop_watching(void *arg, const char *path) {
   free(whole);
 }
 
-/* zke_forget(). The server is told first, while the pair's watches are still
- * there to name the paths, but its answer is not waited for. */
+/* zke_forget().  The server is told first, while the pair's watches still name
+ * the paths, but its answer is not waited for. */
 static int zk_forget(zke *h, zke_watch_fn fn, void *context) {
   zk *z = zke_ensemble_of(h);
   if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
   if (rc != ZKE_OK) return rc;
   zke_watcher_of_pair(&z->watches, fn, context, stop_watching, z);
-  zke_ensemble_kick(z); /* the reader sends what the socket did not take */
+  zke_ensemble_kick(z); /* the reader sends the rest if the socket is full */
   zke_ensemble_forget(z, fn, context);
   return zke_ensemble_leave(z, ZKE_OK);
 }
 
-/* zke_call_at(). Times are this process's business: no server is told. A reader
- * that sleeps for longer is woken to set its time anew. */
+/* zke_call_at().  Times concern only this process: no server is told.  A reader
+ * that sleeps for longer is woken to set its time again. */
 static int zk_call_at(zke *h, int64_t when_ms, zke_watch_fn fn, void *context) {
   zk *z = zke_ensemble_of(h);
   if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
@@ -1634,8 +1627,8 @@ static int zk_call_at(zke *h, int64_t when_ms, zke_watch_fn fn, void *context) {
   return zke_ensemble_leave(z, rc);
 }
 
-/* zke_set_watcher(). The default watcher is looked up when it is called, so
- * what has not been dispatched yet goes to the new one. */
+/* zke_set_watcher().  The default watcher is read when it is called, so
+ * undelivered events go to the new one. */
 static int zk_set_watcher(zke *h, zke_watch_fn fn, void *context) {
   zk *z = zke_ensemble_of(h);
   int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
@@ -1647,19 +1640,19 @@ static int zk_set_watcher(zke *h, zke_watch_fn fn, void *context) {
 
 /* ---- waiting ----
  *
- * Thin: zk_handle.c has the waiting. Most of these work after the session's
- * end, too, so that a program is told of it. A function here enters the handle,
- * asks zk_handle.c, and leaves. Entering does what is due by the clock, pings
- * for example, so a program that only polls keeps its session, too. */
+ * Thin: zk_handle.c does the waiting.  Most of these work after the session's
+ * end, too, so that a program is told of it.  A function here enters the
+ * handle, asks zk_handle.c, and leaves.  Entering does what is due, such as
+ * pings, so a program that only polls keeps its session, too. */
 
-/* zke_now(): the monotonic clock, so that deadlines do not move with the time
- * of day. */
+/* zke_now(): the monotonic clock, so deadlines do not move with the time of
+ * day. */
 static int64_t zk_now(zke *z) {
   (void)z;
   return zke_ensemble_now();
 }
 
-/* The time of day of this host: a server's is not known. */
+/* The time of day of this host; a server's is not known. */
 static int64_t zk_wall(zke *z) {
   struct timespec t;
   (void)z;
@@ -1667,9 +1660,9 @@ static int64_t zk_wall(zke *z) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* zke_sleep(). The pause keeps the session alive and dispatches nothing. It
- * ends early when another thread closes the handle, which would wait for it
- * otherwise; the session's end does not shorten it. */
+/* zke_sleep().  The pause keeps the session alive and dispatches nothing.  It
+ * ends early if another thread closes the handle, which would otherwise wait
+ * for it; the session's end does not shorten it. */
 static int zk_sleep(zke *h, int64_t deadline_ms) {
   zk *z = zke_ensemble_of(h);
   int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
@@ -1687,8 +1680,8 @@ static int64_t zk_limit(zke *z, int64_t deadline_ms) {
   return zke_ensemble_limit(zke_ensemble_of(z), deadline_ms);
 }
 
-/* zke_fd(). The descriptor stays the same for the handle's life, though the
- * socket behind it changes. */
+/* zke_fd().  The descriptor stays the same for the handle's life, though the
+ * socket changes. */
 static int zk_fd(zke *h, int *fd_out) {
   zk *z = zke_ensemble_of(h);
   if (!fd_out) return fail(ZKE_BADARGUMENTS, "fd_out is NULL");
@@ -1698,7 +1691,7 @@ static int zk_fd(zke *h, int *fd_out) {
   return zke_ensemble_leave(z, ZKE_OK);
 }
 
-/* zke_next_deadline(): the time that the descriptor's timer is set to, too. */
+/* zke_next_deadline(): also the time of the descriptor's timer. */
 static int zk_next_deadline(zke *h, int64_t *deadline_out) {
   zk *z = zke_ensemble_of(h);
   if (!deadline_out) return fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
@@ -1708,7 +1701,7 @@ static int zk_next_deadline(zke *h, int64_t *deadline_out) {
   return zke_ensemble_leave(z, ZKE_OK);
 }
 
-/* zke_pending(): whether a dispatch would find something to do now. */
+/* zke_pending(): would a dispatch find work now? */
 static int zk_pending(zke *h, int *pending_out) {
   zk *z = zke_ensemble_of(h);
   if (!pending_out) return fail(ZKE_BADARGUMENTS, "pending_out is NULL");
@@ -1718,7 +1711,7 @@ static int zk_pending(zke *h, int *pending_out) {
   return zke_ensemble_leave(z, ZKE_OK);
 }
 
-/* zke_dispatch_to(). After ZKE_FORKED this is a child that was forked in a
+/* zke_dispatch_to().  After ZKE_FORKED this is a child that was forked in a
  * callback: the mutex and the count of calls are its parent's, so the handle is
  * not left. */
 static int zk_dispatch_to(zke *h, int64_t zxid, int *count_out, int *more_out) {
@@ -1726,7 +1719,7 @@ static int zk_dispatch_to(zke *h, int64_t zxid, int *count_out, int *more_out) {
   int count = 0, more = 0, rc = zke_ensemble_enter(z, ZK_ANY_STATE);
   if (rc != ZKE_OK) return rc;
   rc = zke_ensemble_dispatch(z, zxid, &count, &more);
-  if (rc == ZKE_FORKED) return rc; /* the handle is the parent's */
+  if (rc == ZKE_FORKED) return rc; /* the handle belongs to the parent */
   if (rc == ZKE_OK && count_out) *count_out = count;
   if (rc == ZKE_OK && more_out) *more_out = more;
   return zke_ensemble_leave(z, rc);
@@ -1737,8 +1730,9 @@ static int zk_dispatch(zke *z, int *count_out) {
   return zk_dispatch_to(z, INT64_MAX, count_out, NULL);
 }
 
-/* zke_event_zxid(): of the innermost callback that runs on this thread. 0
- * outside of callbacks, and on other threads, whose events these are not. */
+/* zke_event_zxid(): of the innermost running callback on this thread.  0
+ * outside of callbacks, and on other threads, since these are not their events.
+ */
 static int64_t zk_event_zxid(zke *h) {
   zk *z = zke_ensemble_of(h);
   int64_t zxid = 0;
@@ -1749,9 +1743,9 @@ static int64_t zk_event_zxid(zke *h) {
   return zxid;
 }
 
-/* zke_turn(): what zke_wait_turn() compares with. A caller takes it before it
- * looks at what it waits for, so that a change in between ends the wait at
- * once. */
+/* zke_turn(): for comparison by zke_wait_turn().  A caller takes it before it
+ * looks at what it waits for, so a change in between ends the wait immediately.
+ */
 static int64_t zk_turn(zke *h) {
   zk *z = zke_ensemble_of(h);
   if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) return 0;
@@ -1760,9 +1754,9 @@ static int64_t zk_turn(zke *h) {
   return turn;
 }
 
-/* zke_wait() and zke_wait_turn(). Of all calls only these are cancellation
- * points: all others would leave a program not knowing what they have done.
- * ZKE_FORKED: see zk_dispatch_to(). */
+/* zke_wait() and zke_wait_turn().  Only these calls are cancellation points:
+ * after any other a program would not know what it has done.  ZKE_FORKED: see
+ * zk_dispatch_to(). */
 static int zk_wait_turn(zke *h, int64_t turn, int64_t deadline_ms) {
   zk *z = zke_ensemble_of(h);
   int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
@@ -1771,7 +1765,7 @@ static int zk_wait_turn(zke *h, int64_t turn, int64_t deadline_ms) {
   return rc == ZKE_FORKED ? rc : zke_ensemble_leave(z, rc);
 }
 
-/* zke_wake(): end all waits on this handle, on whatever thread. */
+/* zke_wake(): end all waits on this handle, on any thread. */
 static int zk_wake(zke *h) {
   zk *z = zke_ensemble_of(h);
   int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
@@ -1780,7 +1774,7 @@ static int zk_wake(zke *h) {
   return zke_ensemble_leave(z, ZKE_OK);
 }
 
-/* zke_test_fail(): lost replies without a network that loses them. */
+/* zke_test_fail(): lost replies without a faulty network. */
 static int zk_test_fail(zke *h, int when, int skip) {
   zk *z = zke_ensemble_of(h);
   if (when < 0 || when > ZKE_TEST_FAIL_READ || skip < 0)
@@ -1794,13 +1788,13 @@ static int zk_test_fail(zke *h, int when, int skip) {
 
 /* ---- sessions ----
  *
- * A session shows itself by an ephemeral node below /zke-sessions, outside
- * every chroot: "PID STARTED TIMEOUT IDENTITY". It goes when the session does,
- * so what is listed lives, or has died within its timeout. The node is only a
- * notice. Locks and ephemerals do not depend on it, so a session that could not
- * publish it works as any other; others then know of it only the number. */
+ * A session publishes itself by an ephemeral node below /zke-sessions, outside
+ * every chroot: "PID STARTED TIMEOUT IDENTITY".  It goes with the session, so a
+ * listed session lives, or has died within its timeout.  The node is only a
+ * notice.  Locks and ephemerals do not depend on it, so a session that could
+ * not publish it works as any other; others then know only its number. */
 
-/* zke_session_id(); after the session's end, too. */
+/* zke_session_id(); works after the session's end, too. */
 static int64_t zk_session_id(zke *h) {
   zk *z = zke_ensemble_of(h);
   if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) return 0;
@@ -1809,7 +1803,7 @@ static int64_t zk_session_id(zke *h) {
   return id;
 }
 
-/* zke_state(), as the last step has left it. */
+/* zke_state(), as of the last step. */
 static int zk_state(zke *h) {
   zk *z = zke_ensemble_of(h);
   if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) return ZKE_STATE_CLOSED;
@@ -1818,14 +1812,14 @@ static int zk_state(zke *h) {
   return state;
 }
 
-/* The path of the node that shows a session: its number in 16 hexadecimal
- * digits, so that names sort as numbers do. */
+/* The path of the node that publishes a session: its number in 16 hexadecimal
+ * digits, so names sort as numbers do. */
 static void who_path(char *out, size_t size, int64_t session) {
   snprintf(out, size, WHO "/%016" PRIx64, (uint64_t)session);
 }
 
-/* Create a node at its whole path, whatever the chroot. The op's request is
- * used again, so that one call may make several. */
+/* Create a node at its whole path, whatever the chroot.  The op's request is
+ * used again, so one call may make several. */
 static int who_create(op *c, const char *path, const char *text,
                       const zke_acls *acls, int mode) {
   zke_op o;
@@ -1836,10 +1830,10 @@ static int who_create(op *c, const char *path, const char *text,
   return zke_ensemble_call(c->z, &c->r, path, c->until_ms);
 }
 
-/* Show the session to others; it fails in silence. The node's ACL lets
- * everybody read it and nobody set it. The directory is made on demand, and is
- * open to all, since each session has to be able to make its node in it. A lost
- * reply is tried again: the node that was made then answers ZKE_NODEEXISTS,
+/* Publish the session; a failure is ignored.  The node's ACL lets everybody
+ * read it and nobody set it.  The directory is made on demand, and is open to
+ * all, since each session must be able to make its node in it.  After a lost
+ * reply it tries again: if the node was made, that fails with ZKE_NODEEXISTS,
  * which ends the loop. */
 static void who_publish(zke *h) {
   op c;
@@ -1860,15 +1854,15 @@ static void who_publish(zke *h) {
   op_end(&c, ZKE_OK);
 }
 
-/* One session, as its node's data has it. */
+/* One session, from its node's data. */
 typedef struct who {
   int64_t session;
   const char *text; /* NUL-terminated, in the reply */
 } who;
 
-/* Read "PID STARTED TIMEOUT IDENTITY"; returns the identity. Anybody may have
+/* Parse "PID STARTED TIMEOUT IDENTITY"; returns the identity.  Anybody may have
  * written a node below /zke-sessions, so the text is not trusted: a number that
- * cannot be read is 0. */
+ * cannot be parsed is 0. */
 static const char *who_read(const who *w, zke_session_info *out) {
   char *at = (char *)(uintptr_t)(w->text ? w->text : "");
   *out = (zke_session_info){.id = w->session, .identity = "", .alive = 1};
@@ -1903,8 +1897,8 @@ static int who_list(zk *z, const who *all, size_t count,
   return ZKE_OK;
 }
 
-/* The list for this handle's own session. It asks no server, so it is right
- * also where the session could not publish its node. */
+/* The list for this handle's own session.  It asks no server, so it is right
+ * even if the session could not publish its node. */
 static int who_own(zk *z, zke_session_list **out) {
   char text[512];
   snprintf(text, sizeof text, "%lld %lld %lld %s", (long long)z->pid,
@@ -1914,9 +1908,9 @@ static int who_own(zk *z, zke_session_list **out) {
   return who_list(z, &own, 1, out);
 }
 
-/* The text of a node's data, NUL-terminated in place; NULL where the reply
- * cannot be read. Behind the data stands the reply's Stat, which is read by
- * then, so its first byte may be overwritten. */
+/* The text of a node's data, NUL-terminated in place; NULL if the reply cannot
+ * be parsed.  The reply's Stat follows the data and has been read by then, so
+ * its first byte may be overwritten. */
 static const char *who_text(op *c, zke_jute_get_data_response *answer) {
   if (op_take(c, &zke_jute_of_get_data_response, answer) != ZKE_OK) return NULL;
   if (answer->data.len < 0) return "";
@@ -1925,7 +1919,7 @@ static const char *who_text(op *c, zke_jute_get_data_response *answer) {
   return text;
 }
 
-/* Ask for one session's node. The text stays in the op's reply, and so is valid
+/* Read one session's node.  The text stays in the op's reply, so it is valid
  * only until the next request of the op. */
 static int who_ask(op *c, int64_t session, who *out) {
   char path[64];
@@ -1942,7 +1936,7 @@ static int who_ask(op *c, int64_t session, who *out) {
   return out->text ? ZKE_OK : malformed(c);
 }
 
-/* One session: this one is known here, others by their nodes. */
+/* Find one session: this one is known here, others by their nodes. */
 static int who_find(op *c, int64_t session, zke_session_list **out) {
   who one;
   if (session == zke_link_session(c->z->link)) return who_own(c->z, out);
@@ -1953,9 +1947,8 @@ static int who_find(op *c, int64_t session, zke_session_list **out) {
   return rc;
 }
 
-/* Each of the names, with a copy of its text.  One that has gone meanwhile is
- * left out, and so is one that may not be read: anybody may make a node there.
- */
+/* Read the node of each name, and copy its text.  A node that has gone or may
+ * not be read is left out: anybody may make a node there. */
 static int who_ask_all(op *c, const zke_strings *names, who *all,
                        size_t *count) {
   for (int i = 0; i < names->count; i++) {
@@ -1972,9 +1965,9 @@ static int who_ask_all(op *c, const zke_strings *names, who *all,
   return ZKE_OK;
 }
 
-/* The names of the sessions that have shown themselves; the caller frees the
- * list with zke_free(). Where nobody has ever shown a session there is no
- * directory, and the list is empty. */
+/* The names of the published sessions; the caller frees the list with
+ * zke_free().  If no session was ever published there is no directory, and the
+ * list is empty. */
 static int who_names(op *c, zke_strings **out) {
   zke_jute_children2_response answer;
   zke_jute_read_request r = {WHO, 0};
@@ -1983,7 +1976,7 @@ static int who_names(op *c, zke_strings **out) {
   zke_jute_write(&c->r.body, &zke_jute_of_read_request, &r);
   int rc = zke_ensemble_call(c->z, &c->r, WHO, c->until_ms);
   if (rc == ZKE_OK) rc = op_take(c, &zke_jute_of_children2_response, &answer);
-  if (rc == ZKE_NONODE) { /* nobody has ever */
+  if (rc == ZKE_NONODE) { /* no session was ever published */
     answer.children = (zke_strings){0, NULL};
     rc = ZKE_OK;
   }
@@ -1992,8 +1985,8 @@ static int who_names(op *c, zke_strings **out) {
   return *out ? ZKE_OK : no_memory("sessions");
 }
 
-/* All sessions: one request for the names, and one for each of them. This is
- * no snapshot: a session that ends meanwhile is left out, one that begins may
+/* All sessions: one request for the names, and one for each of them.  This is
+ * no snapshot: a session that ends in between is left out, one that begins may
  * be missing. */
 static int who_find_all(op *c, zke_session_list **out) {
   zke_strings *names = NULL;
@@ -2026,7 +2019,7 @@ static int zk_sessions(zke *h, int64_t session, zke_session_list **list_out) {
   return op_end(&c, rc);
 }
 
-/* zke_password(). It works after the session's end, too, as zke_session_id()
+/* zke_password().  Works after the session's end, too, as zke_session_id()
  * does. */
 static int zk_password(zke *h, unsigned char out[16]) {
   zk *z = zke_ensemble_of(h);
@@ -2037,8 +2030,8 @@ static int zk_password(zke *h, unsigned char out[16]) {
   return zke_ensemble_leave(z, ZKE_OK);
 }
 
-/* zke_touch(). Entering the handle is enough: it does what is due, and a ping
- * is among that. */
+/* zke_touch().  Entering the handle is enough: it does what is due, including a
+ * ping. */
 static int zk_touch(zke *h) {
   zk *z = zke_ensemble_of(h);
   int rc = zke_ensemble_enter(z, 0);
@@ -2047,26 +2040,25 @@ static int zk_touch(zke *h) {
 
 /* ---- opening and closing ----
  *
- * A handle is opened by its parts: options, link, first connection, its node,
- * its thread. The process keeps a list of its handles: a session is ended by
- * its own handle, also where another one asks for that. Nobody takes a
- * handle's mutex while it holds the list's: a handle may be busy for as long as
- * a resolver takes, and each fork() of the process waits for the list. */
+ * Opening a handle sets up its options, link, first connection, its node, its
+ * thread.  The process keeps a list of its handles: only a session's own handle
+ * ends it, even if another one asks for that.  A thread that holds the list's
+ * mutex takes no handle's: a handle may be busy for as long as a resolver
+ * takes, and each fork() of the process waits for the list. */
 
-/* The handles that are open in this process, for zke_expire(): only a session's
- * own handle can end it, as its password is not published. */
+/* The open handles of this process, for zke_expire(): only a session's own
+ * handle can end it, as its password is not published. */
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;
 static zk *open_first;
 
-/* Take and release the list's mutex; also what pthread_atfork() calls. A fork
+/* Take and release the list's mutex; also called by pthread_atfork().  A fork
  * takes the mutex before, so it is free in the child. */
 static void open_lock(void) { pthread_mutex_lock(&open_mutex); }
 static void open_unlock(void) { pthread_mutex_unlock(&open_mutex); }
 
-/* Have forks take the list's mutex, so that no child inherits it from a thread
- * that the child does not have. Once for the process: pthread_once() calls it.
- */
+/* Make forks take the list's mutex, so no child inherits it from a thread that
+ * the child does not have.  pthread_once() calls it, once for the process. */
 static void open_prepare(void) {
   pthread_atfork(open_lock, open_unlock, open_unlock);
 }
@@ -2080,9 +2072,8 @@ static void open_enter(zk *z) {
   open_unlock();
 }
 
-/* Take a handle out of the list before it is closed, so that zke_expire() of
- * another thread does not find it any more. A handle that is not in the list is
- * no error. */
+/* Take a handle out of the list before it is closed, so zke_expire() of another
+ * thread no longer finds it.  A handle that is not in the list is no error. */
 static void open_leave(const zk *z) {
   open_lock();
   zk **at = &open_first;
@@ -2091,7 +2082,7 @@ static void open_leave(const zk *z) {
   open_unlock();
 }
 
-/* A handler for a thread that may be cancelled. */
+/* A cleanup handler, for a thread that may be cancelled. */
 static void open_unpin(void *arg) { zke_ensemble_unpin(arg); }
 
 /* Does a name have this server? */
@@ -2113,10 +2104,10 @@ static bool same_servers(const zk_name *one, const zk_name *other) {
 }
 
 /* The handle of a session that is open in this process, pinned: it is not
- * released before open_unpin().  NULL: there is none.  Two ensembles may give
- * the same number: `zke serve` counts the sessions of each file from the same
- * one.  So the caller's own session is the caller's, and any other one has to
- * be on the caller's servers. */
+ * released before open_unpin().  NULL: there is none.  Two ensembles may have
+ * sessions of the same number: `zke serve` counts the sessions of each file
+ * from the same one.  So the caller's own session is the caller's, and any
+ * other one must be on the caller's servers. */
 static zk *open_pin_session(zk *caller, int64_t session) {
   open_lock();
   bool own = zke_link_session(caller->link) == session;
@@ -2135,7 +2126,7 @@ static char *default_identity(void) {
   return strdup(program_invocation_short_name);
 }
 
-/* The chroot of the name, and that of the options below it. */
+/* The chroot of the name, followed by that of the options. */
 static int set_chroot(zk *z, const char *more) {
   const char *first = z->name.chroot;
   if (!more) more = "";
@@ -2150,8 +2141,8 @@ static int set_chroot(zk *z, const char *more) {
   return ZKE_OK;
 }
 
-/* The session's timeout: the name's, or that of the options, whose lease is the
- * same thing on a file. */
+/* The session's timeout: the name's, or the options'; their lease means the
+ * same on a file. */
 static int64_t option_timeout(const zk *z, const zke_options *o) {
   int64_t timeout = z->name.timeout_ms;
   if (!timeout) timeout = o->lease_ms ? o->lease_ms : o->timeout_ms;
@@ -2160,8 +2151,8 @@ static int64_t option_timeout(const zk *z, const zke_options *o) {
 }
 
 /* Refuse negative options, as every engine does, and a busy timeout that a file
- * refuses: deadlines are made of it, and must not overflow. ZKE_AT_ONCE is the
- * one negative value that means something. */
+ * refuses: it is used for deadlines, which must not overflow.  ZKE_AT_ONCE is
+ * the only valid negative value. */
 static int check_options(const zke_options *o) {
   const struct {
     const char *name;
@@ -2185,9 +2176,9 @@ static int check_options(const zke_options *o) {
   return ZKE_OK;
 }
 
-/* Take what the name and the options say into the handle. Texts are copied,
- * since the caller may release them. What was copied is released by
- * zke_ensemble_free(), also after a failure here. */
+/* Set the handle's members from the name and the options.  Texts are copied,
+ * since the caller may release them.  zke_ensemble_free() releases the copies,
+ * even after a failure here. */
 static int set_options(zk *z, const char *name, const zke_options *o) {
   int rc = check_options(o);
   if (rc == ZKE_OK) rc = zke_ensemble_name_parse(name, &z->name);
@@ -2210,10 +2201,10 @@ static int set_options(zk *z, const char *name, const zke_options *o) {
   return z->text && z->identity ? ZKE_OK : no_memory(name);
 }
 
-/* Wait for the first connection, for the busy timeout at most. A handle with
- * ZKE_AT_ONCE waits for the default time here and nowhere else: without a
- * session there is no handle. Where the servers do not know a session that is
- * to be taken up, that is ZKE_SESSIONEXPIRED at once. */
+/* Wait for the first connection, for at most the busy timeout.  A handle with
+ * ZKE_AT_ONCE waits for the default time, only here: without a session there is
+ * no handle.  If the servers do not know a session to be resumed, it is
+ * ZKE_SESSIONEXPIRED without further waiting. */
 static int await_connection(zk *z) {
   int64_t until = zke_ensemble_until(z);
   if (until < zke_ensemble_now() + DEFAULT_BUSY && !z->busy_ms)
@@ -2231,26 +2222,26 @@ static int await_connection(zk *z) {
   return zke_ensemble_leave(z, rc);
 }
 
-/* ZKE_OPEN_EXISTING: refuse to open where the node that a program's data is
- * below does not exist. */
+/* ZKE_OPEN_EXISTING: refuse to open if the node above the program's data does
+ * not exist. */
 static int await_chroot(zk *z) {
   int rc = zk_exists((zke *)(void *)z, "/", NULL, NULL, NULL);
   if (rc != ZKE_NONODE) return rc;
   return fail(ZKE_CANTOPEN, "%s has no znode %s", z->text, z->chroot);
 }
 
-/* A session to take up, or NULL for a new one. */
+/* A session to resume, or NULL for a new one. */
 typedef struct taken {
   int64_t session;
   const unsigned char *password;
 } taken;
 
-/* Open a handle: its parts, its link, the first connection, its helper thread.
- * *z_out is NULL until the handle is whole. Until open_enter() no other thread
- * knows it. t: a session to take up, which has shown itself already; so only a
- * new session publishes its node, and a read-only handle, which changes
- * nothing, never does. Where the opening fails a new session ends, since nobody
- * has it; one that was to be taken up lives on, with all that it owns. */
+/* Open a handle: its options, its link, the first connection, its helper
+ * thread.  *z_out is NULL until the handle is complete.  Until open_enter() no
+ * other thread knows it.  t: a session to resume, which is published already;
+ * so only a new session publishes its node, and a read-only handle, which
+ * changes nothing, never does.  If the opening fails, a new session ends, since
+ * nobody uses it; one that was to be resumed lives on, with its nodes. */
 static int open_handle(const zke_engine *engine, const char *name,
                        const zke_options *o, const taken *t, zke **z_out) {
   zk *z = zke_ensemble_new();
@@ -2281,7 +2272,7 @@ static int open_handle(const zke_engine *engine, const char *name,
   return ZKE_OK;
 }
 
-/* zke_open(). Cancellation of the thread is held off to the end, so that it
+/* zke_open().  Cancellation of the thread is held off to the end, so the caller
  * gets its handle, or its failure: otherwise a session without an owner would
  * remain. */
 static int zk_open(const zke_engine *engine, const char *name,
@@ -2292,11 +2283,10 @@ static int zk_open(const zke_engine *engine, const char *name,
   return rc;
 }
 
-/* The timeout of a session that is to be taken up, as its node tells it; 0: it
- * cannot be learnt. A server gives a session the timeout that the latest
- * greeting asks for, so one that asks for nothing in particular has to ask for
- * what the session has. The handle has been entered. Where it has no connection
- * none is waited for. */
+/* The timeout of a session to be resumed, from its node; 0: not known.  A
+ * server gives a session the timeout of the latest greeting, so a caller that
+ * asks for none must ask for the one the session has.  The handle has been
+ * entered.  If it has no connection, there is no wait for one. */
 static int64_t kept_timeout(zk *z, int64_t session) {
   op c = {.z = z, .until_ms = zke_ensemble_now()};
   zke_session_info info = {.lease_ms = 0};
@@ -2308,10 +2298,11 @@ static int64_t kept_timeout(zk *z, int64_t session) {
   return info.lease_ms > 0 ? info.lease_ms : 0;
 }
 
-/* Open another session on the same ensemble. Name, data limit, busy timeout,
- * allocator and logger are those of z. They are copied under z's mutex, which
- * is then left before the connection is waited for: so z's other calls go on.
- * Cancellation is held off from before the mutex is left, as in zk_open(). */
+/* Open another session on the same ensemble.  Name, data limit, busy timeout,
+ * allocator and logger are those of z.  They are copied under z's mutex, which
+ * is released before the wait for the connection: so z's other calls continue.
+ * Cancellation is held off from before the mutex is released, as in zk_open().
+ */
 static int open_beside(zke *h, const zke_options *given, const taken *t,
                        zke **z_out) {
   zk *z = zke_ensemble_of(h);
@@ -2337,13 +2328,13 @@ static int open_beside(zke *h, const zke_options *given, const taken *t,
   return rc;
 }
 
-/* zke_open_session(): a connection and a session of its own. */
+/* zke_open_session(): a new connection and session. */
 static int zk_open_session(zke *z, const zke_options *options, zke **z_out) {
   if (!z_out) return fail(ZKE_BADARGUMENTS, "z_out is NULL");
   return open_beside(z, options, NULL, z_out);
 }
 
-/* zke_attach(). Here only missing arguments are refused; the server compares
+/* zke_attach().  Only missing arguments are refused here; the server compares
  * the password. */
 static int zk_attach(zke *z, int64_t session, const unsigned char password[16],
                      const zke_options *options, zke **z_out) {
@@ -2355,8 +2346,8 @@ static int zk_attach(zke *z, int64_t session, const unsigned char password[16],
   return open_beside(z, options, &t, z_out);
 }
 
-/* zke_close() and zke_detach(). The handle leaves the list before it closes. In
- * a forked child the close fails, and its copy of the list stays as it is.
+/* zke_close() and zke_detach().  The handle leaves the list before it closes.
+ * In a forked child the close fails, and its copy of the list does not change.
  * ZKE_MISUSE: this is a callback of the handle, which stays open, and so goes
  * back into the list. */
 static int close_handle(zke *h, bool keep) {
@@ -2368,16 +2359,17 @@ static int close_handle(zke *h, bool keep) {
   return rc;
 }
 
-/* zke_close(): the session ends, and with it what it owns. */
+/* zke_close(): the session ends, with its ephemerals. */
 static int zk_close(zke *z) { return close_handle(z, false); }
-/* zke_detach(): only the connection ends. The session lives on for its timeout.
+/* zke_detach(): only the connection ends.  The session lives on for its
+ * timeout.
  */
 static int zk_detach(zke *z) { return close_handle(z, true); }
 
 /* End the session of a handle that was entered: its own connection sends the
- * close. Another connection would have to take the session up first, and the
- * handle's own one would take it back. That the session has expired by then is
- * a success. */
+ * close.  Another connection would have to resume the session first, and the
+ * handle's own one would take it back.  If the session has expired by then,
+ * that is a success. */
 static int expire_entered(zk *z) {
   zk_request r = {.type = ZKE_JUTE_CLOSE};
   if (z->state == ZKE_STATE_EXPIRED)
@@ -2390,7 +2382,7 @@ static int expire_entered(zk *z) {
 }
 
 /* A session of another process, or of a handle with other servers in its name,
- * can be looked at, to tell ZKE_NONODE from ZKE_UNIMPLEMENTED, but not ended:
+ * can be looked up, to tell ZKE_NONODE from ZKE_UNIMPLEMENTED, but not ended:
  * that takes its password. */
 static int expire_foreign(zke *h, int64_t session) {
   op c;
@@ -2405,8 +2397,8 @@ static int expire_foreign(zke *h, int64_t session) {
               "process can end it");
 }
 
-/* A session of this process is ended by its handle, where the caller's own one
- * can be used. */
+/* A session of this process is ended by its handle, if the caller's handle can
+ * be used. */
 static int expire_own(zk *caller, zk *z) {
   int rc = zke_ensemble_enter(caller, 0);
   if (rc != ZKE_OK) return rc;
@@ -2433,8 +2425,8 @@ static int zk_expire(zke *h, int64_t session) {
 
 /* ---- the table ---- */
 
-/* Left out, and so ZKE_UNIMPLEMENTED: what zookeeper.h says an ensemble cannot
- * give. */
+/* Missing members are ZKE_UNIMPLEMENTED: zookeeper.h says what an ensemble
+ * cannot do. */
 const zke_engine zke_zookeeper = {
     .size = sizeof(zke_engine),
     .prefix = ZK_NAME_PREFIX,
