@@ -1,47 +1,48 @@
 /* compose.c - several services as one
  *
- * An engine behind zkembed.h.  Its handle has parts: handles of other engines,
- * which it owns.  A call finds the part that its path lies in, keeps the order,
- * makes the part's own call, and gives the result the caller's paths and
+/* compose.c - several services as one
+ *
+ * An engine for zkembed.h.  Its handle has parts, which are handles of other
+ * engines, and owns them.  A call finds the part that its path lies in, keeps
+ * the order, makes the part's own call, and returns the caller's paths and
  * session ids.
  *
- *     zke_compose_call_begin()  count in; which part?; has a session ended?
- *                               before a read: zke_sync(), where the part may
- *                               be behind
+ *     zke_compose_call_begin()  count in; find the part; has a session ended?
+ *                               before a read, if the part may be out of date:
+ *                               zke_sync()
  *     zke_get(part…)            the call itself
  *     zke_compose_call_end()    note that the part was used; count out
  *
- * An event goes the other way: a part's dispatch calls the files below, these
- * note that the part was heard of, and call the watcher with this handle and
- * the caller's path.
+ * An event takes the opposite way: a part's dispatch calls the files below.
+ * They note that the part was heard from, and call the watcher with this handle
+ * and the caller's path.
  *
  * This file knows what the calls about nodes and their watches mean for several
- * services, which of them have to be refused, and how services are put
- * together.  Below it, the lowest first:
+ * services, which calls must be refused, and how services are put together.
+ * The files below it, the lowest first:
  *
  *     compose_part.c     parts: paths, session ids, the common order and end
- *     compose_call.c     watchers; into a call and out of it
- *     compose_handle.c   dispatching and sleeping; a handle's beginning and end
+ *     compose_call.c     watchers; the beginning and end of a call
+ *     compose_handle.c   dispatching and sleeping; making and closing a handle
  *     compose_session.c  identities, sessions, time: calls without a path
  *
  * It promises what compose.h says.  The invariants of a handle are in the
- * headers of these files.  Those of this file:
+ * headers of these files.  This file adds two:
  *
- *   1. A function of the table begins one call and ends it, or does not count
- *      in at all.  No mutex is held here.
- *   2. A call that changes a part allocates all that its result needs before
- *      the part is called, so what was done can always be reported.
+ *   1. A function of the table either begins one call and ends it, or does not
+ *      count in.  This file takes no mutex.
+ *   2. A call that changes a part first allocates everything that its result
+ *      needs.  So it can always report what was done.
  *
- * Contents, each section calling those above it only.  A function compose_… is
- * a member of the table, so it has the contract that zkembed.h gives for zke_…,
- * or helps one.
+ * Contents; each section calls only those above it.  A function compose_… is in
+ * the table, with the contract of zke_… in zkembed.h, or it helps one of those.
  *
- *     compose_  nodes, with paths of results (paths_); several operations
+ *     compose_  nodes, with the paths of results (paths_); several operations
  *               (several_); watches; the table
  *     zke_      zke_order() (join_) and zke_mount() (mount_)
  *
- * Start with compose_get(), which most functions are like; then read
- * compose_several() and zke_mount(). */
+ * Start with compose_get(), which is typical; then read compose_several() and
+ * zke_mount(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -57,25 +58,24 @@
 #include "compose_session.h"
 #include "../part/text.h"
 
-enum { NUMBER_LEN = 11 }; /* of a sequential node, a sign among them */
+enum { NUMBER_LEN = 11 }; /* of a sequential node, including a sign */
 
 /* ---- compose_: nodes ----
  *
  * Most functions are alike: begin on the part that the path lies in, make the
- * part's call of the same name, show its Stat, end.  What fails has set no
- * output, as the part's own call has not.  Reads are COMPOSE_READ, and may send
- * a sync before.  What is COMPOSE_CHANGE makes the part fresh when it has
- * succeeded. */
+ * part's call of the same name, convert its Stat, end.  A call that fails sets
+ * no output, like the part's own call.  Reads are COMPOSE_READ, and may send a
+ * sync first.  A COMPOSE_CHANGE that succeeds brings the part up to date. */
 
-/* Room for the path of a node that is being created. */
+/* Room for the path of a node to be created. */
 typedef struct path_room {
   char *text;
-  size_t len; /* that it has room for, beside the NUL */
+  size_t len; /* of the room, without the NUL */
 } path_room;
 
-/* Make room for the created node's path in the caller's tree, before the node
- * is created: so a lack of memory cannot hide a creation.
- * out->text stays NULL where the part's own path is the caller's. */
+/* Make room for the new node's path in the caller's tree before the node is
+ * created, so that lack of memory cannot hide a creation.  out->text stays NULL
+ * if the part's own path is also the caller's. */
 static int compose_make_room(const compose_part *p, const char *path,
                              path_room *out) {
   if (!path || zke_compose_part_is_base(p)) return ZKE_OK;
@@ -84,10 +84,9 @@ static int compose_make_room(const compose_part *p, const char *path,
   return out->text ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* The path of a result becomes the caller's, in the room that was made for it.
- * A part's path may come from a server, which is not trusted.  Where it is too
- * long to be the node's, nobody knows what was made: that is as if the reply
- * were lost. */
+/* Convert the path of a result to the caller's, in the room made for it.  A
+ * part's path may come from a server, which is not trusted.  If it is too long
+ * to be the node's, it is unknown what was made, as if the reply were lost. */
 static int compose_show_path(const compose_part *p, char **path, path_room *r) {
   if (!*path || !r->text) return ZKE_OK;
   if (zke_compose_part_outer_len(p, *path) > r->len)
@@ -100,7 +99,7 @@ static int compose_show_path(const compose_part *p, char **path, path_room *r) {
   return ZKE_OK;
 }
 
-/* Does the mode put a number behind the path? */
+/* Does the mode append a number to the path? */
 static bool compose_is_sequential(int mode) {
   return mode == ZKE_PERSISTENT_SEQUENTIAL ||
          mode == ZKE_EPHEMERAL_SEQUENTIAL ||
@@ -112,7 +111,7 @@ static int compose_names(int mode) {
   return compose_is_sequential(mode) ? COMPOSE_NAMES : 0;
 }
 
-/* Both creates, by the part of the call. */
+/* Both creates: the call of the part. */
 static int compose_make_there(const compose_call *c, const zke_op *op,
                               char **path_out, zke_stat *stat_out) {
   zke *z = c->p->z;
@@ -155,7 +154,7 @@ static int compose_create(zke *z, const char *path, const void *data, int len,
   return compose_make(z, &op, path_out, stat_out);
 }
 
-/* A time of 0 is refused by the part; compose_make() takes it for none. */
+/* The part refuses a time of 0, but compose_make() takes 0 for no time. */
 static int compose_create_ttl(zke *z, const char *path, const void *data,
                               int len, const zke_acls *acls, int mode,
                               int64_t ttl_ms, char **path_out,
@@ -166,8 +165,8 @@ static int compose_create_ttl(zke *z, const char *path, const void *data,
   return compose_make(z, &op, path_out, stat_out);
 }
 
-/* zke_delete().  The mount point is the part's "/", which the part refuses to
- * delete. */
+/* zke_delete().  The mount point is the part's "/"; the part refuses to delete
+ * it. */
 static int compose_remove(zke *z, const char *path, int version) {
   compose_call c;
   int rc = zke_compose_call_begin(&c, z, path, COMPOSE_CHANGE);
@@ -175,8 +174,8 @@ static int compose_remove(zke *z, const char *path, int version) {
   return zke_compose_call_end(&c, zke_delete(c.p->z, c.path, version));
 }
 
-/* zke_discard().  Its success does not say that the part was asked just now: so
- * nothing is fresh by it. */
+/* zke_discard().  Its success does not mean that the part was asked just now,
+ * so it does not bring the part up to date. */
 static int compose_discard(zke *z, const char *path, int mode, int64_t czxid) {
   compose_call c;
   int rc = zke_compose_call_begin(&c, z, path, compose_names(mode));
@@ -184,8 +183,8 @@ static int compose_discard(zke *z, const char *path, int mode, int64_t czxid) {
   return zke_compose_call_end(&c, zke_discard(c.p->z, c.path, mode, czxid));
 }
 
-/* zke_raise_sequence(), which only files have: they are never behind, so that
- * it need not count as a change of the order. */
+/* zke_raise_sequence(), which only files have.  They are never out of date, so
+ * it need not count as a change. */
 static int compose_raise_sequence(zke *z, const char *path, int next,
                                   zke_stat *stat_out) {
   compose_call c;
@@ -196,7 +195,7 @@ static int compose_raise_sequence(zke *z, const char *path, int next,
   return zke_compose_call_end(&c, rc);
 }
 
-/* zke_exists().  The watch hears of the node on the part that it lies on. */
+/* zke_exists().  The watch is on the part that the node lies in. */
 static int compose_exists(zke *z, const char *path, zke_watch_fn fn,
                           void *context, zke_stat *stat_out) {
   compose_call c;
@@ -207,7 +206,7 @@ static int compose_exists(zke *z, const char *path, zke_watch_fn fn,
   return zke_compose_call_end(&c, rc);
 }
 
-/* zke_get(); the data's block is the part's, which zke_free() takes as well. */
+/* zke_get(); the data is the part's block, which zke_free() accepts too. */
 static int compose_get(zke *z, const char *path, zke_watch_fn fn, void *context,
                        char **data_out, int *len_out, zke_stat *stat_out) {
   compose_call c;
@@ -218,8 +217,8 @@ static int compose_get(zke *z, const char *path, zke_watch_fn fn, void *context,
   return zke_compose_call_end(&c, rc);
 }
 
-/* zke_set().  A success makes the part fresh: it shows at least this change,
- * and so what its service had ordered before. */
+/* zke_set().  A success brings the part up to date: it shows at least this
+ * change, and everything its service ordered before it. */
 static int compose_set(zke *z, const char *path, const void *data, int len,
                        int version, zke_stat *stat_out) {
   compose_call c;
@@ -230,8 +229,8 @@ static int compose_set(zke *z, const char *path, const void *data, int len,
   return zke_compose_call_end(&c, rc);
 }
 
-/* zke_children().  A mount point is among its parent's children, since a node
- * is there; what the base has below it is not shown. */
+/* zke_children().  A mount point is among its parent's children, because the
+ * base has a node there; the base's nodes below it are not shown. */
 static int compose_children(zke *z, const char *path, zke_watch_fn fn,
                             void *context, zke_strings **names_out,
                             zke_stat *stat_out) {
@@ -243,7 +242,7 @@ static int compose_children(zke *z, const char *path, zke_watch_fn fn,
   return zke_compose_call_end(&c, rc);
 }
 
-/* zke_count(), which no part can answer for what is mounted below the path. */
+/* zke_count(): no part can count what is mounted below the path. */
 static int compose_count(zke *z, const char *path, int64_t *count_out) {
   compose_call c;
   int rc = zke_compose_call_begin(&c, z, path, COMPOSE_READ | COMPOSE_BELOW);
@@ -261,7 +260,7 @@ static int compose_usage(zke *z, const char *path, int64_t *count_out,
                               zke_usage(c.p->z, c.path, count_out, bytes_out));
 }
 
-/* The part that the path lies in.  It is up to date afterwards. */
+/* zke_sync() of the path's part, which is up to date afterwards. */
 static int compose_sync(zke *z, const char *path) {
   compose_call c;
   int rc = zke_compose_call_begin(&c, z, path, COMPOSE_CHANGE);
@@ -269,8 +268,8 @@ static int compose_sync(zke *z, const char *path) {
   return zke_compose_call_end(&c, zke_sync(c.p->z, c.path));
 }
 
-/* zke_get_acl().  Permissions are the part's own; nothing of the base's mount
- * point counts below it. */
+/* zke_get_acl().  Permissions are the part's own; those of the base's mount
+ * point have no effect below it. */
 static int compose_get_acl(zke *z, const char *path, zke_acls **acls_out,
                            zke_stat *stat_out) {
   compose_call c;
@@ -292,7 +291,7 @@ static int compose_set_acl(zke *z, const char *path, int version,
   return zke_compose_call_end(&c, rc);
 }
 
-/* Strings in one block, of paths that lie each in a part. */
+/* Paths for a list of strings in one block, each with the part it lies in. */
 typedef struct paths {
   int count;
   struct {
@@ -301,8 +300,8 @@ typedef struct paths {
   } * data;
 } paths;
 
-/* Add a part's paths.  They are not copied: `more` has to stay until they are
- * shown. */
+/* Add a part's paths.  They are not copied: `more` must stay until
+ * paths_show(). */
 static int paths_add(paths *l, compose_part *p, const zke_strings *more) {
   size_t room = (size_t)l->count + (size_t)more->count;
   void *data = realloc(l->data, (room ? room : 1) * sizeof *l->data);
@@ -315,13 +314,13 @@ static int paths_add(paths *l, compose_part *p, const zke_strings *more) {
   return ZKE_OK;
 }
 
-/* The order of bytes, as that of the parts' own lists. */
+/* The order of bytes, like that of the parts' own lists. */
 static int paths_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The caller's paths, but the hidden ones and those that do not begin with
- * prefix; NULL without memory. */
+/* The caller's paths, without hidden ones and those that do not begin with
+ * prefix; NULL if out of memory. */
 static zke_strings *paths_show(zke *z, const paths *l, const char *prefix) {
   size_t size = sizeof(zke_strings) + (size_t)l->count * sizeof(char *);
   for (int i = 0; i < l->count; i++)
@@ -341,10 +340,10 @@ static zke_strings *paths_show(zke *z, const paths *l, const char *prefix) {
   return out;
 }
 
-/* One part's ephemerals of a session, as shown; all of them, since a prefix is
- * one of the caller's tree.  *found stays NULL where the part does not know the
- * session: so an engine that can tell only the own session's is asked for no
- * other's. */
+/* One part's ephemerals of a session, given by its shown id.  It asks for all
+ * of them, because a prefix is a path of the caller's tree.  *found stays NULL
+ * if the part does not know the session.  So an engine that can list only its
+ * own session's is not asked for another's. */
 static int compose_find_ephemerals(compose_call *c, compose_part *p,
                                    int64_t session, zke_strings **found) {
   zke_session_list *who = NULL;
@@ -358,7 +357,7 @@ static int compose_find_ephemerals(compose_call *c, compose_part *p,
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Those of all parts, in one sorted list. */
+/* The ephemerals of all parts, in one sorted list. */
 static int compose_ephemerals(zke *z, int64_t session, const char *prefix,
                               zke_strings **paths_out) {
   compose_call c;
@@ -385,26 +384,26 @@ static int compose_ephemerals(zke *z, int64_t session, const char *prefix,
 
 /* ---- compose_: several operations ----
  *
- * All have to lie in one part.  The part gets a copy of the operations with its
+ * All must lie in one part.  The part gets a copy of the operations with its
  * own paths, which are the ends of the caller's; results are changed in place.
- * All memory that results of changes need is allocated before the part's call:
- * so a call whose changes were made does not fail afterwards. */
+ * All memory that the results of changes need is allocated before the part's
+ * call.  So a call that made its changes does not fail afterwards. */
 
-/* The operations of one call, as their part is given them. */
+/* The operations of one call, as the part gets them. */
 typedef struct several {
   zke_op *ops;      /* with the part's paths */
-  path_room *rooms; /* for the callers' paths of what is created */
+  path_room *rooms; /* for the callers' paths of created nodes */
   int count;
 } several;
 
-/* Release what several_take() has made, also where it has failed half-way. */
+/* Release what several_take() made, even if it failed half-way. */
 static void several_free(several *s) {
   for (int i = 0; i < s->count && s->rooms; i++) zke_free(s->rooms[i].text);
   free(s->rooms);
   free(s->ops);
 }
 
-/* Does an operation have a path that counts? */
+/* Does the operation have a path that counts? */
 static bool several_has_path(const zke_op *op) {
   return op->path && op->type != ZKE_OP_FAIL && op->type != ZKE_OP_SQL;
 }
@@ -414,8 +413,9 @@ static bool several_is_sequential(const zke_op *op) {
   return op->type == ZKE_OP_CREATE && compose_is_sequential(op->mode);
 }
 
-/* The part that all operations lie in; those without a path lie anywhere.
- * Refused where two lie in two, or one is about two. */
+/* The part that all operations lie in; an operation without a path lies
+ * anywhere.  Refused if two operations lie in different parts, or one concerns
+ * two parts. */
 static int several_find(const compose *h, const zke_op *ops, int count,
                         compose_part **out) {
   const char *first = NULL;
@@ -439,8 +439,8 @@ static int several_find(const compose *h, const zke_op *ops, int count,
   return ZKE_OK;
 }
 
-/* Take the operations over, with the part's paths and rooms for results.  Where
- * it fails several_free() has to follow, too. */
+/* Copy the operations, with the part's paths and rooms for results.
+ * several_free() must follow even if it fails. */
 static int several_take(several *s, const compose_part *p, const zke_op *ops,
                         int count) {
   int rc = ZKE_OK;
@@ -459,9 +459,9 @@ static int several_take(several *s, const compose_part *p, const zke_op *ops,
   return rc;
 }
 
-/* The caller's paths of what watchers were not told yet.  Out of memory: the
- * operation fails with ZKE_RUNTIMEINCONSISTENCY, as if there were too many
- * changes (zke_op_untold()); the call does not. */
+/* Convert the paths of changes that watchers were not told of yet.  If out of
+ * memory, the operation fails with ZKE_RUNTIMEINCONSISTENCY, as if there were
+ * too many changes (zke_op_untold()); the call does not fail. */
 static void several_show_untold(compose_part *p, zke_op_result *r) {
   paths l = {0};
   zke_strings *own = r->children;
@@ -472,7 +472,7 @@ static void several_show_untold(compose_part *p, zke_op_result *r) {
   free(l.data);
 }
 
-/* The part's results become the caller's: all of them, or none. */
+/* Convert the part's results to the caller's: all of them, or none. */
 static int several_show(several *s, compose_part *p, zke_op_result *results) {
   int rc = ZKE_OK;
   for (int i = 0; i < s->count && rc == ZKE_OK; i++) {
@@ -490,7 +490,7 @@ static int several_show(several *s, compose_part *p, zke_op_result *results) {
 typedef int (*compose_multi_fn)(zke *z, const zke_op *ops, int count,
                                 zke_op_result *results);
 
-/* The call has begun on its part. */
+/* The rest of a call that has begun on its part. */
 static int several_call(compose_call *c, const zke_op *ops, int count,
                         zke_op_result *results, compose_multi_fn fn) {
   several s = {0};
@@ -518,20 +518,20 @@ static int compose_several(zke *z, const zke_op *ops, int count,
   return rc != ZKE_OK ? rc : several_call(&c, ops, count, results, fn);
 }
 
-/* zke_multi(): all or nothing is one service's promise, so all paths have to
+/* zke_multi(): only one service can promise all or nothing, so all paths must
  * lie in one. */
 static int compose_multi(zke *z, const zke_op *ops, int count,
                          zke_op_result *results) {
   return compose_several(z, ops, count, results, COMPOSE_CHANGE, zke_multi);
 }
 
-/* zke_multi_read(): so is one snapshot. */
+/* zke_multi_read(): the same holds for one snapshot. */
 static int compose_multi_read(zke *z, const zke_op *ops, int count,
                               zke_op_result *results) {
   return compose_several(z, ops, count, results, COMPOSE_READ, zke_multi_read);
 }
 
-/* A handle of one part has batches.  The function may end its thread. */
+/* Only a handle of one part has batches.  The function may end its thread. */
 static int compose_batch(zke *z, zke_batch_fn fn, void *context) {
   compose_call c;
   volatile int rc = zke_compose_call_begin(&c, z, "/", COMPOSE_CHANGE);
@@ -549,14 +549,14 @@ static int compose_batch(zke *z, zke_batch_fn fn, void *context) {
 
 /* ---- compose_: watches ----
  *
- * The part that the path lies in is given a function and a context that stand
- * for the caller's pair (c.fn, c.context).  A pair may watch on several parts:
- * then it is one pair on each of them, and is called for each part's events.
- * What is looked for or taken back is asked of the part by the same two.  A
- * pair that is not noted is asked for by a context that no part knows: so the
- * part says so in its own words. */
+ * The part that the path lies in gets a function and a context (c.fn,
+ * c.context) that stand for the caller's pair.  A pair may watch on several
+ * parts: then each has one pair for it, which is called for that part's events.
+ * The same two find or remove the pair's watches on the part.  For a pair that
+ * is not noted, the part gets a context that it does not know, and refuses it
+ * in its own words. */
 
-/* zke_add_watch().  A recursive watch sees one service's nodes, so it may not
+/* zke_add_watch().  A recursive watch sees one service's nodes, so it must not
  * lie above a mount. */
 static int compose_add_watch(zke *z, const char *path, int mode,
                              zke_watch_fn fn, void *context) {
@@ -569,7 +569,7 @@ static int compose_add_watch(zke *z, const char *path, int mode,
       &c, zke_add_watch(c.p->z, c.path, mode, c.fn, c.context));
 }
 
-/* zke_set_watch().  The zxid is the part's that the path lies in. */
+/* zke_set_watch().  The zxid is one of the part that the path lies in. */
 static int compose_set_watch(zke *z, const char *path, int type, int64_t zxid,
                              zke_watch_fn fn, void *context) {
   compose_call c;
@@ -579,7 +579,7 @@ static int compose_set_watch(zke *z, const char *path, int type, int64_t zxid,
       &c, zke_set_watch(c.p->z, c.path, type, zxid, c.fn, c.context));
 }
 
-/* zke_check_watch(), for the pair as the part knows it. */
+/* zke_check_watch(), for the pair under which the part knows it. */
 static int compose_check_watch(zke *z, const char *path, int type,
                                zke_watch_fn fn, void *context) {
   compose_call c;
@@ -589,8 +589,8 @@ static int compose_check_watch(zke *z, const char *path, int type,
       &c, zke_check_watch(c.p->z, c.path, type, c.fn, c.context));
 }
 
-/* zke_remove_watch(), on the part that the path lies in: a watch of that path
- * is nowhere else.  The pair itself stays noted until zke_forget(): it may
+/* zke_remove_watch(), on the part that the path lies in: no other part has a
+ * watch of that path.  The pair stays noted until zke_forget(), because it may
  * watch other paths. */
 static int compose_remove_watch(zke *z, const char *path, int type,
                                 zke_watch_fn fn, void *context) {
@@ -601,7 +601,7 @@ static int compose_remove_watch(zke *z, const char *path, int type,
       &c, zke_remove_watch(c.p->z, c.path, type, c.fn, c.context));
 }
 
-/* In any state of the session. */
+/* zke_forget(), in any state of the session. */
 static int compose_forget(zke *z, zke_watch_fn fn, void *context) {
   compose_call c;
   int rc = zke_compose_call_enter(&c, z);
@@ -609,7 +609,7 @@ static int compose_forget(zke *z, zke_watch_fn fn, void *context) {
   return zke_compose_call_leave(&c, zke_compose_pair_forget(c.h, fn, context));
 }
 
-/* In any state, as with one service. */
+/* zke_call_at(), in any state, as with one service. */
 static int compose_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
                            void *context) {
   compose_call c;
@@ -620,7 +620,7 @@ static int compose_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
   return zke_compose_call_leave(&c, rc);
 }
 
-/* The same for the default watcher. */
+/* zke_set_watcher(), in any state. */
 static int compose_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   compose_call c;
   int rc = zke_compose_call_enter(&c, z);
@@ -630,7 +630,7 @@ static int compose_set_watcher(zke *z, zke_watch_fn fn, void *context) {
 
 /* ---- the table ---- */
 
-/* The engine is not registered, so no name comes here. */
+/* The engine is not registered, so it is never opened by a name. */
 static int compose_open(const zke_engine *engine, const char *name,
                         const zke_options *options, zke **z_out) {
   (void)engine, (void)options, (void)z_out;
@@ -638,8 +638,8 @@ static int compose_open(const zke_engine *engine, const char *name,
                          name);
 }
 
-/* What zkembed.h calls for a composed handle.  What is not here is
- * ZKE_UNIMPLEMENTED, or made of these. */
+/* The functions that zkembed.h calls for a composed handle.  Those missing here
+ * are ZKE_UNIMPLEMENTED, or made of these. */
 static const zke_engine compose_engine = {
     .size = sizeof(zke_engine),
     .prefix = "a composed handle",
@@ -707,15 +707,15 @@ static const zke_engine compose_engine = {
 
 /* ---- zke_: what a program calls ----
  *
- * Both are called while nobody else uses the handles (compose.h), and so change
+ * Both run while nothing else uses the handles (compose.h), and so change
  * orders without a lock. */
 
-/* Is the handle one that zke_order() or zke_mount() has given? */
+/* Does the handle come from zke_order() or zke_mount()? */
 static bool compose_is(const zke *z) {
   return ((const zke_handle *)(const void *)z)->engine == &compose_engine;
 }
 
-/* The handle as a composed one: itself, or one around it. */
+/* The handle as a composed one: the handle itself, or a new one around it. */
 static int compose_take(zke *z, compose **out) {
   if (!compose_is(z)) return zke_compose_wrap(z, &compose_engine, out);
   compose *h = *out = zke_compose_of(z);
@@ -727,8 +727,8 @@ static int compose_take(zke *z, compose **out) {
   return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
 }
 
-/* All parts of the handle go over to another order.  Others that share the old
- * one come along, each with its own handle. */
+/* Move all parts of the handle to another order.  Other parts that share the
+ * old order move too, each staying in its own handle. */
 static void join_move(compose *h, compose_order *to) {
   for (int i = 0; i < h->count; i++) {
     compose_part *p = h->parts[i];
@@ -746,8 +746,8 @@ static bool join_is_good(zke *const *handles, int n) {
   return good;
 }
 
-/* The handles as composed ones.  Where one cannot be had those that were made
- * are taken off again. */
+/* Make the handles composed ones.  If one fails, the wrappers made so far are
+ * removed. */
 static int join_wrap(zke *const *handles, int n, compose **out) {
   int rc = ZKE_OK, made = 0;
   while (made < n && rc == ZKE_OK) {
@@ -760,8 +760,8 @@ static int join_wrap(zke *const *handles, int n, compose **out) {
   return rc;
 }
 
-/* Nothing is moved before all handles are wrapped: so a failure is undone by
- * taking the wrappers off. */
+/* No part moves before all handles are wrapped.  So undoing a failure means
+ * removing the wrappers. */
 int zke_order(zke **handles, int n) {
   if (n < 1 || !join_is_good(handles, n))
     return zke_recipe_fail(ZKE_BADARGUMENTS,
@@ -778,7 +778,7 @@ int zke_order(zke **handles, int n) {
   return rc;
 }
 
-/* Is there a place for one mount more, at the prefix? */
+/* Is there room for another mount, at the prefix? */
 static int mount_check_place(const compose *h, const char *prefix) {
   for (int i = 0; i < h->count; i++) {
     if (strcmp(h->parts[i]->prefix, prefix) == 0)
@@ -795,8 +795,8 @@ static int mount_check_place(const compose *h, const char *prefix) {
   return ZKE_OK;
 }
 
-/* May other be mounted on z there?  That a node is at the prefix, and so that
- * it is a path, is the engine's to say. */
+/* May other be mounted on z there?  The engine checks that the prefix is a path
+ * and has a node. */
 static int mount_check(zke *z, const char *prefix, zke *other) {
   if (!z || !prefix || !other || z == other || compose_is(other))
     return zke_recipe_fail(
@@ -815,8 +815,8 @@ static int mount_check(zke *z, const char *prefix, zke *other) {
   return mount_check_place(h, prefix);
 }
 
-/* The wrapper of a plain handle is made before, and taken off where the part
- * cannot be added. */
+/* The wrapper of a plain handle is made first, and removed if the part cannot
+ * be added. */
 int zke_mount(zke **z, const char *prefix, zke *other) {
   compose *h = NULL;
   int rc = mount_check(z ? *z : NULL, prefix, other);

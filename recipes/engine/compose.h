@@ -93,10 +93,7 @@
 extern "C" {
 #endif
 
-enum {
-  ZKE_MOUNTS = 16
-}; /* enum { ZKE_MOUNTS = 16 }; /* parts of one handle,
-                             including the base */
+enum { ZKE_MOUNTS = 16 }; /* parts of one handle, including the base */
 
 /* zke_order - make these handles keep one order, and be one session
  *

@@ -1,17 +1,17 @@
-/* compose_call.c - the watchers of a composed handle, and the way into a call
- * and out of it
+/* compose_call.c - the watchers of a composed handle, and the beginning and end
+ * of a call
  *
- * It promises to the files above it: whatever is done between the begin and the
- * end of a call, the order is kept, the thread's limit holds, and the handle
- * stays.  A pair of function and context is called once for an event, with the
- * caller's path, and not any more once it is forgotten.
+ * It promises to the files above it: between the beginning and the end of a
+ * call, the order is kept, the thread's limit holds, and the handle stays.  A
+ * pair of function and context is called once for an event, with the caller's
+ * path, and not after it is forgotten.
  *
- * Contents, each section calling those above it only:
+ * Contents; each section calls only those above it:
  *
- *   frame_  the watcher or batch that this thread is inside of, and its limit
- *   pair_   pairs of function and context: which there are; registering and
+ *   frame_  the watcher or batch that this thread is inside, and its limit
+ *   pair_   pairs of function and context: the table of them; registering and
  *   tie_    forgetting them, and what parts call for them
- *   call_   into a call and out of it
+ *   call_   the beginning and end of a call
  *
  * Start with zke_compose_call_begin() and zke_compose_call_end() for the way
  * down, from a call to its part, and with tie_event() for the way up, from a
@@ -27,28 +27,28 @@
 
 #include "../part/text.h"
 
-/* ---- frame_: what this thread is inside of ----
+/* ---- frame_: what this thread is inside ----
  *
- * A watcher is called with the composed handle, so what it may not do there
- * (close, compact) has to be known here: the part would refuse it for the part
- * only.  Frames are a list on the thread's stack, innermost first, since a
- * watcher may dispatch again, and handles may be used in each other's watchers.
- * A frame is removed also when its watcher ends the thread. */
+ * A watcher is called with the composed handle, so its bans (close, compact)
+ * must be known here: a part would apply them only to its own handle.  Frames
+ * are a list on the thread's stack, innermost first, because a watcher may
+ * dispatch again, and handles may be used in each other's watchers.  A frame is
+ * removed even if its watcher ends the thread. */
 
-/* Until when a thread's calls on a handle wait: zke_limit().  h is NULL where
- * there is none.  The handle may be closed, and the next one may get its
- * address: so its serial number has to be the same, too. */
+/* The time until which a thread's calls on a handle wait: zke_limit().  If h is
+ * NULL there is no limit.  The handle may be closed and the next one get its
+ * address, so the serial number must match too. */
 typedef struct frame_bound {
   const compose *h;
   uint64_t serial;
   int64_t until;
 } frame_bound;
 
-/* A watcher, or the function of a batch, that runs on this thread; lies on its
- * stack. */
+/* A watcher, or the function of a batch, that runs on this thread; on the
+ * thread's stack. */
 typedef struct frame {
   const compose *h;
-  compose_part *p; /* that the event came from; NULL: a batch */
+  compose_part *p; /* source of the event; NULL: a batch */
   struct frame *outer;
   frame_bound limit; /* the caller's */
 } frame;
@@ -57,7 +57,7 @@ static _Thread_local frame *frame_top;
 
 static _Thread_local frame_bound frame_limit; /* of this thread */
 
-/* Has this thread a limit on the handle? */
+/* Does this thread have a limit on the handle? */
 static bool frame_is_limited(const compose *h) {
   return frame_limit.h == h && frame_limit.serial == h->serial;
 }
@@ -70,15 +70,15 @@ static void frame_push(frame *f) {
   frame_top = f;
 }
 
-/* The watcher has returned, or has ended its thread: the caller's limit holds
- * again. */
+/* The watcher has returned, or has ended its thread: restore the caller's
+ * limit. */
 static void frame_pop(void *arg) {
   const frame *f = arg;
   frame_limit = f->limit;
   frame_top = f->outer;
 }
 
-/* Frames of batches are passed over. */
+/* Skips the frames of batches. */
 compose_part *zke_compose_event_part(const compose *h) {
   const frame *f = frame_top;
   while (f && (f->h != h || !f->p)) f = f->outer;
@@ -92,8 +92,8 @@ bool zke_compose_is_inside(const compose *h) {
   return f;
 }
 
-/* Call a watcher.  It may end its thread, and it may fork: so no mutex is
- * taken afterwards. */
+/* Call a watcher.  It may end its thread, and it may fork, so no mutex is taken
+ * after it. */
 static void frame_call(compose *h, compose_part *p, zke_watch_fn fn,
                        void *context, int type, int state, const char *path) {
   frame f = {.h = h, .p = p};
@@ -111,15 +111,15 @@ static void frame_leave_batch(void *arg) {
   frame_top = f->outer;
 }
 
-/* A batch's function is called with the handle that the caller knows. */
+/* A batch's function is called with the caller's handle. */
 typedef struct batch {
   compose *h;
   zke_batch_fn fn;
   void *context;
 } batch;
 
-/* What a part calls: the thread is known to be inside, so that zke_close() is
- * refused. */
+/* A part calls this.  The frame shows that the thread is inside, so zke_close()
+ * is refused. */
 static int frame_in_batch(zke *z, void *arg) {
   const batch *b = arg;
   volatile int rc = ZKE_OK;
@@ -132,14 +132,14 @@ static int frame_in_batch(zke *z, void *arg) {
   return rc;
 }
 
-/* Without a function the part refuses it by itself. */
+/* The part refuses a NULL function itself. */
 int zke_compose_batch(compose_part *p, zke_batch_fn fn, void *context) {
   batch b = {p->h, fn, context};
   return zke_batch(p->z, fn ? frame_in_batch : NULL, &b);
 }
 
-/* zke_limit() is noted here, and given to a part for each call: the thread's
- * limit is on one handle at a time. */
+/* zke_limit() is noted here, and set on a part for each call: a thread's limit
+ * is on one handle at a time. */
 int64_t zke_compose_limit(zke *z, int64_t deadline_ms) {
   const compose *h = zke_compose_of(z);
   int64_t was = frame_is_limited(h) ? frame_limit.until : ZKE_FOREVER;
@@ -151,14 +151,13 @@ int64_t zke_compose_limit(zke *z, int64_t deadline_ms) {
 
 /* ---- pair_ and tie_: who watches ----
  *
- * A part knows a pair by tie_event() and the pair's tie to it.  So the part's
- * own rules for pairs (once for an event, taken back, forgotten) hold.
- *
- * A pair that is forgotten stays in the table until all parts have taken it
- * back.  So a second thread that forgets it meanwhile finds it, and waits for
- * the parts as well: none of them returns while the pair can be called. */
+ * A part knows a pair as tie_event() and the pair's tie to the part.  So the
+ * part's own rules for pairs hold: call it once for an event, remove it, forget
+ * it.  A forgotten pair stays in the table until all parts have removed it.  So
+ * a second thread that forgets it in the meantime finds it, and waits for the
+ * parts too: no call returns while the pair can be called. */
 
-/* What a part is given as a pair's context. */
+/* The context that a part gets for a pair. */
 typedef struct tie {
   compose_pair *pair;
   compose_part *p;
@@ -169,22 +168,22 @@ struct compose_pair {
   compose_pair *next;
   zke_watch_fn fn;
   void *context;
-  int busy;     /* calls that register it, look for it or forget it */
+  int busy;     /* calls that register, find or forget it */
   int64_t uses; /* how many of these have begun */
-  bool gone;    /* forgotten: the last of these releases it */
-  bool told;    /* it knows of the end; the leader's */
+  bool gone;    /* forgotten: the last of these frees it */
+  bool told;    /* was told of the end; the leader's */
   tie ties[];
 };
 
-/* Where a pair hangs, if there is one.  Contexts are mostly blocks, whose last
- * bits are alike: so they are left out. */
+/* The link in which a pair hangs, if it exists.  Most contexts are blocks, with
+ * the same last bits, so these are left out. */
 static compose_pair **pair_bucket(compose *h, zke_watch_fn fn,
                                   const void *context) {
   uintptr_t n = (uintptr_t)context / 16 * 31 + (uintptr_t)fn;
   return &h->pairs[(n ^ n / COMPOSE_BUCKETS) % COMPOSE_BUCKETS];
 }
 
-/* The handle's mutex is held. */
+/* The same, searched.  The handle's mutex is held. */
 static compose_pair **pair_at(compose *h, zke_watch_fn fn,
                               const void *context) {
   compose_pair **at = pair_bucket(h, fn, context);
@@ -193,16 +192,16 @@ static compose_pair **pair_at(compose *h, zke_watch_fn fn,
   return at;
 }
 
-/* The pair is in use by one call more, which pair_release() ends.  The handle's
- * mutex is held. */
+/* One more call uses the pair, until pair_release().  The handle's mutex is
+ * held. */
 static void pair_hold(compose_pair *w) {
   w->busy++;
   w->uses++;
 }
 
-/* Find a pair that is registered, for a call about it: NULL, or one that stays
- * until pair_release().  forget: its last release is to take it back from all
- * parts, unless it is the default watcher. */
+/* Find a registered pair, for a call about it: NULL, or a pair that stays until
+ * pair_release().  forget: its last release must remove it from all parts,
+ * unless it is the default watcher. */
 static compose_pair *pair_find(compose *h, zke_watch_fn fn, const void *context,
                                bool forget) {
   pthread_mutex_lock(&h->m);
@@ -213,8 +212,8 @@ static compose_pair *pair_find(compose *h, zke_watch_fn fn, const void *context,
   return w;
 }
 
-/* Find a pair, or make it, for a call that may register it; NULL without
- * memory.  It stays until pair_release(). */
+/* Find or make a pair, for a call that may register it; NULL if out of memory.
+ * It stays until pair_release(). */
 static compose_pair *pair_use(compose *h, zke_watch_fn fn, void *context) {
   size_t size = sizeof(compose_pair) + (size_t)h->count * sizeof(tie);
   pthread_mutex_lock(&h->m);
@@ -249,9 +248,9 @@ static void tie_tell_outer(const tie *t, int type, int state,
   frame_call(p->h, p, t->pair->fn, t->pair->context, type, state, outer);
 }
 
-/* The same with a path in a block, which goes also where the watcher ends its
- * thread.  Without memory for it the pair is told to look at everything again.
- */
+/* The same with a path in a block, which is freed even if the watcher ends its
+ * thread.  If there is no memory for it, the pair is told to look at everything
+ * again. */
 static void tie_tell_long(const tie *t, int type, int state, const char *path) {
   char *outer = zke_compose_part_outer_copy(t->p, path);
   if (outer) {
@@ -263,7 +262,7 @@ static void tie_tell_long(const tie *t, int type, int state, const char *path) {
   }
 }
 
-/* The same with the part's path; "" is no path, and stays as it is. */
+/* The same with the part's path; "" means no path, and stays. */
 static void tie_tell(const tie *t, int type, int state, const char *path) {
   char outer[512] = "";
   if (*path && zke_compose_part_outer_len(t->p, path) >= sizeof outer) {
@@ -274,8 +273,8 @@ static void tie_tell(const tie *t, int type, int state, const char *path) {
   tie_tell_outer(t, type, state, outer);
 }
 
-/* Note what a part's event means for all.  The state that the caller is told.
- * An alarm is no news of the part. */
+/* Note what a part's event means for all parts; returns the state that the
+ * caller is told.  An alarm is not news of the part. */
 static int tie_hear(compose_part *p, int type, int state) {
   if (type != ZKE_EVENT_ALARM) zke_compose_order_use(p);
   if (type != ZKE_EVENT_SESSION) return state;
@@ -284,7 +283,7 @@ static int tie_hear(compose_part *p, int type, int state) {
   return state;
 }
 
-/* What a part calls for a pair, the default watcher's among them. */
+/* What a part calls for a pair, including the default watcher's. */
 static void tie_event(zke *z, int type, int state, const char *path,
                       void *context) {
   const tie *t = context;
@@ -297,14 +296,14 @@ static void tie_event(zke *z, int type, int state, const char *path,
   tie_tell(t, type, state, path);
 }
 
-/* What a part calls where the handle has no default watcher. */
+/* What a part calls if the handle has no default watcher. */
 static void tie_nobody(zke *z, int type, int state, const char *path,
                        void *context) {
   (void)z, (void)path;
   tie_hear(context, type, state);
 }
 
-/* Take the pair back from all parts, which wait for its calls on other threads.
+/* Remove the pair from all parts; they wait for its calls on other threads.
  * ZKE_MISUSE: a batch forbids it here, and the pair may still be called. */
 static int tie_forget(const compose *h, compose_pair *w) {
   int sum = ZKE_OK;
@@ -317,9 +316,9 @@ static int tie_forget(const compose *h, compose_pair *w) {
   return sum;
 }
 
-/* A call that has used the pair is over.  The last one of a forgotten pair
- * takes back what others have registered since, and releases the pair, unless
- * another call has come for it meanwhile. */
+/* End a call's use of the pair.  The last use of a forgotten pair removes what
+ * others have registered since, and frees the pair, unless another call has
+ * started to use it in the meantime. */
 static void pair_release(compose *h, compose_pair *w) {
   bool back = true, released = false;
   pthread_mutex_lock(&h->m);
@@ -336,8 +335,8 @@ static void pair_release(compose *h, compose_pair *w) {
   if (released) zke_free(w);
 }
 
-/* Each part waits for a call of the pair that runs on another thread; then the
- * pair is nobody's any more, unless it is the default watcher. */
+/* Each part waits for a call of the pair that runs on another thread.  Then the
+ * pair is gone, unless it is the default watcher. */
 int zke_compose_pair_forget(compose *h, zke_watch_fn fn, const void *context) {
   compose_pair *w = pair_find(h, fn, context, true);
   if (!w) return ZKE_OK;
@@ -356,16 +355,16 @@ int zke_compose_pair_at(compose *h, int64_t when_ms, zke_watch_fn fn,
   return rc;
 }
 
-/* Have a part call the handle's default watcher, or nobody.  That a read-only
- * part refuses it is no failure. */
+/* Make a part call the handle's default watcher, or tie_nobody().  It is not a
+ * failure if a read-only part refuses. */
 static int tie_set_default(compose_part *p, compose_pair *w) {
   int rc = zke_set_watcher(p->z, w ? tie_event : tie_nobody,
                            w ? (void *)pair_tie(w, p) : (void *)p);
   return rc == ZKE_READONLY ? ZKE_OK : rc;
 }
 
-/* Each part calls the pair itself, so that one that watches, too, is called
- * once for an event.  The pair stays as long as the handle: a dispatch may
+/* Each part calls the pair itself, so a pair that also watches is called once
+ * for an event.  The pair stays as long as the handle, because a dispatch may
  * still call it. */
 int zke_compose_pair_default(compose *h, zke_watch_fn fn, void *context) {
   int sum = ZKE_OK;
@@ -381,7 +380,7 @@ int zke_compose_pair_default(compose *h, zke_watch_fn fn, void *context) {
   return sum;
 }
 
-/* The handle has no default watcher yet: events of the part are only noted. */
+/* The handle has no default watcher yet: the part's events are only noted. */
 int zke_compose_pair_listen(compose_part *p) {
   if (p->listens) return ZKE_OK;
   int rc = tie_set_default(p, NULL);
@@ -389,14 +388,14 @@ int zke_compose_pair_listen(compose_part *p) {
   return rc;
 }
 
-/* A pair is in the table from its first use on, also where that failed. */
+/* A pair is in the table from its first use, even if that failed. */
 bool zke_compose_pair_any(const compose *h) {
   for (int i = 0; i < COMPOSE_BUCKETS; i++)
     if (h->pairs[i]) return true;
   return false;
 }
 
-/* The handle is closed, or was never given to anybody. */
+/* The handle is closed, or was never given out. */
 void zke_compose_pair_clear(compose *h) {
   for (int i = 0; i < COMPOSE_BUCKETS; i++) {
     for (compose_pair *w = h->pairs[i], *next; w; w = next) {
@@ -407,30 +406,30 @@ void zke_compose_pair_clear(compose *h) {
   }
 }
 
-/* ---- call_: in and out ----
+/* ---- call_: beginning and end ----
  *
  *     zke_compose_call_begin()      on the part that a path lies in
  *     zke_compose_call_begin_…()    the same with a watcher
  *     zke_compose_call_end()        its end, with the part's result
  *
  *     zke_compose_call_begin_all()  on several parts
- *     zke_compose_call_turn_to()    to one of them
- *     zke_compose_call_unlimit()    after its own call
+ *     zke_compose_call_turn_to()    turn to one of them
+ *     zke_compose_call_unlimit()    after that part's own call
  *     zke_compose_call_leave()      the end */
 
-/* A thread of the parent may have held any mutex when the process forked. */
+/* When the process forked, a thread of the parent may have held any mutex. */
 int zke_compose_check_process(const compose *h) {
   if (h->pid == getpid()) return ZKE_OK;
   return zke_recipe_fail(ZKE_FORKED,
                          "the handle belongs to the parent process");
 }
 
-/* For calls that end since another thread closes their handle. */
+/* For calls that end because another thread is closing their handle. */
 int zke_compose_closing(void) {
   return zke_recipe_fail(ZKE_CLOSING, "another thread is closing the handle");
 }
 
-/* For a call that sleeps: it looks again after each sleep. */
+/* A call that sleeps checks this after each sleep. */
 int zke_compose_check_closing(compose *h) {
   pthread_mutex_lock(&h->m);
   bool closing = h->closing;
@@ -456,8 +455,8 @@ int zke_compose_call_enter(compose_call *c, zke *z) {
   return zke_compose_closing();
 }
 
-/* Count out, and give the thread its cancellation back.  The last thread to
- * leave lets zke_close() go on.  Returns rc, so that a call can end by it. */
+/* Count out, and restore the thread's cancellation.  The last thread to leave
+ * lets zke_close() continue.  Returns rc, for use in a return statement. */
 int zke_compose_call_leave(compose_call *c, int rc) {
   compose *h = c->h;
   if (h->pid != getpid()) return rc; /* forked in a watcher */
@@ -469,9 +468,9 @@ int zke_compose_call_leave(compose_call *c, int rc) {
   return rc;
 }
 
-/* Refuse a call on a part where a session has ended.  What could not be ended
- * before is tried again.  A part whose own session is over refuses by itself,
- * in its own order of checks. */
+/* Refuse a call on a part if a session has ended.  Sessions that could not be
+ * ended before are tried again.  A part that lost its own session refuses by
+ * itself, in its own order of checks. */
 static int call_check_end(const compose_part *p) {
   if (!zke_compose_order_has_ended(p->order)) return ZKE_OK;
   if (zke_compose_is_end(zke_state(p->z))) return ZKE_OK;
@@ -479,15 +478,15 @@ static int call_check_end(const compose_part *p) {
                          "the session of another part has ended");
 }
 
-/* This thread's limit is given to the part for the call. */
+/* Set this thread's limit on the part for the call. */
 static void call_limit(compose_call *c) {
   c->limited = frame_is_limited(c->h);
   if (c->limited) c->limit = zke_limit(c->p->z, frame_limit.until);
 }
 
-/* The part's own call is over: its limit is taken back, and its use is noted.
- * Where the part says that its session has ended, the others end with it.  In a
- * child that was forked meanwhile nothing of the parent's is touched. */
+/* The part's own call has returned: restore the part's limit, and note its use.
+ * If the part says that its session has ended, end the others.  In a child
+ * forked in the meantime, nothing of the parent's is touched. */
 int zke_compose_call_unlimit(compose_call *c, int rc) {
   compose_part *p = c->p;
   if (c->h->pid != getpid()) return rc;
@@ -499,16 +498,16 @@ int zke_compose_call_unlimit(compose_call *c, int rc) {
   return rc;
 }
 
-/* The part's handle, for a call that goes to several, one after the other:
- * until zke_compose_call_unlimit() the part keeps to the limit. */
+/* The part's handle, for a call that goes to several parts in turn.  The part
+ * keeps the limit until zke_compose_call_unlimit(). */
 zke *zke_compose_call_turn_to(compose_call *c, compose_part *p) {
   c->p = p;
   call_limit(c);
   return p->z;
 }
 
-/* The part's call is over, and with it the whole.  In a child that was forked
- * in a batch nothing of the parent's is touched. */
+/* The part's call is over, and so is the whole call.  In a child forked in a
+ * batch, nothing of the parent's is touched. */
 int zke_compose_call_end(compose_call *c, int rc) {
   compose_part *p = c->p;
   if (c->h->pid != getpid()) return rc;
@@ -530,8 +529,8 @@ void zke_compose_call_abandon(void *arg) {
   zke_compose_call_leave(arg, ZKE_OK);
 }
 
-/* The part of the call is known, and no session has ended.  Where the order
- * cannot be kept the call is over. */
+/* The part of the call is known, and no session has ended.  If the order cannot
+ * be kept, the call is over. */
 static int call_start(compose_call *c) {
   int rc = ZKE_OK;
   c->began = zke_compose_order_time(c->p);
@@ -540,7 +539,7 @@ static int call_start(compose_call *c) {
   return rc == ZKE_OK ? ZKE_OK : zke_compose_call_end(c, rc);
 }
 
-/* That a session has ended is told before what is mounted below the path. */
+/* An ended session is reported before a mount below the path. */
 int zke_compose_call_begin(compose_call *c, zke *z, const char *path, int how) {
   int rc = zke_compose_call_enter(c, z);
   if (rc != ZKE_OK) return rc;
@@ -568,8 +567,8 @@ int zke_compose_call_begin_watch(compose_call *c, zke *z, const char *path,
   return ZKE_OK;
 }
 
-/* The same for a call about a pair that may not be registered: the part then
- * says so of a context that it does not know. */
+/* The same for a call about a pair that may not be registered.  The part then
+ * gets a context that it does not know, and says so. */
 int zke_compose_call_begin_known(compose_call *c, zke *z, const char *path,
                                  zke_watch_fn fn, void *context) {
   int rc = zke_compose_call_begin(c, z, path, 0);
@@ -580,8 +579,8 @@ int zke_compose_call_begin_known(compose_call *c, zke *z, const char *path,
   return ZKE_OK;
 }
 
-/* Refuse what several parts cannot give together; a handle of one part can.
- * The call has counted in, and is over where this fails. */
+/* Refuse a call that several parts cannot answer together; a handle of one part
+ * can.  The call has counted in, and is over if this fails. */
 int zke_compose_call_alone(compose_call *c, const char *what) {
   if (c->h->count == 1) return ZKE_OK;
   zke_fail(ZKE_UNIMPLEMENTED,
@@ -589,7 +588,7 @@ int zke_compose_call_alone(compose_call *c, const char *what) {
   return zke_compose_call_leave(c, ZKE_UNIMPLEMENTED);
 }
 
-/* Begin a call on all parts: count in, and refuse where a session has ended. */
+/* Begin a call on all parts: count in; refuse it if a session has ended. */
 int zke_compose_call_begin_all(compose_call *c, zke *z) {
   int rc = zke_compose_call_enter(c, z);
   if (rc != ZKE_OK) return rc;
@@ -597,7 +596,7 @@ int zke_compose_call_begin_all(compose_call *c, zke *z) {
   return rc == ZKE_OK ? ZKE_OK : zke_compose_call_leave(c, rc);
 }
 
-/* No path says on which part: the caller has found it. */
+/* No path selects the part: the caller has found it. */
 int zke_compose_call_begin_on(compose_call *c, compose_part *p, int how) {
   int rc = call_check_end(p);
   if (rc != ZKE_OK) return zke_compose_call_leave(c, rc);

@@ -1,20 +1,20 @@
-/* compose_handle.c - dispatching and sleeping on a composed handle; how it
- * begins and ends
+/* compose_handle.c - dispatching and sleeping on a composed handle; making and
+ * closing it
  *
- * It promises to compose.c: whoever waits wakes for an event of any part, for
- * the deadline, for zke_wake() and for the handle's end; and a close returns
- * only when no other thread is inside.
+ * It promises to compose.c: a waiting thread wakes for an event of any part,
+ * for the deadline, for zke_wake() and for the end of the handle.  A close
+ * returns only when no other thread is inside.
  *
- * Contents, each section calling those above it only:
+ * Contents; each section calls only those above it:
  *
  *   wait_  dispatching and sleeping
- *   life_  how a handle is made, and how it is closed
+ *   life_  making and closing a handle
  *
- * What compose.c calls is named zke_compose_…  Of these, members of the
+ * Functions for compose.c are named zke_compose_…  Of these, members of the
  * engine's table have the contract that zkembed.h gives for zke_….
  *
- * Start with zke_compose_wait_turn() for the leader and those that follow it,
- * and with zke_compose_wrap() and zke_compose_close() for a handle's life.  The
+ * Start with zke_compose_wait_turn() for the leader and its followers, and with
+ * zke_compose_wrap() and zke_compose_close() for a handle's life.  The
  * invariants are in compose_handle.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pthread_condattr_setclock */
@@ -32,37 +32,37 @@
 #include "../part/text.h"
 
 enum {
-  WAIT_PAUSE_MS = 5,       /* before a part that is busy is dispatched again */
-  WAIT_MOST_MS = 60 * 1000 /* of one sleep: then it looks again */
+  WAIT_PAUSE_MS = 5,       /* before a busy part is dispatched again */
+  WAIT_MOST_MS = 60 * 1000 /* one sleep; then look again */
 };
 
-/* What the ids of the first mounted part are marked with; those of the second
- * one with twice as much, and so on. */
+/* The mark in the ids of the first mounted part; the second part has twice the
+ * mark, and so on. */
 #define LIFE_MARK (INT64_C(1) << 59)
 _Static_assert(ZKE_MOUNTS - 1 <= INT64_MAX / LIFE_MARK,
                "the mark of the last part fits into an id");
 
 /* ---- wait_: dispatching and sleeping ----
  *
- * A thread that dispatches leads.  Others that wait sleep until the turn
- * changes, or nobody leads any more; others that dispatch return at once.  The
- * leader may dispatch again in a watcher.
+ * A thread that dispatches leads.  Other waiting threads follow: they sleep
+ * until the turn changes or the leader stops.  A dispatch on another thread
+ * returns immediately.  The leader may dispatch again in a watcher.
  *
- * The leader sleeps in one poll() over the parts' descriptors and a pipe, until
+ * The leader sleeps in one poll() of the parts' descriptors and a pipe, until
  * the earliest deadline of a part.  zke_wake() and zke_close() write into the
- * pipe: a byte that comes before the poll() ends it all the same.  Those that
- * follow sleep on a condition, which the leader signals whenever it stops to
- * lead, that is at least once for each round of events.
+ * pipe: even a byte written before the poll() ends it.  Followers sleep on a
+ * condition variable, which the leader signals whenever it stops leading, so at
+ * least once for each round of events.
  *
- * A sleep is a cancellation point.  Nothing is held in it but the count of the
- * call, and the lead, which the clean-up gives back. */
+ * A sleep is a cancellation point.  The thread then holds only the count of the
+ * call and the lead; the clean-up gives them back. */
 
 /* zke_turn(): raised after each watcher, and by zke_wake(). */
 int64_t zke_compose_turn(zke *z) {
   return __atomic_load_n(&zke_compose_of(z)->turn, __ATOMIC_SEQ_CST);
 }
 
-/* Become the leader, or once more; false: another thread is. */
+/* Become the leader, or lead once more; false: another thread leads. */
 static bool wait_lead(compose *h) {
   pthread_mutex_lock(&h->m);
   bool lead = h->leads == 0 || pthread_equal(h->leader, pthread_self());
@@ -72,7 +72,7 @@ static bool wait_lead(compose *h) {
   return lead;
 }
 
-/* The thread leads once less; those that follow look again. */
+/* The thread leads once less; its followers look again. */
 static void wait_stop_leading(void *arg) {
   compose *h = arg;
   if (h->pid != getpid()) return; /* forked in a watcher */
@@ -82,9 +82,9 @@ static void wait_stop_leading(void *arg) {
   pthread_mutex_unlock(&h->m);
 }
 
-/* Dispatch all parts, up to a zxid where there is but one.  The leader is
- * inside, and a watcher may end the thread.  One part's failure does not keep
- * the others' events back. */
+/* Dispatch all parts, or the only one up to a zxid.  The leader is inside, and
+ * a watcher may end the thread.  A part's failure does not hold back the events
+ * of the others. */
 static int wait_dispatch(compose *h, int64_t zxid, int *more_out) {
   volatile int sum = ZKE_OK;
   pthread_cleanup_push(wait_stop_leading, h);
@@ -104,8 +104,8 @@ static int wait_dispatch(compose *h, int64_t zxid, int *more_out) {
   return sum;
 }
 
-/* One dispatch of a call that has counted in.  *count is raised by the watchers
- * that it called. */
+/* One dispatch of a call that has counted in.  *count becomes the number of
+ * watchers called. */
 static int wait_dispatch_once(compose_call *c, int64_t zxid, int *count,
                               int *more_out) {
   compose *h = c->h;
@@ -123,7 +123,7 @@ static int wait_dispatch_once(compose_call *c, int64_t zxid, int *count,
   return rc;
 }
 
-/* zke_dispatch().  Where another thread leads, that one calls the watchers. */
+/* zke_dispatch().  If another thread leads, it calls the watchers. */
 int zke_compose_dispatch(zke *z, int *count_out) {
   compose_call c;
   int count = 0, rc = zke_compose_call_enter(&c, z);
@@ -133,7 +133,7 @@ int zke_compose_dispatch(zke *z, int *count_out) {
   return zke_compose_call_leave(&c, rc);
 }
 
-/* zke_dispatch_to(), by the zxids of one part.  Where another thread leads
+/* zke_dispatch_to(), by the zxids of the only part.  If another thread leads
  * there is more to come. */
 int zke_compose_dispatch_to(zke *z, int64_t zxid, int *count_out,
                             int *more_out) {
@@ -147,8 +147,8 @@ int zke_compose_dispatch_to(zke *z, int64_t zxid, int *count_out,
   return zke_compose_call_leave(&c, rc);
 }
 
-/* The poller is readable when the part's descriptor is, too.  A part that has
- * none is left out. */
+/* Make the poller readable when the part's descriptor is.  A part without a
+ * descriptor is left out. */
 static int wait_add_to_poller(const compose *h, int poller,
                               const compose_part *p) {
   int fd = -1, rc = zke_compose_part_excuse(p, zke_fd(p->z, &fd));
@@ -159,12 +159,12 @@ static int wait_add_to_poller(const compose *h, int poller,
   return rc;
 }
 
-/* A descriptor that is made later shows all parts that there are then. */
+/* A descriptor made later covers all the parts that exist then. */
 int zke_compose_show_in_fd(const compose *h, const compose_part *p) {
   return h->poller < 0 ? ZKE_OK : wait_add_to_poller(h, h->poller, p);
 }
 
-/* One descriptor that is readable when a part's is.  The handle's mutex is
+/* Make a descriptor that is readable when any part's is.  The handle's mutex is
  * held. */
 static int wait_make_poller(compose *h) {
   int poller = h->os.poller(h->os.context), rc = ZKE_OK;
@@ -182,7 +182,7 @@ static int wait_make_poller(compose *h) {
   return rc;
 }
 
-/* zke_fd(): a part's own where there is one part, else one that polls all. */
+/* zke_fd(): the descriptor of the only part, or one that polls all parts. */
 int zke_compose_fd(zke *z, int *fd_out) {
   compose_call c;
   if (!fd_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
@@ -197,7 +197,7 @@ int zke_compose_fd(zke *z, int *fd_out) {
   return zke_compose_call_leave(&c, rc);
 }
 
-/* The least of all parts'. */
+/* The earliest deadline of all parts. */
 static int wait_deadline(const compose *h, int64_t *out) {
   *out = ZKE_FOREVER;
   for (int i = 0; i < h->count; i++) {
@@ -210,8 +210,8 @@ static int wait_deadline(const compose *h, int64_t *out) {
   return ZKE_OK;
 }
 
-/* zke_next_deadline(): each part has to be called in time, so the first one
- * counts. */
+/* zke_next_deadline(): each part must be called in time, so the earliest
+ * deadline counts. */
 int zke_compose_next_deadline(zke *z, int64_t *deadline_out) {
   compose_call c;
   int64_t out;
@@ -224,7 +224,7 @@ int zke_compose_next_deadline(zke *z, int64_t *deadline_out) {
   return zke_compose_call_leave(&c, rc);
 }
 
-/* zke_pending(): has any part something to tell? */
+/* zke_pending(): does any part have something to tell? */
 int zke_compose_pending(zke *z, int *pending_out) {
   compose_call c;
   int sum = 0;
@@ -240,7 +240,7 @@ int zke_compose_pending(zke *z, int *pending_out) {
   return zke_compose_call_leave(&c, rc);
 }
 
-/* Milliseconds of one sleep that is to end at that time. */
+/* How long a sleep until that time is, ms. */
 static int wait_left(int64_t now, int64_t until) {
   if (until <= now) return 0;
   return until - now > WAIT_MOST_MS ? WAIT_MOST_MS : (int)(until - now);
@@ -253,12 +253,12 @@ static int wait_timeout(const compose *h, int64_t deadline_ms) {
   return wait_left(now, until);
 }
 
-/* A call whose sleep is a cancellation point, unless a watcher has made it. */
+/* A call's sleep is a cancellation point, unless a watcher made the call. */
 static void wait_allow_cancel(const compose_call *c) {
   if (!zke_compose_event_part(c->h)) pthread_setcancelstate(c->old_state, NULL);
 }
 
-/* The sleep is over: the thread is not cancelled inside the library. */
+/* The sleep is over: forbid cancellation inside the library again. */
 static void wait_forbid_cancel(void) {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 }
@@ -271,8 +271,8 @@ static void wait_leave_leading(void *arg) {
   zke_compose_call_leave(c, ZKE_OK);
 }
 
-/* The leader sleeps until a wake or the deadline, and, if it is to, until a
- * part has something. */
+/* The leader sleeps until a wake or the deadline, and, if `parts` is set, until
+ * a part has something. */
 static void wait_poll(compose_call *c, int64_t deadline_ms, bool parts) {
   compose *h = c->h;
   struct pollfd fds[ZKE_MOUNTS + 1] = {{.fd = h->wakes[0], .events = POLLIN}};
@@ -295,7 +295,7 @@ static void wait_poll(compose_call *c, int64_t deadline_ms, bool parts) {
   }
 }
 
-/* A follower's thread was cancelled in its sleep, which has the mutex. */
+/* A follower's thread was cancelled in its sleep, and holds the mutex. */
 static void wait_leave_following(void *arg) {
   compose_call *c = arg;
   wait_forbid_cancel();
@@ -303,8 +303,8 @@ static void wait_leave_following(void *arg) {
   zke_compose_call_leave(c, ZKE_OK);
 }
 
-/* Sleep until the turn changes, nobody leads, the handle closes, or the
- * deadline. */
+/* Sleep until the turn changes, the leader stops, the handle closes, or the
+ * deadline passes. */
 static void wait_follow(compose_call *c, int64_t turn, int64_t deadline_ms) {
   compose *h = c->h;
   int64_t left = wait_left(zke_now(h->parts[0]->z), deadline_ms);
@@ -322,9 +322,9 @@ static void wait_follow(compose_call *c, int64_t turn, int64_t deadline_ms) {
   pthread_mutex_unlock(&h->m);
 }
 
-/* Dispatch, and sleep where nothing was there.  ZKE_OK: look at the turn.  A
- * part that another thread's call keeps busy is no failure of the wait: it is
- * dispatched again soon. */
+/* Dispatch, and sleep if there was nothing.  ZKE_OK: look at the turn.  If
+ * another thread's call keeps a part busy, the wait does not fail: the part is
+ * soon dispatched again. */
 static int wait_as_leader(compose_call *c, int64_t turn, int64_t deadline_ms) {
   compose *h = c->h;
   volatile int rc = ZKE_OK;
@@ -343,8 +343,8 @@ static int wait_as_leader(compose_call *c, int64_t turn, int64_t deadline_ms) {
   return rc;
 }
 
-/* The deadline is looked at after a dispatch, so that one in the past is as
- * zke_dispatch(). */
+/* The deadline is checked after a dispatch, so a deadline in the past makes
+ * this like zke_dispatch(). */
 int zke_compose_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
   compose_call c;
   int rc = zke_compose_call_enter(&c, z);
@@ -365,7 +365,7 @@ int zke_compose_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
   return zke_compose_call_leave(&c, rc);
 }
 
-/* End the leader's sleep, and those of the others. */
+/* End the sleeps of the leader and the followers. */
 static void wait_wake(compose *h) {
   (void)h->os.write(h->os.context, h->wakes[1], "", 1);
   pthread_mutex_lock(&h->m);
@@ -373,7 +373,7 @@ static void wait_wake(compose *h) {
   pthread_mutex_unlock(&h->m);
 }
 
-/* zke_wake(): the turn first, so that none of those who wake sleeps again. */
+/* zke_wake(): the turn changes first, so no thread that wakes sleeps again. */
 int zke_compose_wake(zke *z) {
   compose_call c;
   int rc = zke_compose_call_enter(&c, z);
@@ -383,17 +383,17 @@ int zke_compose_wake(zke *z) {
   return zke_compose_call_leave(&c, ZKE_OK);
 }
 
-/* ---- life_: beginning and end ----
+/* ---- life_: making and closing ----
  *
- * A handle is made around one that exists in two steps: what may fail for want
- * of memory, and then zke_compose_listen(), which takes the default watcher.
- * So a failure leaves the handle that was there as it was.
+ * A handle is made around an existing one in two steps: first all that may fail
+ * for lack of memory, then zke_compose_listen(), which sets the default
+ * watcher.  So a failure leaves the existing handle unchanged.
  *
- * Its end: mark it as closing, so that nobody comes in; wake those who sleep;
- * wait until nobody is inside; take each part out of the order, which waits
- * until no other handle's thread has it pinned; close the part. */
+ * A close marks the handle as closing, so no thread comes in; wakes sleepers;
+ * waits until no thread is inside; takes each part out of the order, which
+ * waits until no thread of another handle has it pinned; and closes it. */
 
-/* Release a handle's memory and descriptors; its parts are nobody's. */
+/* Free a handle and its descriptors; it does not close the parts. */
 static void life_free(compose *h) {
   zke_compose_pair_clear(h);
   if (h->poller >= 0) h->os.close(h->os.context, h->poller);
@@ -405,8 +405,8 @@ static void life_free(compose *h) {
   zke_free(h);
 }
 
-/* Blocks for the handle's results, by the base's allocator; its context is only
- * looked at to make one, and nothing of ours grows. */
+/* Blocks for the handle's results come from the base's allocator.  Its context
+ * is read only to allocate, and the library never resizes a block of these. */
 static void *life_resize(void *context, void *block, size_t size) {
   if (size > 0) return block ? NULL : zke_alloc(context, size);
   zke_free(block);
@@ -415,7 +415,7 @@ static void *life_resize(void *context, void *block, size_t size) {
 
 static uint64_t life_serials; /* handles made so far; atomic */
 
-/* A handle without parts, for results of the base's allocator. */
+/* A handle without parts; its results use the base's allocator. */
 int zke_compose_new(zke *base, const zke_engine *engine, compose **out) {
   pthread_condattr_t monotonic;
   compose *h = zke_alloc(base, sizeof *h);
@@ -439,7 +439,7 @@ int zke_compose_new(zke *base, const zke_engine *engine, compose **out) {
   return ZKE_OK;
 }
 
-/* zke_compose_pair_listen() has to follow before the handle is used. */
+/* Call zke_compose_pair_listen() before the handle is used. */
 void zke_compose_adopt(compose *h, compose_part *p, compose_order *o) {
   p->h = h;
   p->mark = h->count * LIFE_MARK;
@@ -447,7 +447,7 @@ void zke_compose_adopt(compose *h, compose_part *p, compose_order *o) {
   zke_compose_order_add(o, p);
 }
 
-/* A part that was taken before is passed over. */
+/* A part that listens already is skipped. */
 int zke_compose_listen(const compose *h) {
   int rc = ZKE_OK;
   for (int i = 0; i < h->count && rc == ZKE_OK; i++)
@@ -455,7 +455,7 @@ int zke_compose_listen(const compose *h) {
   return rc;
 }
 
-/* Take all parts from the handle again, and release it. */
+/* Take all parts out of the handle, and free it. */
 void zke_compose_undo(compose *h) {
   if (!h) return;
   for (int i = 0; i < h->count; i++) {
@@ -466,8 +466,8 @@ void zke_compose_undo(compose *h) {
   life_free(h);
 }
 
-/* A handle whose base is z, in an order of its own; zke_compose_listen() has to
- * follow.  z itself is as it was. */
+/* A handle with the base z, in a new order; zke_compose_listen() must follow.
+ * z itself does not change. */
 int zke_compose_wrap(zke *z, const zke_engine *engine, compose **out) {
   int state = zke_state(z);
   if (zke_compose_is_end(state) || state == ZKE_STATE_CLOSED)
@@ -487,7 +487,7 @@ int zke_compose_wrap(zke *z, const zke_engine *engine, compose **out) {
   return ZKE_OK;
 }
 
-/* Nobody comes in from here on; false: another thread has said so. */
+/* From now on no thread comes in; false: another thread is closing it. */
 static bool life_begin_close(compose *h) {
   pthread_mutex_lock(&h->m);
   bool first = !h->closing;
@@ -496,7 +496,7 @@ static bool life_begin_close(compose *h) {
   return first;
 }
 
-/* Wait until nobody is inside. */
+/* Wait until no thread is inside. */
 static void life_empty(compose *h) {
   wait_wake(h);
   pthread_mutex_lock(&h->m);
@@ -504,7 +504,7 @@ static void life_empty(compose *h) {
   pthread_mutex_unlock(&h->m);
 }
 
-/* A part leaves the order first: then nobody has it pinned. */
+/* A part leaves the order first: then no thread has it pinned. */
 int zke_compose_close(zke *z) {
   compose *h = zke_compose_of(z);
   int sum = zke_compose_check_process(h), state, type;
@@ -527,7 +527,7 @@ int zke_compose_close(zke *z) {
   return sum;
 }
 
-/* Close a handle that nobody has been given yet. */
+/* Close a handle that was not given out yet. */
 void zke_compose_abandon(compose *h, compose_order *o) {
   for (int i = 0; i < h->count; i++) zke_close(h->parts[i]->z);
   zke_compose_order_free(o);

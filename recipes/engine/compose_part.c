@@ -1,24 +1,24 @@
 /* compose_part.c - the parts of a composed handle, and their common order
  *
  * It promises to the files above it: a call finds the part that its path lies
- * in, reads of a part are as new as the order asks for, and the sessions of an
+ * in, reads of a part are as new as the order requires, and the sessions of an
  * order end together.
  *
- * Contents, each section calling those above it only:
+ * Contents; each section calls only those above it:
  *
  *   order_  the common order of parts, and the common end of their sessions;
- *           what the files above call begins with zke_compose_order_
+ *           functions for the files above begin with zke_compose_order_
  *   part_   paths and session ids of one part, and the state of all;
  *           zke_compose_part_
  *
- * Start with the comments at the head of the two sections.  Then read
+ * Start with the comments at the top of the two sections.  Then read
  * zke_compose_order_read() for the order, zke_compose_order_end() for the end,
  * and zke_compose_part_find() for the tree.
  *
- * The invariants are in compose_part.h.  One more holds in this file: an
- * order's mutex guards its members and those of its parts that follow `order`,
- * but not `listens`.  Only while an order is being made, merged or
- * joined by a part are they changed without it. */
+ * The invariants are in compose_part.h.  This file adds one: an order's mutex
+ * guards its members and those of its parts that follow `order`, except
+ * `listens`.  They change without it only while an order is made or merged, or
+ * a part joins it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,24 +33,24 @@ compose *zke_compose_of(zke *z) { return (compose *)(void *)z; }
 
 /* ---- order_: the common order, and the common end ----
  *
- * A use is a call that has returned, or an event that is about to be told.  The
- * time (compose_part.h) is taken before the sync begins, since what happens on
- * other parts meanwhile is not in it.
+ * A use is a call that has returned, or an event just before it is told.  The
+ * time (compose_part.h) is read before the sync begins, because the sync does
+ * not cover what happens on other parts in the meantime.
  *
- *     others > fresh   behind: the next read sends a sync first
- *     others <= fresh  what the part shows is no older than all that was known
- *                      when it was last brought up to date
+ *     others > fresh   out of date: the next read sends a sync first
+ *     others <= fresh  the part shows at least all that was known when it was
+ *                      last brought up to date
  *
- * A use of one part makes all others behind, and itself neither behind nor
- * fresh: so reads that follow each other on one part cost one sync together.
- * doc/composition.md has the argument why this is enough.
+ * A use of a part puts all others out of date, and does not change the part
+ * itself.  So successive reads of one part need one sync in total.
+ * doc/composition.md argues why this is enough.
  *
- * The end of a session goes the other way.  Whoever finds it, by a call or by
- * an event, ends the sessions of all other parts, also of those that belong to
- * other handles: such a part is pinned meanwhile, so that its handle's close
- * waits.  A part is over once its session has ended, or cannot be ended.  What
- * could not be ended for a passing reason is tried again by later calls and
- * dispatches; until then all calls are refused, so that nobody can tell. */
+ * The end of a session spreads.  The thread that finds it, by a call or by an
+ * event, ends the sessions of all other parts, including those of other
+ * handles.  It pins such a part meanwhile, and a close of the part's handle
+ * waits.  A part is over once its session has ended, or cannot be ended.  If a
+ * session could not be ended for a temporary reason, later calls and dispatches
+ * try again; until then all calls are refused, so no caller can tell. */
 
 /* The parts that share one order, and its time.  The last part to leave frees
  * it. */
@@ -62,7 +62,7 @@ struct compose_order {
   bool ended;
 };
 
-/* An order without parts, in a block of the handle's; NULL without memory. */
+/* An order without parts, in a block from the handle; NULL if out of memory. */
 compose_order *zke_compose_order_new(zke *z) {
   compose_order *o = zke_alloc(z, sizeof *o);
   if (!o) return NULL;
@@ -71,7 +71,7 @@ compose_order *zke_compose_order_new(zke *z) {
   return o;
 }
 
-/* Release an order that no part uses any more; NULL is fine. */
+/* Free an order that no part uses any more; NULL is fine. */
 void zke_compose_order_free(compose_order *o) {
   if (!o) return;
   pthread_cond_destroy(&o->unpinned);
@@ -79,15 +79,15 @@ void zke_compose_order_free(compose_order *o) {
   zke_free(o);
 }
 
-/* Put a part into an order.  No other thread may use either: so the mutex is
- * not taken, and p->order is read without it from then on. */
+/* Add a part to an order.  No other thread may use either.  So the mutex is not
+ * taken, and from then on p->order is read without it. */
 void zke_compose_order_add(compose_order *o, compose_part *p) {
   p->order = o;
   p->next = o->first;
   o->first = p;
 }
 
-/* A part belongs to one order, so the parts of `from` are linked anew. */
+/* A part belongs to one order, so the parts of `from` are linked again. */
 void zke_compose_order_merge(compose_order *from, compose_order *to) {
   for (compose_part *p = from->first, *next; p; p = next) {
     next = p->next;
@@ -96,7 +96,7 @@ void zke_compose_order_merge(compose_order *from, compose_order *to) {
   zke_compose_order_free(from);
 }
 
-/* Take a part out.  The last one takes the order with it. */
+/* Take a part out.  The last part frees the order. */
 void zke_compose_order_remove(compose_part *p) {
   compose_order *o = p->order;
   pthread_mutex_lock(&o->m);
@@ -109,8 +109,8 @@ void zke_compose_order_remove(compose_part *p) {
   if (empty) zke_compose_order_free(o);
 }
 
-/* A part was used: all others are behind it now. It is called after each call
- * of the part, and before an event of the part is told. */
+/* A part was used: all others are now out of date.  Called after each call of
+ * the part, and before an event of the part is told. */
 void zke_compose_order_use(compose_part *p) {
   compose_order *o = p->order;
   pthread_mutex_lock(&o->m);
@@ -121,9 +121,8 @@ void zke_compose_order_use(compose_part *p) {
   pthread_mutex_unlock(&o->m);
 }
 
-/* All parts may be behind each other: nothing is known of what was done before
- * they had a common order.  The times of an order that they had before say
- * nothing in this one. */
+/* All parts may be out of date: what was done before they had a common order is
+ * unknown.  Times of an earlier order mean nothing in this one. */
 void zke_compose_order_begin(compose_order *o) {
   pthread_mutex_lock(&o->m);
   for (compose_part *p = o->first; p; p = p->next) {
@@ -133,7 +132,7 @@ void zke_compose_order_begin(compose_order *o) {
   pthread_mutex_unlock(&o->m);
 }
 
-/* To be given to zke_compose_order_fresh() afterwards. */
+/* The argument for zke_compose_order_fresh() afterwards. */
 int64_t zke_compose_order_time(const compose_part *p) {
   pthread_mutex_lock(&p->order->m);
   int64_t now = p->order->time;
@@ -141,7 +140,7 @@ int64_t zke_compose_order_time(const compose_part *p) {
   return now;
 }
 
-/* A sync or a change that began at that time has succeeded: from here on reads
+/* A sync or a change that began at that time has succeeded: from now on, reads
  * of the part show at least what was known then. */
 void zke_compose_order_fresh(compose_part *p, int64_t began) {
   pthread_mutex_lock(&p->order->m);
@@ -149,7 +148,7 @@ void zke_compose_order_fresh(compose_part *p, int64_t began) {
   pthread_mutex_unlock(&p->order->m);
 }
 
-/* May the part show what is older than what was done or heard elsewhere? */
+/* May the part be older than what was done or heard elsewhere? */
 static bool order_is_behind(const compose_part *p) {
   pthread_mutex_lock(&p->order->m);
   bool behind = p->others > p->fresh;
@@ -157,8 +156,8 @@ static bool order_is_behind(const compose_part *p) {
   return behind;
 }
 
-/* Before a read: bring the part up to date where it may be behind.  Two threads
- * may both find it so; each needs a sync that began after its own past. */
+/* Before a read: bring the part up to date if necessary.  Two threads may both
+ * find it necessary; each needs a sync that began after its own past. */
 int zke_compose_order_read(compose_part *p) {
   if (p->is_file || !order_is_behind(p)) return ZKE_OK;
   int64_t began = zke_compose_order_time(p);
@@ -167,7 +166,7 @@ int zke_compose_order_read(compose_part *p) {
   return rc;
 }
 
-/* A part whose session is still to be ended, pinned; NULL: none is left. */
+/* Pin a part with a session that must still end; NULL: none is left. */
 static compose_part *order_pin_next(compose_order *o) {
   pthread_mutex_lock(&o->m);
   compose_part *p = o->first;
@@ -178,8 +177,8 @@ static compose_part *order_pin_next(compose_order *o) {
   return p;
 }
 
-/* The thread that has pinned the part is done with it. over: its session is
- * gone, or nothing can end it, so that nobody has to try again. */
+/* Unpin the part.  over: its session has ended or can never be ended, so no
+ * call has to try again. */
 static void order_unpin(compose_part *p, bool over) {
   compose_order *o = p->order;
   pthread_mutex_lock(&o->m);
@@ -190,9 +189,9 @@ static void order_unpin(compose_part *p, bool over) {
 }
 
 /* May a later call end a session that could not be ended now?  A file may be
- * busy or full, a batch may forbid it here, or memory may be short.  An engine
- * that cannot do it at all counts as over: its session ends when the part is
- * closed. */
+ * busy or full, a batch may forbid it here, or memory may be short.  If an
+ * engine can never do it, the part counts as over: its session ends when the
+ * part is closed. */
 static bool order_may_retry(int rc) {
   switch (rc) {
     case ZKE_OPERATIONTIMEOUT:
@@ -207,17 +206,17 @@ static bool order_may_retry(int rc) {
   }
 }
 
-/* End a part's session.  An ensemble that cannot be reached now is not waited
- * for: later calls try again, and each of them would wait as long.  (Not by
- * zke_limit(), since this thread may have a limit on another handle.) */
+/* End a part's session.  This does not wait for an ensemble that cannot be
+ * reached now: later calls try again, and each would wait as long.  zke_limit()
+ * would not do, because this thread may have a limit on another handle. */
 static int order_expire(const compose_part *p) {
   if (!p->is_file && zke_state(p->z) == ZKE_STATE_CONNECTING)
     return ZKE_OPERATIONTIMEOUT;
   return zke_expire(p->z, p->own);
 }
 
-/* End the sessions of all parts that have one still: each part's engine tells
- * its own watchers.  What cannot be ended now is left to a later call. */
+/* End the remaining sessions of all parts; each part's engine tells its own
+ * watchers.  A session that cannot be ended now is left to a later call. */
 static void order_end_others(compose_order *o) {
   pthread_mutex_lock(&o->m);
   for (compose_part *p = o->first; p; p = p->next) p->tried = false;
@@ -241,7 +240,7 @@ void zke_compose_order_end(compose_part *p) {
   order_end_others(o);
 }
 
-/* Has one of the sessions ended?  *left: another one is still to be ended. */
+/* Has one of the sessions ended?  *left: another must still be ended. */
 static bool order_look(compose_order *o, bool *left) {
   *left = false;
   pthread_mutex_lock(&o->m);
@@ -252,7 +251,7 @@ static bool order_look(compose_order *o, bool *left) {
   return ended;
 }
 
-/* What could not be ended before is tried again. */
+/* Sessions that could not be ended before are tried again. */
 bool zke_compose_order_has_ended(compose_order *o) {
   bool left, ended = order_look(o, &left);
   if (left) order_end_others(o);
@@ -262,7 +261,7 @@ bool zke_compose_order_has_ended(compose_order *o) {
 /* ---- part_: paths and session ids ----
  *
  * A path of the caller's tree lies in the part with the longest prefix that
- * covers it.  Inside the part it is what follows the prefix:
+ * covers it.  Inside the part, the path is the rest after the prefix:
  *
  *     mounted at /a   caller's   part       its own
  *                     /a         mounted    /
@@ -272,29 +271,29 @@ bool zke_compose_order_has_ended(compose_order *o) {
  *     with a number   /a/        mounted    /, which makes /0000000000
  *     with a number   /a         base       /a, which makes /a0000000000
  *
- * So the part's path is the end of the caller's own text, and never copied.
- * Results and events go the other way, into a block of their own.  What the
- * base has at or below a prefix is hidden: it is left out of events and lists.
+ * So the part's path is the end of the caller's text, and never copied.
+ * Results and events need the full path, in a new block.  The base's nodes at
+ * or below a prefix are hidden: events and lists leave them out.
  *
  * Ids.  The caller knows one number for the sessions of all parts, the base's,
- * so that recipes find their own nodes on every part.  Another session's number
- * is shown with the part's mark, bits that the numbers of sessions do not reach
- * as a rule: the same number on two services is then two.  The way back is
- * zke_compose_part_take_id(). */
+ * so recipes find their own nodes on every part.  Another session's number is
+ * shown with the part's mark, in bits that session numbers rarely reach.  So
+ * the same number on two services is shown as two.  zke_compose_part_take_id()
+ * converts back. */
 
 /* The base is the part without a prefix: its paths and ids are the caller's. */
 bool zke_compose_part_is_base(const compose_part *p) {
   return p->prefix_len == 0;
 }
 
-/* A file that was opened read-only tells nothing of events, so the others are
- * waited for as if it were not there. */
+/* A file that was opened read-only has no events.  Waiting calls treat it as if
+ * it were not there. */
 int zke_compose_part_excuse(const compose_part *p, int rc) {
   return rc == ZKE_READONLY && !zke_compose_part_is_base(p) ? ZKE_OK : rc;
 }
 
-/* Is path at or below a prefix?  With a number behind it the path of the mount
- * point itself is not: "/a0000000001" is a node beside "/a". */
+/* Is path at or below the prefix?  A sequential path equal to the prefix is
+ * not: "/a0000000001" is a sibling of "/a". */
 static bool part_covers(const compose_part *p, const char *path,
                         bool sequential) {
   if (strncmp(path, p->prefix, p->prefix_len) != 0) return false;
@@ -302,8 +301,7 @@ static bool part_covers(const compose_part *p, const char *path,
   return next == '/' || (next == '\0' && !sequential);
 }
 
-/* The part that a path lies in: of those that cover it the one with the longest
- * prefix; the base for NULL. */
+/* The part with the longest prefix that covers the path; the base for NULL. */
 compose_part *zke_compose_part_find(const compose *h, const char *path,
                                     bool sequential) {
   compose_part *best = h->parts[0];
@@ -316,7 +314,7 @@ compose_part *zke_compose_part_find(const compose *h, const char *path,
 }
 
 /* The part's own path, inside the caller's text.  A trailing slash stays only
- * where a sequential name follows it, so that a malformed path stays one. */
+ * if a sequential name follows it, so a malformed path stays malformed. */
 const char *zke_compose_part_inner(const compose_part *p, const char *path,
                                    bool sequential) {
   if (!path || zke_compose_part_is_base(p)) return path;
@@ -325,12 +323,12 @@ const char *zke_compose_part_inner(const compose_part *p, const char *path,
   return inner[1] == '\0' && !sequential ? path : inner;
 }
 
-/* Is a node of this part hidden by a mount? */
+/* Does a mount hide a node of this part? */
 bool zke_compose_part_hides(const compose_part *p, const char *outer) {
   return zke_compose_part_find(p->h, outer, false) != p;
 }
 
-/* Does something lie mounted below the path? */
+/* Is something mounted below the path? */
 bool zke_compose_part_spans(const compose *h, const char *path) {
   size_t len = path ? strlen(path) : 0;
   if (len == 1) len = 0; /* "/" */
@@ -356,20 +354,20 @@ void zke_compose_part_outer(const compose_part *p, const char *inner,
   out[len] = '\0';
 }
 
-/* The same as a block; NULL without memory. */
+/* The same in a block; NULL if out of memory. */
 char *zke_compose_part_outer_copy(const compose_part *p, const char *inner) {
   char *out = zke_alloc(p->z, zke_compose_part_outer_len(p, inner) + 1);
   if (out) zke_compose_part_outer(p, inner, out);
   return out;
 }
 
-/* What the caller takes for the session's id: the base's. */
+/* The session id that the caller sees: the base's. */
 int64_t zke_compose_id(const compose *h) { return h->parts[0]->own; }
 
-/* A session of the part as the caller is shown it: the own one as the base's,
- * another one with the part's mark.  The number that the own one would have is
- * free, so it goes to the one that would be shown as the base's: two sessions
- * are never shown as one. */
+/* Convert a session of the part to the id shown to the caller: the own session
+ * gets the base's id, another gets the part's mark.  If another would be shown
+ * as the base's, it gets the number that the mark would give the own session,
+ * which is free.  So two sessions never share an id. */
 int64_t zke_compose_part_show_id(const compose_part *p, int64_t session) {
   int64_t shown = session ^ p->mark, id = zke_compose_id(p->h);
   if (session == 0) return 0;
@@ -377,27 +375,27 @@ int64_t zke_compose_part_show_id(const compose_part *p, int64_t session) {
   return shown == id ? p->own ^ p->mark : shown;
 }
 
-/* The part's session for what the caller was shown. */
+/* The part's session for an id that the caller was shown. */
 int64_t zke_compose_part_take_id(const compose_part *p, int64_t shown) {
   int64_t id = zke_compose_id(p->h);
   if (shown == id) return p->own;
   return shown == (p->own ^ p->mark) ? id ^ p->mark : shown ^ p->mark;
 }
 
-/* The owner in a Stat becomes what the caller is shown; NULL is fine. */
+/* Convert the owner in a Stat to the id shown to the caller; NULL is fine. */
 void zke_compose_part_show_stat(const compose_part *p, zke_stat *stat) {
   if (stat)
     stat->ephemeralOwner = zke_compose_part_show_id(p, stat->ephemeralOwner);
 }
 
-/* Is it a state that a session does not come back from? */
+/* Is it a state that a session never leaves? */
 bool zke_compose_is_end(int state) {
   return state == ZKE_STATE_EXPIRED || state == ZKE_STATE_MOVED ||
          state == ZKE_STATE_AUTH_FAILED;
 }
 
-/* The state of all parts together: an end is everybody's, and a connection is
- * there where all are. */
+/* The state of all parts together: ended if one has ended, connected only if
+ * all are. */
 int zke_compose_states(const compose *h) {
   bool left;
   int sum = zke_state(h->parts[0]->z);
@@ -409,7 +407,7 @@ int zke_compose_states(const compose *h) {
   return order_look(h->parts[0]->order, &left) ? ZKE_STATE_EXPIRED : sum;
 }
 
-/* A part of no handle yet; NULL without memory. */
+/* A part without a handle yet; NULL if out of memory. */
 compose_part *zke_compose_part_new(zke *z, const char *prefix) {
   size_t len = strlen(prefix);
   compose_part *p = zke_alloc(z, sizeof *p + len + 1);

@@ -1,21 +1,21 @@
 /* compose_session.c - calls on a composed handle as a whole
  *
  * It promises to compose.c: the caller knows one session, one identity and one
- * time, whichever part it is that has them; and what cannot be one is refused.
+ * time, whichever part holds them; and what cannot be made one is refused.
  *
- * Contents, each section calling those above it only.  All that is named
- * zke_compose_… is a member of the engine's table.
+ * Contents; each section calls only those above it.  Functions zke_compose_…
+ * are members of the engine's table.
  *
  *   each_     the same call on all parts: identities, checks
- *   session_  the own session and those of others, and what they watch
+ *   session_  the own session, other sessions, and what they watch
  *   (time)    the clock, and sleeping without events
  *   open_     further sessions on the same parts
  *
- * Start with zke_compose_clear_auth() for what all parts are asked, and with
- * zke_compose_expire() for what is asked of the part that knows it.
+ * Start with zke_compose_clear_auth() for a call on all parts, and with
+ * zke_compose_expire() for a call on the part that knows the session.
  *
- * Invariant: a function begins one call and ends it, or does not count in at
- * all. */
+ * Invariant: a function either begins one call and ends it, or does not count
+ * in. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,11 +33,10 @@ enum { SLEEP_ROUND_MS = 250 /* in which each part sleeps once */ };
  *
  *     while (each_next(&e)) each_result(&e, zke_clear_auth(e.part));
  *
- * Where one part refuses, the others are asked all the same: a caller that
- * tries again does no harm there.  The first failure is the result, with its
- * sentence. */
+ * If a part refuses, the others are still asked: another try does no harm
+ * there.  The first failure is the result, with its sentence. */
 
-/* Such a call, under way. */
+/* Such a call, while it runs. */
 typedef struct each {
   compose_call c;
   zke *part;
@@ -45,8 +44,7 @@ typedef struct each {
   zke_sentence kept;
 } each;
 
-/* Count in, as zke_compose_call_begin_all() does; ZKE_OK: each_end() has to
- * follow. */
+/* Begin the call on all parts; ZKE_OK: each_end() must follow. */
 static int each_begin(each *e, zke *z) {
   e->at = 0;
   e->kept.text[0] = '\0';
@@ -54,14 +52,14 @@ static int each_begin(each *e, zke *z) {
   return e->rc;
 }
 
-/* Turn to the next part, e->part; false: there is none left. */
+/* Turn to the next part, e->part; false: none is left. */
 static bool each_next(each *e) {
   if (e->at == e->c.h->count) return false;
   e->part = zke_compose_call_turn_to(&e->c, e->c.h->parts[e->at++]);
   return true;
 }
 
-/* What that part has said. */
+/* Note the result of that part. */
 static void each_result(each *e, int rc) {
   zke_compose_call_unlimit(&e->c, rc);
   if (rc == ZKE_OK || e->rc != ZKE_OK) return;
@@ -69,12 +67,12 @@ static void each_result(each *e, int rc) {
   zke_recipe_keep(&e->kept);
 }
 
-/* The end of all; the result. */
+/* End the call; returns its result. */
 static int each_end(each *e) {
   return zke_compose_call_leave(&e->c, zke_recipe_restore(&e->kept, e->rc));
 }
 
-/* An identity is added on all parts: each looks at it by its own rules. */
+/* Add an identity on all parts: each checks it by its own rules. */
 int zke_compose_add_auth(zke *z, const char *scheme, const char *cert,
                          int len) {
   each e;
@@ -85,7 +83,7 @@ int zke_compose_add_auth(zke *z, const char *scheme, const char *cert,
   return each_end(&e);
 }
 
-/* The same for one that the program vouches for, which an ensemble refuses. */
+/* The same for an identity the program vouches for; an ensemble refuses. */
 int zke_compose_vouch(zke *z, const char *scheme, const char *id) {
   each e;
   int rc = each_begin(&e, z);
@@ -94,7 +92,7 @@ int zke_compose_vouch(zke *z, const char *scheme, const char *id) {
   return each_end(&e);
 }
 
-/* All identities go on all parts. */
+/* Remove all identities on all parts. */
 int zke_compose_clear_auth(zke *z) {
   each e;
   int rc = each_begin(&e, z);
@@ -103,7 +101,7 @@ int zke_compose_clear_auth(zke *z) {
   return each_end(&e);
 }
 
-/* zke_check(), on each part in turn: they have no snapshot together. */
+/* zke_check(), on each part in turn: there is no common snapshot. */
 int zke_compose_check(zke *z, zke_check_fn fn, void *context) {
   each e;
   int rc = each_begin(&e, z);
@@ -112,7 +110,7 @@ int zke_compose_check(zke *z, zke_check_fn fn, void *context) {
   return each_end(&e);
 }
 
-/* zke_compact(), which no watcher may call, on each part. */
+/* zke_compact() on each part; no watcher may call it. */
 int zke_compose_compact(zke *z, int64_t deadline_ms) {
   if (zke_compose_event_part(zke_compose_of(z)))
     return zke_recipe_fail(ZKE_MISUSE,
@@ -124,8 +122,7 @@ int zke_compose_compact(zke *z, int64_t deadline_ms) {
   return each_end(&e);
 }
 
-/* zke_test_fail(), on each part: the next change is to fail wherever it is
- * made. */
+/* zke_test_fail() on each part: the next change fails wherever it is made. */
 int zke_compose_test_fail(zke *z, int when, int skip) {
   each e;
   int rc = each_begin(&e, z);
@@ -134,35 +131,35 @@ int zke_compose_test_fail(zke *z, int when, int skip) {
   return each_end(&e);
 }
 
-/* ---- session_: the own session and those of others ----
+/* ---- session_: the own session and others ----
  *
- * A list of sessions is made of the parts' lists; the own one is in it once, as
- * the base has it.  A number that the caller asks for is some part's: each is
- * asked for what the number would be there, and those that do not know it say
- * so.  Sessions that outlive their process are refused: their password would
- * have to open all services at once. */
+ * A list of sessions joins the parts' lists; the own session is in it once, as
+ * the base shows it.  A number that the caller asks for belongs to some part.
+ * Each part is asked for its own form of the number, and refuses if it does not
+ * know it.  Sessions that outlive their process are refused: their password
+ * would have to open all services together. */
 
 /* zke_session_id(): one number stands for the sessions of all parts. */
 int64_t zke_compose_session_id(zke *z) {
   return zke_compose_id(zke_compose_of(z));
 }
 
-/* zke_state().  A handle that another thread closes, and a child's copy, are
- * closed. */
+/* zke_state().  If another thread is closing the handle, or this process is a
+ * forked child, the state is closed. */
 int zke_compose_state(zke *z) {
   compose_call c;
   if (zke_compose_call_enter(&c, z) != ZKE_OK) return ZKE_STATE_CLOSED;
   return zke_compose_call_leave(&c, zke_compose_states(c.h));
 }
 
-/* Kept sessions are one service's. */
+/* Only a single service can keep a session. */
 static int session_kept(void) {
   return zke_recipe_fail(ZKE_UNIMPLEMENTED,
                          "the session of several services is no kept one");
 }
 
 /* A session that outlives its process is attached by its number and password,
- * and there is no one password for several. */
+ * and several services have no common password. */
 int zke_compose_attach(zke *z, int64_t session,
                        const unsigned char password[16],
                        const zke_options *options, zke **z_out) {
@@ -171,7 +168,7 @@ int zke_compose_attach(zke *z, int64_t session,
   return session_kept();
 }
 
-/* Refused as zke_attach() is. */
+/* Refused like zke_attach(). */
 int zke_compose_password(zke *z, unsigned char out[16]) {
   (void)z, (void)out;
   return session_kept();
@@ -183,9 +180,9 @@ int zke_compose_no_session(zke *z) {
   return session_kept();
 }
 
-/* Ask each part for a session that is not the own one: a number that is shown
- * is one part's.  A part that cannot end sessions of others is passed over, and
- * says so where no other part knows the session. */
+/* End a session other than the own one: ask each part, because a shown number
+ * belongs to one of them.  A part that cannot end other sessions is skipped;
+ * its refusal is the result if no other part knows the session. */
 static int session_expire_other(compose_call *c, int64_t session) {
   int sum = ZKE_NONODE;
   zke_sentence kept = {""};
@@ -202,7 +199,7 @@ static int session_expire_other(compose_call *c, int64_t session) {
   return zke_recipe_restore(&kept, sum);
 }
 
-/* The own one is ended as a whole. */
+/* Ends the own session as a whole. */
 int zke_compose_expire(zke *z, int64_t session) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
@@ -217,7 +214,7 @@ int zke_compose_expire(zke *z, int64_t session) {
   return zke_compose_call_leave(&c, session_expire_other(&c, session));
 }
 
-/* zke_keepalive_fd(), which one descriptor cannot be for several services. */
+/* zke_keepalive_fd(): one descriptor cannot serve several services. */
 int zke_compose_keepalive_fd(zke *z, int *fd_out) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
@@ -227,8 +224,8 @@ int zke_compose_keepalive_fd(zke *z, int *fd_out) {
   return zke_compose_call_end(&c, zke_keepalive_fd(c.p->z, fd_out));
 }
 
-/* One list of the parts' lists, with the sessions as they are shown.  The own
- * session is the base's; NULL without memory. */
+/* Join the parts' lists, with the sessions as shown.  The own session is the
+ * base's; NULL if out of memory. */
 static zke_session_list *session_join(const compose *h,
                                       zke_session_list *const lists[]) {
   size_t size = sizeof(zke_session_list), count = 0;
@@ -259,7 +256,7 @@ static zke_session_list *session_join(const compose *h,
   return out;
 }
 
-/* The joined list, and the parts' own released. */
+/* Join the lists, and free the parts' own. */
 static int session_join_out(const compose *h, zke_session_list *lists[],
                             zke_session_list **out) {
   *out = session_join(h, lists);
@@ -267,8 +264,8 @@ static int session_join_out(const compose *h, zke_session_list *lists[],
   return *out ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* One part's sessions (-1), or the one that is shown so, in the common order.
- */
+/* One part's sessions (-1), or the session with that shown id, in the common
+ * order. */
 static int session_find(compose_call *c, compose_part *p, int64_t session,
                         zke_session_list **out) {
   zke *z = zke_compose_call_turn_to(c, p);
@@ -278,9 +275,9 @@ static int session_find(compose_call *c, compose_part *p, int64_t session,
   return zke_compose_call_unlimit(c, rc);
 }
 
-/* zke_sessions().  All: where one part cannot say, there is no list.  One: the
- * own session is the base's; for another the parts are asked until one knows
- * it. */
+/* zke_sessions().  All sessions: if a part fails, there is no list.  One
+ * session: the base has the own one; for another, the parts are asked until one
+ * knows it. */
 int zke_compose_sessions(zke *z, int64_t session, zke_session_list **list_out) {
   compose_call c;
   zke_session_list *lists[ZKE_MOUNTS] = {NULL}, *out = NULL;
@@ -301,7 +298,7 @@ int zke_compose_sessions(zke *z, int64_t session, zke_session_list **list_out) {
   return zke_compose_call_leave(&c, rc);
 }
 
-/* zke_watches(): its entries name paths and sessions of one service. */
+/* zke_watches(): an entry names paths and sessions of one service. */
 int zke_compose_watches(zke *z, zke_watch_list **list_out) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
@@ -341,7 +338,7 @@ int64_t zke_compose_wall(zke *z) {
   return zke_wall(zke_compose_of(z)->parts[0]->z);
 }
 
-/* The longest that any part may wait. */
+/* zke_busy_timeout(): the longest wait of any part. */
 int64_t zke_compose_busy_timeout(zke *z) {
   const compose *h = zke_compose_of(z);
   int64_t most = 0;
@@ -352,8 +349,8 @@ int64_t zke_compose_busy_timeout(zke *z) {
   return most;
 }
 
-/* One round of a sleep: the parts sleep one after the other.  Each keeps its
- * lease, or its connection, only in a sleep of its own that takes time. */
+/* One round of a sleep: the parts sleep in turn.  To keep its lease or its
+ * connection, each part needs a sleep that takes time. */
 static int sleep_in_turn(const compose *h, int64_t deadline_ms) {
   int rc = ZKE_OK;
   for (int i = 0; i < h->count && rc == ZKE_OK; i++) {
@@ -365,7 +362,7 @@ static int sleep_in_turn(const compose *h, int64_t deadline_ms) {
   return rc;
 }
 
-/* Rounds until the deadline; one where it has passed. */
+/* zke_sleep(): rounds until the deadline, but at least one. */
 int zke_compose_sleep(zke *z, int64_t deadline_ms) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
@@ -379,8 +376,8 @@ int zke_compose_sleep(zke *z, int64_t deadline_ms) {
   return zke_compose_call_leave(&c, rc);
 }
 
-/* zke_event_zxid(), of the part whose event this thread's innermost watcher is
- * told of. */
+/* zke_event_zxid() of the part that sent the event this thread's innermost
+ * watcher is told of. */
 int64_t zke_compose_event_zxid(zke *z) {
   const compose_part *p = zke_compose_event_part(zke_compose_of(z));
   return p ? zke_event_zxid(p->z) : 0;
@@ -388,9 +385,9 @@ int64_t zke_compose_event_zxid(zke *z) {
 
 /* ---- open_: further sessions ----
  *
- * A handle like the one that is there, on sessions of their own. */
+ * A handle like the existing one, on new sessions. */
 
-/* Add a further session on each of the parts. */
+/* Open a further session on each part. */
 static int open_parts(compose *out, const compose *h, compose_order *o,
                       const zke_options *options) {
   int rc = ZKE_OK;
@@ -409,16 +406,15 @@ static int open_parts(compose *out, const compose *h, compose_order *o,
   return rc == ZKE_OK ? zke_compose_listen(out) : rc;
 }
 
-/* May the options be those of a session on each part?  The call is over where
- * they may not. */
+/* Can a session on each part have these options?  If not, the call is over. */
 static int open_check_options(compose_call *c, const zke_options *o) {
   if (o->timeout_ms) return zke_compose_call_leave(c, session_kept());
   return o->chroot && *o->chroot ? zke_compose_call_alone(c, "a chroot")
                                  : ZKE_OK;
 }
 
-/* A session on each part, in an order of its own.  Results come from the new
- * base's allocator: the one before may be closed. */
+/* A session on each part, in a new order.  Results come from the new base's
+ * allocator, because the old base may be closed. */
 int zke_compose_open_session(zke *z, const zke_options *options, zke **z_out) {
   compose_call c;
   zke_options o = ZKE_INIT(zke_options);
