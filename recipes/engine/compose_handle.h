@@ -43,8 +43,9 @@ int zke_compose_show_in_fd(const compose *h, const compose_part *p);
 
 /* ---- making and closing ---- */
 
-/* A handle is made in two steps: first those that may run out of memory, and
- * then zke_compose_listen(), which takes the parts' default watchers.
+/* A handle is made in two steps: first the functions that may run out of
+ * memory, and then zke_compose_listen(), which takes the parts' default
+ * watchers.
  *
  * zke_compose_new    - a handle without parts; its results come from base's
  *                      allocator.  ZKE_NOMEM, or ZKE_SYSTEMERROR: no

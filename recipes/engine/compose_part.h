@@ -119,14 +119,14 @@ void zke_compose_order_begin(compose_order *o);
 void zke_compose_order_remove(compose_part *p);
 
 /* The order's time is a number that each use of a part raises.  A part is
- * behind if another part was used after this one was last brought up to date,
+ * out of date if another was used since it was last brought up to date,
  * by a sync or by a change.
  *
- * zke_compose_order_use   - a part was used, so all others are behind it: call
- *                           it after each call of the part, and before an event
- *                           of the part is delivered
- * zke_compose_order_read  - before a read: bring the part up to date, if it may
- *                           be behind.  Returns the code of zke_sync()
+ * zke_compose_order_use   - a part was used, so all others are out of date.
+ *                           Call it after each call of the part, and before an
+ *                           event of the part is delivered
+ * zke_compose_order_read  - before a read: bring the part up to date, if
+ *                           necessary.  Returns the code of zke_sync()
  * zke_compose_order_time  - the order's present time, to be read before a sync
  *                           or a change
  * zke_compose_order_fresh - the sync or change that began at that time has

@@ -572,8 +572,8 @@ int zke_ensemble_discard(zk *z, const char *path, bool sequential,
  * anything has come or has changed, all others are woken: sleepers, since the
  * events they wait for may have come; and the reader, since poll() tells it
  * neither of bytes that were taken here, nor of another socket than the one it
- * polls.  Otherwise nobody is woken: a woken thread makes a step itself, so two
- * of them would wake each other without end. */
+ * polls.  Otherwise no thread is woken: a woken thread makes a step itself, so
+ * two of them would wake each other without end. */
 void zke_ensemble_step(zk *z) {
   int64_t now = zke_ensemble_now();
   if (z->armed_ms <= now) {
@@ -1062,7 +1062,7 @@ int zke_ensemble_dispatch(zk *z, int64_t zxid, int *count_out, int *more_out) {
   zke_ensemble_step(z);
   if (handle_is_told(z) && !z->closing) return zke_ensemble_ended(z);
   if (z->closing) {
-    if (more_out) *more_out = 0; /* nobody is told of a close */
+    if (more_out) *more_out = 0; /* no watcher is told of a close */
   } else if (!handle_is_dispatched(z)) {
     z->dispatcher = pthread_self();
     z->depth++;

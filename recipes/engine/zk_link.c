@@ -85,8 +85,8 @@ struct zk_link {
    * last one to it, and the time of this step */
   int64_t heard_ms, asked_ms, sent_ms, now_ms;
   int64_t up_ms; /* when this connection began */
-  /* the greatest that a server has sent: a server that is behind it refuses the
-   * greeting, so a session never goes back in time */
+  /* the greatest that a server has sent: a server that has seen less refuses
+   * the greeting, so a session never goes back in time */
   int64_t zxid;
   /* complete_zxid: the events of all changes up to it have come, see
    * link_note_zxid(); watches_due: setWatches2 without a reply yet */
@@ -316,7 +316,7 @@ static void link_finish(zk_link *l, int rc, int open_rc) {
 }
 
 /* The owner has ended the link, which says nothing about requests that were
- * sent.  If the handle is closed, nobody looks any more. */
+ * sent.  If the handle is closed, no thread looks any more. */
 void zke_link_end(zk_link *l, int rc) {
   link_finish(l, rc, rc == ZKE_CLOSING ? rc : ZKE_CONNECTIONLOSS);
 }

@@ -504,8 +504,8 @@ static int take_stat(op *c, zke_stat *stat_out) {
 }
 
 /* Would this set make a server of 3.8 use the version -1, which means any?
- * Such a set is sent twice in one multi, the first time empty, so nobody sees
- * the version in between. */
+ * Such a set is sent twice in one multi, the first time empty, so no client
+ * sees the version in between. */
 static bool is_set_twice(const zke_op *o) {
   return o->type == ZKE_OP_SET && o->version == -2;
 }

@@ -4,8 +4,8 @@
  * that holds what another one waits for (deadlock.h defines the words).
  *
  * THE SEARCH, when an actor has begun to wait (zke_line_detect):
- *   1. If the session's only entries in lines are its new ones, nobody can wait
- *      for it: there is no circle (graph_is_alone).
+ *   1. If the session's only entries in lines are its new ones, nothing can
+ *      wait for it: there is no circle (graph_is_alone).
  *   2. Build the graph of waits, from this one on.  For each wait: read its
  *      line, and add an edge to each entry that keeps it out (graph_follow).
  *      If the actor of such an entry waits, too, anywhere, add its waits
@@ -295,7 +295,7 @@ static int graph_read_entry(graph *g, const char *path) {
 
 /* Read a session with all its entries, once: an actor may wait in several
  * places, and other actors of its session are often met soon.  If an ensemble
- * does not give them, the session seems to wait for nobody. */
+ * does not give them, the session seems to wait for nothing. */
 static int graph_read_session(graph *g, int64_t session) {
   zke_strings *paths = NULL;
   bool news;
@@ -322,7 +322,7 @@ static int graph_find_waits(graph *g, int64_t session, uint64_t actor) {
 }
 
 /* Add the edge to one keeper, and the waits of its actor.  A keeper that has
- * gone since the survey keeps nobody out, so it has no edge; watches wake the
+ * gone since the survey keeps nothing out, so it has no edge; watches wake the
  * entries that it kept out.  *waiting: its data says that it waits. */
 static int graph_add_keeper(graph *g, graph_edge edge, const char *name,
                             bool *waiting) {
@@ -352,7 +352,7 @@ static int graph_add_keeper(graph *g, graph_edge edge, const char *name,
  *
  * The search need not go back to the beginning of a long line.  If every entry
  * stands for itself, `limit` keepers that wait themselves are enough: each of
- * these has edges to those in front of it, so through them the search reaches
+ * these has edges to the entries in front, so through them the search reaches
  * the rest.  A reader does not count among them, as other readers do not keep
  * it out.  With entries made together (weight > 1) this does not hold, and all
  * are followed.  For a loose wait, which is never stuck, `limit` keepers of any
@@ -453,10 +453,10 @@ static bool graph_mark_step(graph *g, int a, int b) {
   return news;
 }
 
-/* Among the stuck waits, mark those on a path from the waits of `me`, and those
- * on a path to them.  A wait with both marks is in a circle with `me`.  (A wait
- * that was merely seen before need not be in one: only a path back to the start
- * counts.) */
+/* Among the stuck waits, mark the ones on a path from the waits of `me`, and
+ * the ones on a path to them.  A wait with both marks is in a circle with `me`.
+ * (A wait that was merely seen before need not be in one: only a path back to
+ * the start counts.) */
 static void graph_mark_ways(graph *g) {
   for (int i = 0; i < g->wait_count; i++) {
     graph_wait *w = &g->waits[i];
@@ -495,8 +495,8 @@ static bool graph_is_youngest(const graph *g) {
 }
 
 /* The wait of `me` that is in a circle of which `me` is the youngest, or -1.  A
- * wait that is stuck behind a circle, but not in it, is no victim: it continues
- * when the circle is broken. */
+ * wait that is stuck because of a circle, but not in it, is no victim: it
+ * continues when the circle is broken. */
 static int graph_victim(graph *g) {
   graph_cross_out(g);
   graph_mark_ways(g);
@@ -535,7 +535,7 @@ static int graph_say_deadlock(const graph *g, int at) {
                          text);
 }
 
-/* Does this session have only the entries of this wait?  Then nobody can wait
+/* Does this session have only the entries of this wait?  Then nothing can wait
  * for it, and there is no circle.  This is the common case, and costs one read.
  */
 static bool graph_is_alone(zke *z, int own) {
@@ -652,7 +652,7 @@ int zke_line_detect(zke *z, uint64_t actor, int own) {
 /* ---- the list, for programs that watch from outside ----
  *
  * The graph of all sessions' waits, without a `me`.  Stuck waits are marked as
- * doomed.  Then those that only wait behind a circle are crossed out.  The rest
+ * doomed.  Then waits that only lead to a circle are crossed out.  The rest
  * are circles and the waits between circles; a search from each wait in turn
  * shows which wait is on which circle. */
 
@@ -752,7 +752,7 @@ static int graph_put_keepers(graph_block *b, const graph *g, int first) {
 }
 
 /* `stuck` comes from `doomed`: the search for circles has crossed out the waits
- * behind them again. */
+ * that only lead to them. */
 static void graph_put_wait(graph_block *b, const graph_wait *w,
                            const zke_session_list *who) {
   const zke_session_info *info = graph_who(who, w->session);
@@ -798,8 +798,8 @@ static zke_wait_list *graph_list_waits(const graph *g,
   return list;
 }
 
-/* Reads the waits of all sessions, not those that one wait leads to; nobody
- * gives up because of it. */
+/* Reads the waits of all sessions, not only what one wait leads to; no wait
+ * is given up because of it. */
 int zke_line_waits(zke *z, zke_wait_list **list_out) {
   graph g = {.z = z, .all = true};
   zke_session_list *who = NULL;

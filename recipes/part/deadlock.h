@@ -9,13 +9,13 @@
  *           random number of 64 bits, which znodes show as 16 hex digits
  *   wait    an entry of a line that is kept out by others
  *   keeper  an entry that keeps out another one
- *   stuck   waiting for ever, if nobody interferes
+ *   stuck   waiting for ever, without help from outside
  *   circle  waits that are stuck because of each other: a deadlock
  *
  * Only the entries of the lines are used.  No process asks another one, so a
  * circle is found even if its other members are stopped.
  *
- * On an ensemble (zookeeper.h) a session learns of its own entries only, so a
+ * On an ensemble (zookeeper.h) a session can list only its own entries, so a
  * circle through another session is not found: a call that waits in one ends at
  * its deadline.
  */

@@ -49,7 +49,7 @@ int zke_parties_copy(zke *z, const zke_party *p, int count,
   return ZKE_OK;
 }
 
-/* Set the kind of a member to what it does; returns its state. */
+/* Set a member's kind by its state; returns the state. */
 static enum zke_member_state member_describe(const zke_picture *p,
                                              zke_party *m) {
   static const char *const kinds[] = {[ZKE_MEMBER_GONE] = "gone",

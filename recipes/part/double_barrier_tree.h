@@ -42,7 +42,7 @@ typedef struct zke_arrivals {
   zke_party *waiting; /* in order; of kind "waiting" */
   int count;          /* of waiting */
   /* What they were read from; their strings point into it. */
-  zke_entries *entries; /* all parties' names, also those of members */
+  zke_entries *entries; /* all parties' names, including members */
   zke_op_result *read;  /* their znodes */
 } zke_arrivals;
 

@@ -2,7 +2,7 @@
  *
  * If a change loses its reply (ZKE_CONNECTIONLOSS), it was made or was not.  In
  * the end the caller is told one of three things: it was made, it was not made,
- * or nobody can tell any more.  A step says these by ZKE_OK, ZKE_NOT_MADE and
+ * or it can no longer be known.  A step says these by ZKE_OK, ZKE_NOT_MADE and
  * ZKE_IN_DOUBT.  zke_recipe_do() tries again, and zke_recipe_settle() looks one
  * last time (object.h).
  *
@@ -27,7 +27,7 @@ extern "C" {
  *                changed */
 enum { ZKE_IN_DOUBT = 3, ZKE_NOT_MADE = 4 };
 
-/* zke_recipe_in_doubt - say why nobody can tell; takes the arguments of
+/* zke_recipe_in_doubt - say why it cannot be known; takes the arguments of
  * zke_fail() after its code; ZKE_IN_DOUBT */
 #define zke_recipe_in_doubt(...) \
   (zke_fail(ZKE_CONNECTIONLOSS, __VA_ARGS__), ZKE_IN_DOUBT)

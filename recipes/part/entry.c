@@ -60,9 +60,9 @@ bool zke_entry_same_guid(const zke_entry *a, const zke_entry *b) {
  *   2. marks go to the end of the list and out of its count, since they are no
  *      entries;
  *   3. the entries that marks name go to the very front.
- * A mark whose entry has gone names nobody.  At most one mark names an entry
- * that exists: only the leader makes a mark, in the step that deletes its own
- * entry, and then the named entry leads. */
+ * A mark whose entry has gone matches no entry.  At most one mark names an
+ * entry that exists: only the leader makes a mark, in the step that deletes its
+ * own entry, and then the named entry leads. */
 static void entry_sort(zke_entries *e) {
   zke_entry *entry = (zke_entry *)(void *)(e + 1);
   int front = 0, marks = 0;
@@ -99,7 +99,7 @@ int zke_entry_list(zke *z, const char *directory, zke_entries **out,
 }
 
 /* Persistent nodes, which other programs have put there, and entries of dead
- * processes keep nobody out.  The sentence suggests Curator's form of names,
+ * processes keep no entry out.  The sentence suggests Curator's form of names,
  * since all see such an entry. */
 int zke_entry_refuse(zke *z, const zke_entries *e, int kind, const char *what,
                      const char *directory) {

@@ -247,7 +247,7 @@ static int line_watch_data(zke_line *l, const char *path) {
 }
 
 /* Watch another entry's znode for its end only.  An ephemeral has no children,
- * so only its end fires a child watch: a write of "held" wakes nobody.  The
+ * so only its end fires a child watch: a write of "held" wakes no process.  The
  * read fails with ZKE_NONODE if the entry has gone since it was listed; so no
  * end is missed between the list and the watch. */
 static int line_watch_end(zke_line *l, const char *path) {
@@ -520,7 +520,7 @@ static const line_hooks *line_does(const zke_line *l) {
 /* ---- one look ----
  *
  * line_look() reads the line and then handles one of three cases: the own entry
- * has gone (line_lose), nobody keeps it out (line_take_office), or somebody
+ * has gone (line_lose), no entry keeps it out (line_take_office), or one
  * does (line_wait_on). */
 
 /* The first entry that the one at index i keeps out, or NULL if there is none
@@ -541,7 +541,7 @@ static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
   l->heir = next ? zke_recipe_path(l->r.z, l->r.path, next->name) : NULL;
 }
 
-/* Nobody keeps out the own entry, at index i: take office.
+/* No entry keeps out the own one, at index i: take office.
  *
  * The order: mark the znode, which fixes the token; record the heir; then
  * change the state, which tells the listener.  If the process dies after the
@@ -672,7 +672,7 @@ int zke_line_step(zke_line *l) {
  */
 
 /* Record the next entry in line; ZKE_NONODE: there is none, or the own entry
- * has gone, which keeps out nobody.
+ * has gone and keeps nothing out.
  *
  * While the own znode exists, no entry comes between it and the heir: new
  * entries stand behind, and a thief deletes the holder's. */
@@ -820,7 +820,7 @@ static int line_say_held(zke_line *l, int rc) {
  * goes.
  *
  * Only living processes may keep it out: this buries dead ones among the
- * watched entries, and the one that the sentence names. */
+ * watched entries, and the entry that the sentence names. */
 int zke_line_try(zke_line *l) {
   int rc = zke_line_join(l, false, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
@@ -850,8 +850,8 @@ typedef struct line_leap {
   zke_creation made;  /* the new entry, for zke_creation_find() */
 } line_leap;
 
-/* One try.  One step makes the new entry and deletes the old one, so nobody
- * else can hold in between, and a death leaves one or the other. */
+/* One try.  One step makes the new entry and deletes the old one, so no
+ * other can hold in between, and a death leaves one or the other. */
 static int line_try_leap(zke *z, void *arg) {
   line_leap *j = arg;
   zke_op ops[3];
@@ -987,7 +987,7 @@ static int line_bequeath(zke *z, line_legacy *y, const zke_op_result *heir) {
 /* After a lost reply: was the step made?  ZKE_NONODE: no.  If the own znode has
  * gone, the mark shows that the step has deleted it; without the mark somebody
  * else has: ZKE_LOST.  A mark stays as long as the znode that it names.  If
- * that has gone too, nobody can tell; it counts as made. */
+ * that has gone too, it cannot be known; the step counts as made. */
 static int line_find_bequest(zke *z, const line_legacy *y) {
   int rc = zke_exists(z, y->l->znode, NULL, NULL, NULL);
   if (rc != ZKE_NONODE) return rc == ZKE_OK ? ZKE_NONODE : rc;
@@ -1084,9 +1084,9 @@ int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
   return rc;
 }
 
-/* The new entry has the number of the old one, and so its place: nobody gets in
- * between.  The state stays HELD, even if a reader becomes a writer: the caller
- * must find out whether other readers hold, too (rwlock_upgrade()).
+/* The new entry has the number of the old one, and so its place: no entry comes
+ * in between.  The state stays HELD, even if a reader becomes a writer: the
+ * caller must find out whether other readers hold, too (rwlock_upgrade()).
  *
  * The step watches the new znode.  If it fails, the conversion is made all the
  * same: a later look watches. */
@@ -1176,7 +1176,7 @@ int zke_line_release(zke_line *l) {
   return zke_line_check(l); /* ZKE_LOST: not held */
 }
 
-/* The operation checks that the own znode exists; nobody makes one of that name
+/* The operation checks that the own znode exists; no znode of that name is made
  * again.  So the caller's multi fails if the place is lost by then. */
 int zke_line_check_op(zke_line *l, zke_op *op) {
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);

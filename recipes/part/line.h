@@ -37,7 +37,7 @@
  * - The holder that leaves, in the transaction that deletes its znode (a
  *   grant).  It does so for the next in line of a lock or read/write lock.  The
  *   next one then wakes up as the holder, and needs no write of its own.
- * - Otherwise the next in line, when it finds that nobody keeps it out.
+ * - Otherwise the next in line, when it finds that no entry keeps it out.
  *
  * A grant is one step, so there are never two holders, nor a marked entry that
  * does not hold.  It fails, and changes nothing, if either znode has gone, if

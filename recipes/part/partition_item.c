@@ -427,10 +427,10 @@ int zke_pt_item_discard(zke_pt_item *it) {
 }
 
 /* This member has waited for the item, or has tried to get it, and the plan now
- * gives it to another member.  A creation may have made a znode that nobody
- * knows of: delete it.  Otherwise the next owner would wait for a member that
- * does not know that it has the item.  If the look fails, `tried` stays, and
- * the next step looks. */
+ * gives it to another member.  A creation may have made a znode unnoticed:
+ * delete it.  Otherwise the next owner would wait for a member that does not
+ * know that it has the item.  If the look fails, `tried` stays, and the next
+ * step looks. */
 static int item_withdraw(zke_pt_item *it) {
   item_unwatch(it);
   zke_pt_item_drop(it);

@@ -1,8 +1,8 @@
 /* partition_plan.c - which member of a partition gets which item
  *
  * This file knows the data of a member's znode, and the rule of the division:
- * each item goes to the member with the highest hash among those with room.  It
- * does not know which member has an item now.
+ * each item goes to the member with room that has the highest hash.  It does
+ * not know which member has an item now.
  *
  * Invariant: the division depends only on the names of the items and members,
  * taken in the same order.  It does not depend on the process, on time, or on
@@ -136,7 +136,7 @@ static bool plan_prefers(const char *item, const zke_pt_member *a,
   return x != y ? x > y : strcmp(a->znode, b->znode) < 0;
 }
 
-/* The preferred one among those with less than their share. */
+/* The preferred member that has less than its share. */
 int zke_pt_plan_choose(zke_pt_plan *p, const char *item, int items) {
   int most = (items + p->count - 1) / p->count, best = -1;
   for (int i = 0; i < p->count; i++) {

@@ -1,9 +1,9 @@
 /* phase_list.c - looking from outside: one transaction, and all pending ones
  *
- * This file describes a transaction to people, and finds those that a site has
- * not acknowledged yet.  It takes no part, and decides nothing; it removes
- * finished transactions.  It promises: a status is of one moment.  A list of
- * pending transactions is not: each of them is read separately.
+ * This file describes a transaction to people, and finds transactions that a
+ * site has not acknowledged yet.  It takes no part, and decides nothing; it
+ * removes finished transactions.  It promises: a status is of one moment.  A
+ * list of pending transactions is not: each of them is read separately.
  *
  * Start reading at zke_phase_status(), then pending_try(). */
 #ifndef _GNU_SOURCE

@@ -75,7 +75,7 @@ int zke_phase_meddled(const zke_two_phase *t) {
 }
 
 /* Take back a watch that is no longer needed: it would keep the engine busy
- * with events that nobody reads. */
+ * with unread events. */
 static void phase_unwatch_path(zke_two_phase *t, const char *path,
                                bool *watched) {
   if (!*watched) return;

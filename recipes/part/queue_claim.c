@@ -34,7 +34,7 @@
 
 enum {
   QUEUE_DELAY_SLACK_MS = 60000 /* the znodes of a delay stay this much longer if
-                                  nobody takes the item */
+                                  no one takes the item */
 };
 
 /* ---- the list ---- */
@@ -277,7 +277,7 @@ static void queue_shorten(queue_batch *b, int count) {
   }
 }
 
-/* Find the items to claim: the first and those after it, until one is
+/* Find the items to claim: the first and its successors, until one is
  * exhausted, or has changed since the look. */
 static int queue_collect(zke_queue *q, queue_batch *b) {
   zke_q_page *page;
@@ -449,7 +449,8 @@ static int64_t queue_claim_end(const char *marker) {
 
 /* Make the claim end at another time.  Waiting consumers sleep until the time
  * they know, unless the claim's znode is written.  It is written only if the
- * claim ends sooner, so a consumer that prolongs repeatedly wakes nobody. */
+ * claim ends sooner, so a consumer that prolongs repeatedly wakes no
+ * process. */
 static int queue_prolong_step(zke_queue *q, zke_q_claim *c,
                               const zke_queue_item *item, const char *until) {
   zke_q_step *s = zke_q_step_new(q->r.z, 4);

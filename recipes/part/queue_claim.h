@@ -60,7 +60,7 @@ int zke_q_prolong(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
 /* zke_q_release - give a claim back, or bury the item after the last attempt.
  * Whatever it returns, the claim is no longer held
  *
- *   delay_ms  nobody can take the item during this time; 0: no delay
+ *   delay_ms  the item cannot be taken during this time; 0: no delay
  *   reason    for a burial */
 int zke_q_release(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
                   int64_t delay_ms, const char *reason);

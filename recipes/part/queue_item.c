@@ -2,19 +2,19 @@
  *
  * This file knows the order of the items, how to read a claim and a marker (Q1,
  * Q7), and how an item is buried.  It promises its callers: at the moment of
- * the look, the result of zke_q_pick() was the first item that nobody had.  The
- * step that takes or claims the item decides whether this still holds, by the
- * version in the item.
+ * the look, the result of zke_q_pick() was the first free item.  The step that
+ * takes or claims the item decides whether this still holds, by the version in
+ * the item.
  *
  * How the next item is found:
  *
  *   1. Read, in one snapshot, the first names of the items without a delay, the
- *      first names of those with a time, and all of "taken" (zke_q_look()).
+ *      first names of items with a time, and all of "taken" (zke_q_look()).
  *      With two readings, an item could be claimed in between, and still be
  *      offered.
- *   2. Of each kind take the first name without a claim, or with one whose time
- *      is over (zke_q_find()).  If all names read are claimed, read the next
- *      ones.
+ *   2. Of each kind take the first name without a claim, or with a claim whose
+ *      time is over (zke_q_find()).  If all names read are claimed, read the
+ *      next ones.
  *   3. Of the two take the one with the lower priority; if they are equal, the
  *      one that could be taken first (zke_q_first()).
  *   4. Read the item with its claim, its key and its marker, in one snapshot

@@ -222,8 +222,8 @@ static void queue_describe_death(const zke_op_result *death,
   e->key = zke_q_death(death, "key ");
 }
 
-/* Fill in who has claimed an item, until when, and its key.  If the claim is
- * over, nobody has. */
+/* Fill in who has claimed an item, until when, and its key.  An expired claim
+ * does not count. */
 static void queue_describe_claim(const zke_queue *q, const queue_listing *l,
                                  const zke_op_result *claim,
                                  zke_queue_entry *e) {
@@ -420,7 +420,7 @@ int zke_q_drop_letter(zke_queue *q, const char *name) {
  * Items, letters and keys are deleted in parts, since one step cannot hold a
  * million of them.  The rest is one step: the line, the claims, the remaining
  * keys, and the directories.  It fails if an item was put in between, so nobody
- * has half a queue.  Keys go after the items, and only while nobody puts: an
+ * has half a queue.  Keys go after the items, and only while no put runs: an
  * item never exists without its key. */
 
 /* A directory's children; *names_out is NULL if it is missing. */

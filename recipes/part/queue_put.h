@@ -1,7 +1,7 @@
 /* queue_put.h - for recipe authors: one put into a queue
  *
- * A put reads what it depends on and makes one step.  Its caller repeats it, by
- * zke_q_do(), and waits if there is no room.  See queue_tree.h. */
+ * A put reads the state it depends on and makes one step.  Its caller repeats
+ * it, by zke_q_do(), and waits if there is no room.  See queue_tree.h. */
 #ifndef ZKEMBED_RECIPES_QUEUE_PUT_H
 #define ZKEMBED_RECIPES_QUEUE_PUT_H
 
@@ -25,8 +25,8 @@ typedef struct zke_q_load {
   zke_q_more *more;   /* or NULL */
 } zke_q_load;
 
-/* zke_q_try_put - one try of a put, for zke_q_do(): read what it depends on,
- * and make the step
+/* zke_q_try_put - one try of a put, for zke_q_do(): read the state it depends
+ *                 on, and make the step
  *
  *   arg  a zke_q_load
  *

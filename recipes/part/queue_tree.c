@@ -15,9 +15,8 @@
  *      in one step, which also writes the settings (Q6).
  *   3. Create the user znode in "line".  From here on "entries" has a
  *      descendant that lives as long as the object, so it is not removed (Q5).
- *   4. Read the settings, and write those that were not set yet.  This comes
- *      after 3, so the version that is kept (Q4) is of the queue that has
- *      the user znode.
+ *   4. Read the settings, and write the missing ones.  This comes after 3, so
+ *      the version that is kept (Q4) is of the queue that has the user znode.
  *   5. If the settings must last, make "stays".
  *
  * A process that dies between two of them leaves containers, which are removed
@@ -265,7 +264,7 @@ static int queue_read_settings(zke_queue *q, bool *news_out,
   return ZKE_OK;
 }
 
-/* Read the queue's settings, and write those that were not set yet.
+/* Read the queue's settings, and write the missing ones.
  * ZKE_Q_AGAIN: it has gone, or was changed in between. */
 static int queue_agree(zke_queue *q) {
   char text[QUEUE_TEXT];
@@ -383,9 +382,9 @@ static int queue_need_user(zke_queue *q) {
   return zke_recipe_faster(rc);
 }
 
-/* A new queue has its settings from the beginning: nobody sees it without them.
- * A queue with settings given by a user stays: it has a child that is not a
- * container.  No call here has a deadline, since zke_q_do() has set the
+/* A new queue has its settings from the beginning: it is never seen without
+ * them.  A queue with settings given by a user stays: it has a child that is
+ * not a container.  No call here has a deadline, since zke_q_do() has set the
  * thread's limit. */
 int zke_q_ready(zke_queue *q) {
   if (q->placed) return ZKE_OK;
@@ -421,7 +420,7 @@ int zke_q_see_gone(zke_queue *q, int rc) {
 
 /* ---- the step (Q3, Q4, Q6) ----
  *
- * zke_q_change() adds two operations before those of its caller: it writes the
+ * zke_q_change() adds two operations before its caller's: it writes the
  * user znode at the version that the object knows, and checks the version of
  * the queue's znode.  The first one makes the step repeatable.  Only this
  * object writes that znode, so if the reply is lost
@@ -431,7 +430,7 @@ int zke_q_see_gone(zke_queue *q, int rc) {
  *   - the version is another one: the step was made, and the znode's mzxid is
  *     its zxid;
  *   - the znode has gone: the session has ended, or somebody has deleted it.
- *     Then nobody can tell: ZKE_Q_UNSURE.
+ *     Then it cannot be known: ZKE_Q_UNSURE.
  *
  * The znode is below "entries", so the second case also says in which
  * "entries" it was made (Q5). */

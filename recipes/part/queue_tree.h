@@ -49,7 +49,7 @@ enum { ZKE_Q_ITEM_ROOM = 48 /* for a slash, the name of an item, and a NUL */ };
  *
  * ZKE_Q_NOTHING - no item to take, or no room to put, at this moment
  * ZKE_Q_AGAIN   - something has changed since it was read: read it again
- * ZKE_Q_UNSURE  - nobody knows whether the step was made: zke_q_do() turns it
+ * ZKE_Q_UNSURE  - it is unknown whether the step was made: zke_q_do() turns it
  *                 into ZKE_CONNECTIONLOSS
  * ZKE_Q_WHOLE   - numbers have wrapped around, so sorting the names by bytes
  *                 does not give the order of the items: read all names and sort
@@ -213,7 +213,7 @@ int zke_q_see_kind(zke_queue *q);
  * in it, and read its settings
  *
  * Does nothing while q->placed says that all of this was done.  A new queue
- * gets its settings in the step that makes it, so nobody ever sees it without
+ * gets its settings in the step that makes it, so it is never seen without
  * them.  A queue with settings given by a user stays: it gets a child that is
  * not a container.  ZKE_Q_AGAIN: something has gone meanwhile. */
 int zke_q_ready(zke_queue *q);
@@ -284,7 +284,7 @@ void zke_q_give_more(zke_q_more *m, zke_q_step *s);
  *
  * If the reply is lost, this finds out whether the step was made.
  *
- * Returns ZKE_OK: it was made.  ZKE_Q_UNSURE: nobody knows.  After any other
+ * Returns ZKE_OK: it was made.  ZKE_Q_UNSURE: unknown.  After any other
  * code it was not made, unless the session has ended:
  *   ZKE_Q_AGAIN  the queue's settings have changed, or it was removed, or the
  *                user znode has another version.  q knows the queue as it is

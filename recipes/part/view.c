@@ -51,7 +51,7 @@ enum {
   VIEW_BOTH = ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND
 };
 
-/* What a view must do at its next step; each includes those before it. */
+/* What a view must do at its next step; each includes the ones before. */
 enum {
   VIEW_IDLE,
   VIEW_CHECK,  /* look, unless the picture has the named changes already */
@@ -161,7 +161,7 @@ static void node_unref(view_node *n) {
   if (n && --n->refs == 0) zke_free(n);
 }
 
-/* The node, if it is to be shown. */
+/* The node, if it should be shown. */
 static const zke_config_node *node_shown(const view_node *n) {
   return n && !n->hidden ? &n->n : NULL;
 }
@@ -188,7 +188,7 @@ static zke_config_tree *tree_make(zke *z, const zke_config_node *nodes,
  *
  * The names of a tree become known level by level, but a picture must be of one
  * moment.  So each reading asks, in one snapshot, for all known nodes, and for
- * the children of those that are descended.  If it lists a child that it did
+ * the children of nodes to descend into.  If it lists a child that it did
  * not read, the next reading begins with the listed names.  The last reading
  * lists nothing new, and is the picture; the earlier ones only found the
  * names. */
@@ -313,7 +313,7 @@ static int reader_children(const reader *r, int parent) {
   return names ? names->count : 0;
 }
 
-/* Add the paths of those of a parent's children that are looked at. */
+/* Add the paths of a parent's children that must be read. */
 static int reader_add_children(const reader *r, int parent, char **paths,
                                int *n) {
   const zke_strings *names = r->results[r->count + parent].children;

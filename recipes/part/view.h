@@ -1,8 +1,8 @@
 /* view.h - for recipe authors: a tree kept current in memory
  *
  * Configurations and groups are made of this.  A recipe's struct begins with a
- * zke_view, and its class's functions call those below.  The mutex is held in
- * all but zke_view_read() and zke_view_deliver().
+ * zke_view, and its class's functions call the ones below.  The mutex is held
+ * in all but zke_view_read() and zke_view_deliver().
  *
  * config.h says what a node is, and which nodes are read. */
 #ifndef ZKEMBED_RECIPES_VIEW_H

@@ -441,8 +441,8 @@ static int znode_take_number(zke *z, const zke_creation *c) {
 }
 
 /* If the process dies after the creation, the znode goes with its session,
- * unless it is persistent.  Then nobody looks for its guid any more, and its
- * data must show the recipe that it has no owner. */
+ * unless it is persistent.  Then no process looks for its guid any more, and
+ * its data must show the recipe that it has no owner. */
 int zke_recipe_create(zke *z, const char *directory, const char *place,
                       const char *kind, const void *data, int len, int mode,
                       int64_t deadline_ms, char **path_out,
@@ -721,7 +721,7 @@ static int znode_try_delete_all(zke *z, void *arg) {
   return rc == ZKE_UNIMPLEMENTED ? znode_delete_by_multi(z, arg) : rc;
 }
 
-/* In one step, so nobody sees some of them without the others. */
+/* In one step, so they are never seen separately. */
 int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
   znode_deletions d = {paths, ZKE_OK};
   int rc = zke_retry(z, znode_try_delete_all, &d, ZKE_FOREVER);
@@ -808,7 +808,7 @@ const char *zke_recipe_foreign(const char *name) {
  * give all processes the same order.  Entries of one kind that stay have
  * different numbers, none of them negative.  A number from the counter's end or
  * beyond it exists only until its creator takes it back (znode_check_number());
- * in that moment it may keep others waiting, and it lets nobody in. */
+ * in that moment it may keep others waiting, and it lets no other in. */
 static int znode_order(const void *a, const void *b) {
   const zke_entry *x = a, *y = b;
   int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
@@ -953,7 +953,7 @@ int64_t zke_recipe_since(const zke_stat *stat, const char *data) {
   return wrote ? stat->mtime : stat->ctime;
 }
 
-/* A holder that cannot be read has gone, or nobody can tell who owns it. */
+/* A holder that cannot be read has gone, or its owner cannot be known. */
 int zke_recipe_say_hidden(int rc, const char *what, int found) {
   const char *how = found == ZKE_NONODE
                         ? "was held, but is no longer"

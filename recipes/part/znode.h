@@ -1,8 +1,8 @@
 /* znode.h - for recipe authors: znodes that survive lost replies
  *
  * A COMMIT may fail in a way that leaves open whether it was made
- * (ZKE_CONNECTIONLOSS).  The functions here find out, so that a recipe never
- * makes a znode twice and never leaves one behind:
+ * (ZKE_CONNECTIONLOSS).  The functions here find out, so a recipe never
+ * makes a znode twice and never leaves a stray one:
  *
  * - A created znode's name contains a guid that only its creator can have
  *   given: look for it.
@@ -99,7 +99,7 @@ void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
 /* zke_recipe_create - create that survives a lost reply
  *
  * Creates a znode in a directory, with a name that contains a guid.  After a
- * lost reply it looks for that guid; an ephemeral one counts only if this
+ * lost reply it looks for that guid; an ephemeral znode counts only if this
  * session owns it.  If the look fails too, an ephemeral one that may have been
  * made is discarded.  A missing directory is made by zke_recipe_place(), as a
  * container.
@@ -208,7 +208,7 @@ typedef struct zke_seat {
  *   seats,count  in one directory or in several; those in one directory get
  *                consecutive numbers
  *   paths_out    out, not NULL: their whole paths, in that order, one block for
- *                zke_free(); "" for one that was deleted right away; NULL on
+ *                zke_free(); "" for a seat that was deleted right away; NULL on
  *                failure
  *   czxid_out    out, not NULL: of all of them
  *
