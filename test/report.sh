@@ -40,6 +40,14 @@ scratch() {
   exit 1
 }
 
+# readme_program N [HEADER]: README's Nth program in C, with this header for
+# those of all recipes
+readme_program() {
+  awk -v wanted="$1" '/^```/ { inside = 0 } inside && n == wanted
+    /^```c$/ { inside = 1; n++ }' README.md |
+    sed "${2:+s|\"zkembed_recipes.h\"|<$2>|}"
+}
+
 # python_with MODULES: sets python to the first that has all of them, or to ""
 python_with() {
   for python in python3 /usr/bin/python3 ''; do

@@ -31,8 +31,7 @@ has() { for file in "$@"; do [ -s "$tree/$file" ] || return 1; done; }
 
 installed_works() {
   lib=$place/root$prefix/lib
-  awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit }
-    inside' README.md >"$place/app.c"
+  readme_program 1 >"$place/app.c"
   $CC -std=c11 -o "$place/app" "$place/app.c" $(PKG_CONFIG_PATH=$lib/pkgconfig \
     PKG_CONFIG_SYSROOT_DIR=$place/root pkg-config --cflags --libs zkembed) &&
     (cd "$place" && LD_LIBRARY_PATH=$lib ./app </dev/null) | grep leading

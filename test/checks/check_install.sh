@@ -70,8 +70,7 @@ spaced() {
 }
 
 libs=$root/tree$prefix/lib
-awk '/^```/ { inside = 0 } inside && n == 2; /^```c$/ { inside = 1; n++ }' \
-  README.md | sed 's|"zkembed_recipes.h"|<zkembed/lock.h>|' >"$root/recipe.c"
+readme_program 2 zkembed/lock.h >"$root/recipe.c"
 
 expect "make install" make_to_root install
 expect "the pkg-config file has the header's version" version zkembed

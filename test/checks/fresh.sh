@@ -129,8 +129,7 @@ waits() {
 
 # installed: the first program of README runs with the installed library
 installed() {
-  awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' \
-    README.md >"$root/root/zkembed/app.c"
+  readme_program 1 >"$root/root/zkembed/app.c"
   inside 0 "make -j$jobs -s COMMAND= install && cd /tmp &&
     cc -o app \$HOME/zkembed/app.c -lzkembed && ./app" | grep leading
 }
