@@ -296,9 +296,10 @@ uninstall: $(MAN3)
 ## amalgamation    the four files to drop into a program, in build/four-files:
 ##                 zkembed.[ch], zkembed_recipes.[ch]; RECIPES="lock queue"
 ## dist            a release's tarball, build/zkembed-VERSION.tar.gz
+## release         all files of a release, in build/release, and tries them
 ## format          lays all C files out as .clang-format says
 ## clean           removes build/
-.PHONY: amalgamation dist format clean help
+.PHONY: amalgamation dist release release-files format clean help
 FOUR_FILES = $(BUILD)/four-files
 amalgamation:
 	@mkdir -p $(FOUR_FILES) && cp zkembed.c zkembed.h $(FOUR_FILES)
@@ -308,6 +309,14 @@ amalgamation:
 dist:
 	@mkdir -p $(BUILD)
 	@sh test/dist.sh zkembed-$(VERSION) $(BUILD)/zkembed-$(VERSION).tar.gz
+
+release: release-files
+	@sh test/run.sh $(patsubst %,test/checks/check_%.sh,$(RELEASE_CHECKS))
+	@ls $(BUILD)/release/*
+
+release-files:
+	@mkdir -p $(BUILD)
+	@sh test/package/files.sh $(BUILD)/release
 
 format:
 	clang-format -i $(wildcard $(addsuffix *.[ch],./ test/ test/*/ \

@@ -45,7 +45,10 @@ needs_of() {
     coverage*) echo "$tests" gcovr ;;
     sqlite-*) echo "$tests" npm $servers ;;
     build/deps/sqlite-*) echo npm ;;
+    release) echo "$tests" pkg-config mandoc cmake meson ninja ;;
     check-dist) echo "$tests" pkg-config ;;
+    check-packages) echo cmake meson ninja ;;
+    check-release) echo shell mandoc ;;
     platforms) echo "$tests" pkg-config clang c++ musl cmake npm ;;
     torture-host*) echo $command python3 ;;
     torture-ensemble)
@@ -194,6 +197,7 @@ packages() {
     curator-tests) echo libcurator-test-java libmockito-java \
       libassertj-core-java libcommons-math-java ;;
     go) echo golang-go ;;
+    ninja) echo ninja-build ;;
     go-zookeeper) echo golang-github-samuel-go-zookeeper-dev ;;
     libfuzzer) echo clang libclang-rt-dev ;;
     qemu-*-static) echo qemu-user-static ;;

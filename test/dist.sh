@@ -5,9 +5,9 @@
 #
 # In a checkout it holds the last commit, elsewhere the files that are there
 # without build/; so a tarball makes itself again.  All recipes are added in one
-# pair of files, zkembed_recipes.c and .h, beside the engine.  The same commit
-# gives the same bytes: names are sorted, owners and modes are set, and every
-# file has the time of the commit.
+# pair of files, zkembed_recipes.c and .h, beside the engine, and what CMake and
+# Meson build by.  The same commit gives the same bytes (pack.sh).  Every file
+# has the time of the commit, or that of SOURCE_DATE_EPOCH.
 name=$1 out=$2
 
 room=$(mktemp -d) || exit 1
@@ -26,8 +26,6 @@ else
     sed -n '$s/\..*//p')
 fi
 
-(cd "$room/$name" && sh recipes/amalgamate.sh zkembed_recipes) || exit 1
-
-LC_ALL=C tar -cf "$room/$name.tar" -C "$room" --format=ustar --sort=name \
-  --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' \
-  "$name" && gzip -9 -n "$room/$name.tar" && mv "$room/$name.tar.gz" "$out"
+(cd "$room/$name" && sh recipes/amalgamate.sh zkembed_recipes &&
+  cp test/package/top/* .) || exit 1
+sh test/pack.sh "$room/$name" "$out" "${SOURCE_DATE_EPOCH:-$time}"

@@ -5,8 +5,9 @@
 #   ONLY='NAME …'   only these steps; curator, which takes 40 minutes, runs only
 #                   if it is named
 #
-# It takes hours.  test/steps.sh tells how steps run; logs are in build/release.
-logs=build/release limit=14400
+# It takes hours.  test/steps.sh tells how steps run; logs are in
+# build/release-check.
+logs=build/release-check limit=14400
 . test/steps.sh
 export RUN_LIMIT=$limit # of each program, too (test/run.sh)
 
@@ -15,8 +16,8 @@ so() { if [[ ${SHORT-} ]]; then echo "$1"; else echo "${2-}"; fi; }
 
 step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
   node npm tmux c++ clang clang-format clang-tidy cppcheck valgrind libfuzzer \
-  pkg-config ctags gcovr musl cmake mandoc zookeeper zookeeper-client kazoo \
-  python-objgraph cppunit dpkg-dev javac zookeeper-java curator junit5 go \
+  pkg-config ctags gcovr musl cmake meson ninja mandoc zookeeper \
+  zookeeper-client kazoo python-objgraph cppunit dpkg-dev javac zookeeper-java curator junit5 go \
   go-zookeeper mmdebstrap qemu-arm-static i686-linux-gnu-gcc \
   arm-linux-gnueabihf-gcc aarch64-linux-gnu-gcc s390x-linux-gnu-gcc
 full=$(so '' FULL=1)
@@ -32,6 +33,7 @@ step test-ensemble make test-ensemble
 # Other SQLites, C libraries, systems, clients and tools.
 beside lint nice env JOBS=2 LINT_NODES=$(so 1000 225000) make lint
 beside fresh make fresh
+beside release make release
 beside foreign make foreign
 beside platforms make platforms
 beside other-machines make SHORT=$(so 1) other-machines
