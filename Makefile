@@ -297,9 +297,11 @@ uninstall: $(MAN3)
 ##                 zkembed.[ch], zkembed_recipes.[ch]; RECIPES="lock queue"
 ## dist            a release's tarball, build/zkembed-VERSION.tar.gz
 ## release         all files of a release, in build/release, and tries them
+## deb             packages for Debian, in build/deb, built and tried in bare
+##                 roots: SUITES="trixie bookworm" DEBFULLNAME= DEBEMAIL=
 ## format          lays all C files out as .clang-format says
 ## clean           removes build/
-.PHONY: amalgamation dist release release-files format clean help
+.PHONY: amalgamation dist release release-files deb format clean help
 FOUR_FILES = $(BUILD)/four-files
 amalgamation:
 	@mkdir -p $(FOUR_FILES) && cp zkembed.c zkembed.h $(FOUR_FILES)
@@ -317,6 +319,9 @@ release: release-files
 release-files:
 	@mkdir -p $(BUILD)
 	@sh test/package/files.sh $(BUILD)/release
+
+deb:
+	@sh test/package/deb.sh
 
 format:
 	clang-format -i $(wildcard $(addsuffix *.[ch],./ test/ test/*/ \

@@ -22,7 +22,7 @@ needs_of() {
     style) echo ctags pmccabe; return ;;
     format) echo clang-format; return ;;
     bench-plots) echo gnuplot; return ;;
-    fresh) echo mmdebstrap; return ;;
+    fresh | deb) echo mmdebstrap; return ;;
   esac
   command=${COMMAND:+jansson libedit}
   tests="check shell python3 node tmux kazoo $command"

@@ -17,8 +17,8 @@ so() { if [[ ${SHORT-} ]]; then echo "$1"; else echo "${2-}"; fi; }
 step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
   node npm tmux c++ clang clang-format clang-tidy cppcheck valgrind libfuzzer \
   pkg-config ctags gcovr musl cmake meson ninja mandoc zookeeper \
-  zookeeper-client kazoo python-objgraph cppunit dpkg-dev javac zookeeper-java curator junit5 go \
-  go-zookeeper mmdebstrap qemu-arm-static i686-linux-gnu-gcc \
+  zookeeper-client kazoo python-objgraph cppunit dpkg-dev javac \
+  zookeeper-java curator junit5 go go-zookeeper mmdebstrap qemu-arm-static i686-linux-gnu-gcc \
   arm-linux-gnueabihf-gcc aarch64-linux-gnu-gcc s390x-linux-gnu-gcc
 full=$(so '' FULL=1)
 step build make -j2 $full programs mutate-programs fuzz-programs sqlite-sources
@@ -33,6 +33,7 @@ step test-ensemble make test-ensemble
 # Other SQLites, C libraries, systems, clients and tools.
 beside lint nice env JOBS=2 LINT_NODES=$(so 1000 225000) make lint
 beside fresh make fresh
+beside deb make deb
 beside release make release
 beside foreign make foreign
 beside platforms make platforms
