@@ -145,7 +145,7 @@ static int cd_run(call *c) {
   return 0;
 }
 
-/* pwd: the node where relative paths begin. */
+/* pwd: the start of relative paths. */
 static int pwd_run(call *c) {
   char *cwd = shell_cwd(c->sh);
   int status = emit_row(c, cwd ? json_pack("{s:s}", "path", cwd) : NULL);

@@ -26,7 +26,7 @@
  *       |          no request, or its id is in use ------------> REQUEST
  *       |        request_start()
  *       |          its line is full and stands still ----------> LIMIT
- *       |          no thread is to be had ---------------------> SYSTEM
+ *       |          no thread can be created -------------------> SYSTEM
  *     IN LINE    pool_add(): in a pool, and in co.all
  *       |          request_cancel() ---------------------------> CANCELLED
  *       |        worker_run() takes it
@@ -94,7 +94,7 @@ typedef struct request {
 /* A queue of requests that no worker has taken, and its workers. */
 typedef struct pool {
   request *first, **end; /* end: where to add the next one */
-  pthread_cond_t work;   /* a request has come, or the program is to end */
+  pthread_cond_t work;   /* a request has come, or the program must end */
   size_t bytes;          /* of the requests in line */
   int queued;            /* requests in line */
   int idle;              /* workers waiting for one */
@@ -108,7 +108,7 @@ static struct {
   int in, out;
   int parent_fd; /* readable when the parent has ended; -1: ask for its id */
   pid_t parent;
-  int stop_fd; /* readable when it is to end; stays so */
+  int stop_fd; /* readable once it must end */
 
   pthread_mutex_t out_m; /* guards these two */
   bool out_broken;       /* nothing is written any more */
@@ -214,7 +214,7 @@ static void out_write(const char *text, size_t len) {
   pthread_mutex_unlock(&co.out_m);
 }
 
-/* Give up writing, from a thread that does not hold out_m. */
+/* Gives up writing, from a thread that does not hold out_m. */
 static void out_end(int reason) {
   pthread_mutex_lock(&co.out_m);
   out_break(reason);
@@ -296,7 +296,7 @@ __attribute__((format(printf, 3, 4))) static void refuse(json_t *id, long line,
   out_answer(id, STATUS_DATA, NULL, "REQUEST", sentence);
 }
 
-/* Free a request and all that its call has made; NULL is fine.  It is in no
+/* Frees a request and the memory of its call; NULL is fine.  It is in no
  * list. */
 static void request_free(request *r) {
   if (!r) return;

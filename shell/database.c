@@ -3,7 +3,7 @@
  * The one file of the command that knows SQLite.  In its order:
  *
  *     reader_     a connection that cannot write
- *     snapshot_   one read transaction: all that it reads is of one moment
+ *     snapshot_   one read transaction: it reads everything at one moment
  *                 (export and dump, in transfer.c; history.c; backup)
  *     target_     a file that appears under its name when it is whole
  *     init, backup, restore, check, compact, sql, doctor: the commands

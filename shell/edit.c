@@ -560,8 +560,8 @@ static void history_shorten(edit *e, FILE *in, long skip) {
   free(name);
 }
 
-/* Opens only a regular file: a device may have no end, and opening a FIFO may
- * block.  This ignores the file's mode: we create it with 0600, and a user who
+/* Opens only a regular file: a device may have no end, and a FIFO no writer.
+ * This ignores the file's mode: we create it with 0600, and a user who
  * changes that does so on purpose. */
 static FILE *history_open(const char *name) {
   struct stat st;

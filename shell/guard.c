@@ -9,10 +9,10 @@
  *      |         it has ended by itself -----------------> its exit code
  *      |         it could not be executed ---------------> 127 or 126
  *      |       a signal ended it, or it ended with --wait-all:
- *     STAYS    its descendants keep what is held
+ *     STAYS    its descendants keep it held
  *      |         all of them are gone -------------------> its exit code, or
  *      |                                                   128 + the signal
- *      |       in RUNS or STAYS: what is held was lost (not --on-lost warn)
+ *      |       in RUNS or STAYS: it was lost (not --on-lost warn)
  *     ASKED    TERM and CONT went to the child and its descendants
  *      |         all of them have ended -----------------> 76
  *      |       --grace is over
@@ -291,7 +291,7 @@ typedef struct start {
   int alive;     /* the pipe's writing end, or -1 */
   int death;     /* the signal to get when the parent dies, or 0 */
   bool no_input; /* standard input has our lines, and is not for it */
-  int input;     /* what it gets as standard input; -1: ours */
+  int input;     /* its standard input; -1: ours */
   int report;    /* where errno is written to; closes by exec() */
 } start;
 

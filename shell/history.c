@@ -1,7 +1,7 @@
 /* history.c - the commands about past changes of nodes
  *
  *     history   shows, starts or ends the history, and sets its limits
- *     log       the changes of a node and of those below it
+ *     log       the changes of a node and the nodes below it
  *     held      who held a lock at a time in the past (by past.c); without a
  *               name, what this session holds
  *
@@ -169,10 +169,10 @@ static int fail_before(call *c, const extent *e) {
       "the history begins at %s: who held anything before is not known", text);
 }
 
-/* Reads the history of a node and of those below it, later than a zxid, and its
- * extent, in one snapshot.  Fails if there is no history, or none that reaches
- * back to a time (0: any).  Free the list by changes_free(), even after a
- * failure. */
+/* Reads the history of a node and the nodes below it, later than a zxid, and
+ * its extent, in one snapshot.  Fails if there is no history, or none that
+ * reaches back to a time (0: any).  Free the list by changes_free(), even after
+ * a failure. */
 static int changes_read(call *c, const char *path, int64_t zxid, int64_t ms,
                         extent *e, past_changes *list) {
   snapshot *s = NULL;
@@ -468,7 +468,7 @@ const command history_commands[] = {
      "keep a history of all changes, end it, or tell about it", history_options,
      0, 1, NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD, history_run, NULL},
     {"log", "[PATH] [--since ZXID|TIME] [--limit N]",
-     "print the history of a node and of those below it", log_options, 0, 1,
+     "print the history of a node and the nodes below it", log_options, 0, 1,
      NEEDS_FILE | FILE_ONLY, STYLE_TABLE, log_run, NULL},
     {"held", "[NAME [--at TIME]]",
      "list what this session holds, or who held a lock at a time in the past",

@@ -13,7 +13,7 @@
  *       |                   anything else ------------------> status_of()
  *     hold         in one of four ways:
  *       |
- *       |-- behind "--" stands a command: while it runs (guard.c)
+ *       |-- a command after "--": while it runs (guard.c)
  *       |       the command has ended ----------------------> its exit code
  *       |       what is held was lost meanwhile ------------> 76
  *       |-- one command of a command line: until a signal
@@ -22,7 +22,7 @@
  *       |-- lock take: the same in a process of its own (take.c), until what it
  *       |   is bound to has ended; the command goes on at once ------> 0
  *       \-- script, prompt, coprocess: until release, or the session's end
- *               goes on at once ----------------------------> 0
+ *               continues immediately ----------------------> 0
  *
  * In the last case the object moves into the session's list (held_add()).  In
  * every other case join() frees it, which leaves the line and releases what is
@@ -70,8 +70,8 @@ typedef struct kind {
   int waiting;       /* what state() is while it waits */
   held_class class_; /* for the session's list: name, release, free, token */
   int (*make)(contender *k);  /* sets k->object */
-  int (*start)(contender *k); /* join the line without waiting: it may be held
-                                 at once; else acquire() waits in that place */
+  int (*start)(contender *k); /* join the line without waiting: it may
+                                 be held then; else acquire() waits there */
   int (*acquire)(contender *k, int64_t deadline); /* join, unless start() has,
                                                      and wait */
   int (*try_)(contender *k);   /* get it without waiting, or leave */

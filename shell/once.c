@@ -59,7 +59,7 @@ static int once_options(call *c, zke_periodic_options *o) {
                               .aligned = option_given(c, 'a'),
                               .listener = job_heard};
   if (!option_given(c, 'e'))
-    return fail_usage(c, "--every DURATION is missing: how often it is to run");
+    return fail_usage(c, "--every DURATION is missing: how often to run it");
   if (option_given(c, 'O') && !option_given(c, 'a'))
     return fail_usage(c, "--offset wants --aligned");
   if (option_given(c, 'f') && option_given(c, 'w'))

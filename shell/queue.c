@@ -124,7 +124,7 @@ typedef struct push {
   int64_t count;           /* items put */
   int most;                /* how many are put in one step */
   /* of --lines */
-  int in;           /* where they are read from */
+  int in;           /* their source */
   bool end;         /* there is no more input */
   char *text;       /* input that is not put yet: part of the last line */
   size_t len, room; /* bytes in it, and bytes that fit */

@@ -433,7 +433,7 @@ static int bad_line(import *im, const char *format, ...) {
                    im->line, what);
 }
 
-/* Frees a record and all that belongs to it; NULL is fine. */
+/* Frees a record and its contents; NULL is fine. */
 static void record_free(void *owned) {
   record *r = owned;
   if (!r) return;
@@ -886,8 +886,8 @@ static int import_check(import *im) {
 /* ------------------------------------------------------------------------
  * import --replace: removing the existing nodes
  *
- * The whole tree is checked before any of it is deleted, since nobody wants
- * half a tree.
+ * The whole tree is checked before any of it is deleted, since half a
+ * tree helps nobody.
  * --------------------------------------------------------------------- */
 
 /* Puts the deletion of a node into the batch. */

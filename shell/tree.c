@@ -386,10 +386,11 @@ static int create_options_read(call *c, creation *n) {
     return fail_usage(c, "--hold or a command, not both");
   if (option_given(c, 'e') && !c->sh->persists && !option_given(c, 'H') &&
       !c->child)
-    return fail_usage(c,
-                      "an ephemeral nodewould end at once with this command's "
-                      "session: --hold keeps it until a signal comes, "
-                      "\"-- CMD\" while a command runs");
+    return fail_usage(
+        c,
+        "an ephemeral node would end with this command's session: "
+        "--hold keeps it until a signal comes, "
+        "\"-- CMD\" while a command runs");
   return guard_options(c);
 }
 
@@ -667,8 +668,8 @@ const command tree_commands[] = {
      "list a node's children; -s: with their Stat; -R: all nodes below",
      ls_options, 0, 1, NEEDS_FILE, STYLE_LINE, ls_run, ls_human},
     {"tree", "[-L DEPTH] [-s] [PATH]",
-     "draw what is below a node; -s: with sizes and owners", tree_options, 0, 1,
-     NEEDS_FILE, STYLE_LINE, tree_run, tree_human},
+     "draw the tree below a node; -s: with sizes and owners", tree_options, 0,
+     1, NEEDS_FILE, STYLE_LINE, tree_run, tree_human},
     {"get", "[-s | --raw] [PATH]",
      "print a node's data; -s: and its Stat; --raw: without an end of line",
      get_options, 0, 1, NEEDS_FILE, STYLE_VALUE, get_run, get_human},

@@ -25,7 +25,7 @@ typedef struct walk_level {
 typedef struct walk {
   /* the node of the last walk_next() */
   char *path;
-  int depth;     /* 0: where the walk began */
+  int depth;     /* 0: the walk's start */
   zke_stat stat; /* not set if the walk gives children first */
   int64_t count; /* nodes so far */
 

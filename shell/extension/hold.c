@@ -88,7 +88,7 @@ static int election_make(ext_call *c, const char *path, void **object) {
   return rc;
 }
 
-/* A leader in SQL needs no preparation, so it is ready at once. */
+/* A leader in SQL needs no preparation, so it is ready immediately. */
 static int election_acquire(void *o, int64_t deadline) {
   int rc = zke_election_lead(o, deadline);
   return rc == ZKE_OK ? zke_election_ready(o) : rc;

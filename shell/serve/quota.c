@@ -1,7 +1,7 @@
 /* quota.c - quotas, as ZooKeeper keeps them below /zookeeper/quota
  *
- *     /zookeeper/quota/PATH/zookeeper_limits   what PATH may hold
- *     /zookeeper/quota/PATH/zookeeper_stats    what it holds
+ *     /zookeeper/quota/PATH/zookeeper_limits   the limits of PATH
+ *     /zookeeper/quota/PATH/zookeeper_stats    its size
  *
  * Both are texts, "count=5,bytes=-1=;countHardLimit=9"; -1 means no limit, and
  * so does a missing name.  ZooKeeper's server writes the statistics at each

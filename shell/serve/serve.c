@@ -31,7 +31,7 @@
 enum {
   BACKLOG = 512,
   EVENTS_AT_ONCE = 256,
-  /* Up to so many bytes, answers are not delayed until the round's end. */
+  /* So many bytes of answers are sent before the round's end. */
   SEND_AT_ONCE = 4096,
   /* SQLite's page cache.  The nodes of many clients use more pages than one
    * program's, and a page that is not cached is read from the file again. */

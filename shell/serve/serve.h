@@ -6,7 +6,7 @@
  *     words.c    the four-letter words
  *     stats.c    the numbers and lists for the words
  *     request.c  clients' requests and their answers
- *     quota.c    what a subtree may hold, and what it holds
+ *     quota.c    limits of subtrees, and their sizes
  *     sasl.c     who the users are, and how clients prove it (digest.c)
  *     session.c  sessions: their time, their handles, their events
  *     fault.c    faults that a test has asked for
@@ -289,7 +289,7 @@ struct conn {
   bool gone;       /* its peer has hung up: nothing can be sent any more */
   bool all_read;   /* it is gone, and all its input was read */
   bool dropped;    /* closed at the end of the round */
-  unsigned waited; /* the events that epoll reports */
+  unsigned waited; /* the events requested from epoll */
   bool is_unix;
   bool has_watched; /* it may have watches, and events may wait for it */
   int changes;      /* among its next frames, in this round */

@@ -39,9 +39,8 @@ enum { EVENTS_MOST = 1 << 20 };
 /* Should the client get this event?  Answers do not count for the limit of
  * waiting bytes: one may be large, and its client reads it.  The library's own
  * additions to ZooKeeper's events are not for the wire: if events were dropped,
- * the connection is dropped, too.  Its client comes back and names its watches
- * and the last zxid it saw, which makes up for what no event can say.
- */
+ * the connection is dropped, too.  No event tells a client that; but when it
+ * comes back, it names its watches with the last zxid that it saw. */
 static bool is_for_client(conn *c, int type) {
   conns_relieve(c->server);
   if (c->gone || c->dropped) return false;
@@ -89,8 +88,8 @@ void client_over(client *session) {
   session->server->some_over = true;
 }
 
-/* The default watcher: the session has ended without its client, because a
- * person has expired it, or another server on the file has it now. */
+/* The default watcher: the session has ended, but not by its client: a person
+ * has expired it, or another server on the file has it now. */
 static void client_ended(zke *z, int type, int state, const char *path,
                          void *context) {
   (void)z, (void)path;
