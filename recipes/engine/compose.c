@@ -1,7 +1,5 @@
 /* compose.c - several services as one
  *
-/* compose.c - several services as one
- *
  * An engine for zkembed.h.  Its handle has parts, which are handles of other
  * engines, and owns them.  A call finds the part that its path lies in, keeps
  * the order, makes the part's own call, and returns the caller's paths and

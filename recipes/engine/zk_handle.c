@@ -1144,7 +1144,7 @@ int zke_ensemble_wait(zk *z, int64_t turn, int64_t until_ms) {
 
 /* ---- the helper thread ----
  *
-/* It sleeps as other threads do, and does what is due: pings, and the search
+ * It sleeps as other threads do, and does what is due: pings, and the search
  * for a server.  It takes no signal, runs no callback, and cannot be cancelled,
  * since no other thread knows its id.  A forked child does not have it, and
  * needs none. */

@@ -115,7 +115,7 @@ uint64_t zke_line_act_as(uint64_t actor) {
  *
  * For zke_line_waits() the same graph has the waits of all sessions, including
  * entries that wait without a blocking call (loose); these are never stuck,
- * since their threads can continue.
+ * since their threads can continue. */
 
 /* One wait: an entry, and what the search has found out about it. */
 typedef struct graph_wait {

@@ -468,7 +468,7 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
 
 /* ---- several creations in one step ----
  *
-/* As one creation, with one guid for all of them.  Several in one directory
+ * As one creation, with one guid for all of them.  Several in one directory
  * differ by their numbers, which are consecutive, in the order of the seats.
  */
 
