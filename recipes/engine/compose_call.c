@@ -175,15 +175,15 @@ struct compose_pair {
   tie ties[];
 };
 
-/* The link in which a pair hangs, if it exists.  Most contexts are blocks, with
- * the same last bits, so these are left out. */
+/* The bucket of a pair.  Most contexts are blocks, with the same last bits, so
+ * these are left out. */
 static compose_pair **pair_bucket(compose *h, zke_watch_fn fn,
                                   const void *context) {
   uintptr_t n = (uintptr_t)context / 16 * 31 + (uintptr_t)fn;
   return &h->pairs[(n ^ n / COMPOSE_BUCKETS) % COMPOSE_BUCKETS];
 }
 
-/* The same, searched.  The handle's mutex is held. */
+/* The link to a pair, or the end of its bucket.  The handle's mutex is held. */
 static compose_pair **pair_at(compose *h, zke_watch_fn fn,
                               const void *context) {
   compose_pair **at = pair_bucket(h, fn, context);
