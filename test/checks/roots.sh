@@ -9,7 +9,8 @@
 # are reached are the machine's own.
 
 if [ "$(id -u)" != 0 ]; then
-  exec sudo -n "SUITES=$SUITES" "SHORT=$SHORT" "JOBS=$JOBS" sh "$0" "$@"
+  exec sudo -n "SUITES=$SUITES" "SHORT=$SHORT" "JOBS=$JOBS" \
+    "DEBFULLNAME=$DEBFULLNAME" "DEBEMAIL=$DEBEMAIL" sh "$0" "$@"
 fi
 
 place=$(pwd)/build/roots
