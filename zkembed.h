@@ -45,8 +45,8 @@
  *   failure changes none, except that a new handle is set to NULL.  Any output
  *   pointer may be NULL unless its comment says otherwise.
  * Ownership.  Inputs are copied before a call returns.  A result that is
- *   returned through a pointer is one block.  It belongs to the caller, who
- *   releases it with zke_free(), and stays valid after zke_close().
+ *   returned through a pointer is one block.  The caller owns it, and releases
+ *   it with zke_free(); it stays valid after zke_close().
  * Paths.  UTF-8, absolute, NUL-terminated, at most 1 MiB; the rules are those
  *   of ZooKeeper 3.8's C client and server together.  Lengths, in bytes, and
  *   counts are int, as there.
@@ -136,8 +136,8 @@
  *
  * HOW THIS INTERFACE MAY GROW
  *
- * From 1.0 on, a program works with any library of the same major version,
- * whatever version its header has.  This holds for the headers of the recipes
+ * From 1.0 on, a program works with any library of its header's major version,
+ * older or newer than the header.  This holds for the headers of the recipes
  * too, but in recipes/part and recipes/engine only for zookeeper.h and
  * compose.h: the rest there is for code of the same version.
  *
@@ -152,8 +152,8 @@
  * - A struct that stands in arrays, or that one side fills for the other, keeps
  *   its size; new members use the space of `reserved`.  These structs are
  *   zke_op, zke_op_result, zke_file, zke_session_info, zke_watch_info, and any
- *   with a `reserved` member in the recipes' headers.  The library returns it
- *   as zero, and returns ZKE_BADARGUMENTS if it is given anything else.
+ *   with a `reserved` member in the recipes' headers.  The library sets
+ *   that member to zero, and returns ZKE_BADARGUMENTS if the caller does not.
  * - A struct that a call returns as one block may get new members at its end.
  * - All others never change: zke_stat, zke_acl, zke_acls, zke_strings,
  *   zke_allocator, and lists that are a count and data.
@@ -372,7 +372,7 @@ enum {
   ZKE_EVENT_ALARM = -4     /* zkembed's own: a time has come, zke_call_at() */
 };
 enum {
-  ZKE_STATE_EXPIRED = -112,     /* the session has ended; its nodes are gone */
+  ZKE_STATE_EXPIRED = -112,     /* the session has ended, with its ephemerals */
   ZKE_STATE_AUTH_FAILED = -113, /* zke_add_auth() with an unknown scheme */
   ZKE_STATE_MOVED = -118,       /* another handle has attached the session */
   ZKE_STATE_CONNECTING = 1,     /* it may be alive: an engine tries to
@@ -420,9 +420,9 @@ typedef struct zke_allocator {
 } zke_allocator;
 
 /* Receives messages that no call can return: a dead session was reaped, readers
- * keep a write-ahead log from being reset, an SQLite does not behave as
- * expected.  Must not block or call zkembed: the store is locked, and processes
- * may be waiting. */
+ * keep a write-ahead log from being reset, SQLite does not behave as expected.
+ * Must not block or call zkembed: the store is locked, and processes may be
+ * waiting. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
 typedef void (*zke_log_fn)(void *context, int level, const char *text);
 
@@ -547,15 +547,15 @@ ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
  * one closes the store.
  *
  * ZKE_OPEN_LIGHT: the session has no descriptors, so a program can have very
- *   many.  It shares its carrier, which is z, or the carrier of z if z is
- *   light: it lives by the carrier's lock, and is woken and dispatched with it.
+ *   many.  It lives by the lock of its carrier, and is woken and dispatched
+ *   with it.  The carrier is z, or the carrier of z if z is light.
  *   - zke_fd() and zke_next_deadline() are the same for all of them.
  *     zke_dispatch() and zke_wait() on any of them call the watchers of all;
  *     zke_dispatch_to() on a light one calls only its own.
  *   - Only one thread at a time dispatches them.
- *   - The carrier's session may end first, also with zke_close().  The light
- *     ones live on; its lock and descriptors stay until the last of them is
- *     closed.
+ *   - The carrier's session may end first, even by zke_close().  The light ones
+ *     live on: the carrier's lock and descriptors stay until the last of them
+ *     is closed.
  *   - zke_keepalive_fd() of the carrier keeps all alive; a light one has none.
  * options.timeout_ms: a kept session, see zke_attach().
  *   z        any open handle of the store; not a read-only one
@@ -871,7 +871,8 @@ ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
 /* zke_now  - the handle's monotonic clock, ms
  * zke_wall - its wall clock, ms since 1970, as in ctime; it may be set
  *
- * Both use options.os, so a simulator's time holds for all.  0 for NULL. */
+ * Both use options.os: with a simulated clock they return its time.  0 for
+ * NULL. */
 ZKE_API int64_t zke_now(zke *z);
 ZKE_API int64_t zke_wall(zke *z);
 
@@ -1017,8 +1018,8 @@ ZKE_API void zke_op_get(zke_op *op, const char *path);
 
 /* zke_op_children - read the names of a node's children, all or some of them
  *
- * The cost depends on the names returned, not on how many there are.  The Stat
- * is that of the whole node.
+ * The cost depends on the names returned, not on the number of children.  The
+ * Stat is that of the whole node.
  *
  * Example: list a directory of any size, a thousand names at a time.  Each page
  * is a snapshot of its own; a name created or deleted meanwhile may be missed.
@@ -1048,8 +1049,9 @@ ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
  * readable, and has the version, or any for -1.
  *   ops, count  the operations; 0 is allowed
  *   results     out, count of them, or NULL; set also when an operation is
- *               refused: 0 for earlier ones, its code, ZKE_RUNTIMEINCONSISTENCY
- *               for later ones.  Release with zke_results_clear()
+ *               refused: its own rc is the code, earlier ones have 0, later
+ *               ones ZKE_RUNTIMEINCONSISTENCY.  Release with
+ *               zke_results_clear()
  * Returns ZKE_OK, the code of the first operation refused (ZKE_INVALIDACL also
  *   if the ACLs of the creates up to it exceed 16 MiB), or, results untouched,
  *   ZKE_MARSHALLINGERROR  the session has expired, or the client refuses a path
@@ -1141,11 +1143,11 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  * own result, its own time, and its own zxid in their order, exactly as if it
  * stood alone; each sees the effects of those before it.  An operation that is
  * refused (ZKE_NONODE, ZKE_BADVERSION, …) has changed nothing, and the others
- * stand.  A zke_multi() in it is all or nothing.  Others see none of it until
- * fn has returned ZKE_OK and everything was committed together.  If fn returns
- * anything else, or if the process dies or the power fails before that, nothing
- * of it is left.  The batch costs one transaction, with one sync if any change
- * in it needs one; alone, durable changes cost about a sync each.
+ * stand.  A zke_multi() in it is all or nothing.  Others see nothing of the
+ * batch until fn has returned ZKE_OK and everything was committed together.  If
+ * fn returns anything else, or if the process dies or the power fails before
+ * that, nothing of the batch is left.  It costs one transaction, with one sync
+ * if any change in it needs one; alone, durable changes cost about a sync each.
  *
  * Example: `zke_batch(z, put_jobs, NULL)` adds up to five missing jobs.
  *     static int put_jobs(zke *z, void *context) {
@@ -1165,8 +1167,8 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  *   All other calls are ZKE_MISUSE: zke_batch, open, close, sync, wait,
  *   dispatch, sleep, expire, attach, detach, rearm, compact, check, forget,
  *   removing watches, and any call that would take the lock of another store.
- *   So is each call on a recipe's object, except for state and token, since its
- *   result could be undone.
+ *   So is each call on a recipe's object except state and token: the batch may
+ *   be undone, but not the call's result.
  * fn must be short, and must not wait for anything, least of all for a thread
  *   that uses the store.  While it runs, other threads' calls on this store
  *   wait, and so do all changes by other processes, each at most its own busy
@@ -1250,8 +1252,8 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  * writer, a lost reply) only delays this: the session remembers the node and
  * tries again, without a pause, at the beginning of each call that reads or
  * changes the tree and in each zke_dispatch() and zke_wait(), until it is gone.
- * Until then each change by the session fails as this one did.  So no node that
- * the session makes precedes the discarded node or is mistaken for it.
+ * Until then each change by the session fails as this one did.  So the session
+ * makes no node while the discarded one remains, and none is mistaken for it.
  * zke_next_deadline() and the descriptor show when the next try is due.  A
  * process that neither calls nor dispatches does not try.
  *
@@ -1408,7 +1410,7 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  *   process finds its clients' sessions again after it was down; zke_rearm() is
  *   for a server that was down while others went on.
  * Both end with zke_close() and zke_expire(); and with all other sessions when
- *   the host has booted or the file is a copy, since a power cut may have
+ *   the machine has rebooted or the file is a copy, since a power cut may have
  *   undone what they owned (P8).  A detached one also ends when files next to
  *   the database are removed (doc/format.md 1).  A handle whose authentication
  *   failed (zke_add_auth()) does not keep the session alive: its timeout runs.
@@ -1523,8 +1525,8 @@ ZKE_API int zke_clear_auth(zke *z);
 
 /* zke_usage - how much a node and all of its descendants hold
  *
- * These are the numbers that ZooKeeper's quotas limit.  Each call counts: the
- * time grows with the number of nodes, about 2 milliseconds for 10,000.
+ * These are the numbers that ZooKeeper's quotas limit.  Each call counts the
+ * nodes, which takes about 2 milliseconds for 10,000.
  *   count_out  out: nodes, including the node itself
  *   bytes_out  out: bytes of their data
  * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.  Blocks: on the disk. */
@@ -1589,9 +1591,9 @@ ZKE_API int zke_pending(zke *z, int *pending_out);
  *
  * When zke_dispatch_to() has returned, every event of a change up to that zxid
  * has been delivered, however many there are.  Later events wait, and keep the
- * descriptor readable.  A ZKE_EVENT_OVERFLOW, which replaced earlier events,
- * the session's end and due alarms (zke_call_at()) are delivered whatever the
- * zxid.
+ * descriptor readable.  These are delivered whatever the zxid: the session's
+ * end, due alarms (zke_call_at()), and a ZKE_EVENT_OVERFLOW, since it replaced
+ * earlier events.
  *
  * With it a server sends events and replies in ZooKeeper's order: the events of
  * what a reply shows come before it, and no event comes before the reply that
@@ -1629,7 +1631,7 @@ ZKE_API int64_t zke_event_zxid(zke *z);
  * zke_open() with ZKE_OPEN_HOST makes the tables of zkembed in an existing
  * database, or in a new one; the header (application_id and user_version) stays
  * the program's.  The database's texts must be UTF-8, and no name of its
- * tables, indices and views may begin with "zkembed_" or "zke_"; another
+ * tables, indices and views may begin with "zkembed_" or "zke_"; otherwise the
  * database is refused before anything in it is changed (ZKE_NOTADB).  Do not
  * give a table such a name later, though SQLite permits it.  The database is
  * switched to write-ahead logging and stays so.  Once the tables exist, no flag
@@ -1734,11 +1736,11 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  * then use db as it likes.  It must end the transaction with zke_sql_commit()
  * or zke_sql_rollback(), on the same thread and soon: until then no one else
  * can write, calls of other threads on the store of z wait, and this thread's
- * cancellation is deferred.  If the thread ends before, the transaction is
- * undone and the handle stays usable.  Calls of the library on this thread are
- * ZKE_MISUSE until then, except calls that need no lock, which zke_op_sql()
- * names.  The commit is synced, as zke_sql_adopt() says.  Do not finalize our
- * two statements in db.
+ * cancellation is deferred.  Until then calls of the library on this thread are
+ * ZKE_MISUSE, except calls that need no lock, which zke_op_sql() names.  If the
+ * thread ends first, the transaction is undone and the handle stays usable.
+ * The commit is synced, as zke_sql_adopt() says.  Do not finalize our two
+ * statements in db.
  *   db  as zke_sql_adopt() was given it
  * Returns ZKE_OK, or, with nothing begun,
  *   ZKE_BADARGUMENTS      as zke_sql_adopt()
@@ -1751,7 +1753,7 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  * In a callback: yes, and it is ended there.  Blocks: on the disk. */
 ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
 
-/* zke_sql_commit, zke_sql_rollback - end what zke_sql_begin() began
+/* zke_sql_commit, zke_sql_rollback - end the transaction of zke_sql_begin()
  *
  * Both end it whatever they return: if COMMIT fails, it is rolled back.
  *   z, db  those of zke_sql_begin()
@@ -1761,7 +1763,7 @@ ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
  *   ZKE_SYSTEMERROR     SQLite, or the program, has ended it before
  *   ZKE_CONNECTIONLOSS  an I/O error, or no memory, at COMMIT; also a full
  *                       disk, if the VFS has no powersafe overwriting.  It is
- *                       unknown whether it was made; the store recovers before
+ *                       unknown whether it committed; the store recovers before
  *                       the next change is acknowledged
  *   ZKE_FORKED          in a child of the thread; nothing is done
  *   ZKE_FULL, …         all is undone
