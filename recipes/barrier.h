@@ -21,8 +21,8 @@
  *
  *     /barriers/maintenance             container, data "zkembed barrier"
  *       barrier                         while it exists, it blocks
- *       set-<id>                        the same setting: a removal of this one
- *                                       needs it, so it removes no later one
+ *       set-<id>                        its twin: a removal deletes both, so it
+ *                                       cannot remove a later setting
  *
  * The data of `barrier` is a line "<id> <session> <pid> <identity>", followed
  * by the setter's data.  A node `barrier` that was made by other means blocks
@@ -158,8 +158,8 @@ ZKE_API void zke_barrier_free(zke_barrier *barrier);
  *   ZKE_OTHERKIND     the path is not a barrier's
  *   ZKE_BADARGUMENTS  len is negative, or data is NULL with len above 0
  *
- * If the reply was lost, the call finds out that the barrier is set, and
- * returns ZKE_OK.  After ZKE_CONNECTIONLOSS it may stand, or may have stood
+ * If the reply was lost, the call recognises its own setting and returns
+ * ZKE_OK.  After ZKE_CONNECTIONLOSS the barrier may stand, or may have stood
  * until another process removed it; zke_barrier_parties() tells who set it. */
 ZKE_API int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                             int64_t deadline_ms, int64_t *token_out);

@@ -52,7 +52,7 @@
  * IF THE PROCESS DIES nothing is left: the watch belongs to the session.  A set
  * is one step, or several if parents are missing: parents stay.
  *
- * WHO IS WOKEN: all that watch, by every change: that is its purpose.
+ * WHO IS WOKEN: all that watch, by every change: that is the purpose.
  *
  * LOSING THE SESSION: the listener hears ZKE_CONFIG_LOST, and every call except
  * free returns ZKE_INVALIDSTATE: the memory is not current any more.
@@ -222,6 +222,8 @@ ZKE_API int64_t zke_config_revision(zke_config *config);
 
 /* zke_config_wait - wait until something has changed
  *
+ * The call starts the object if necessary.
+ *
  * Example: a loop that does something after each change of any node.
  *
  *     int64_t revision = 0;
@@ -230,9 +232,9 @@ ZKE_API int64_t zke_config_revision(zke_config *config);
  *       printf("revision %lld\n", (long long)revision);
  *
  *   name, since  name NULL: wait until the revision is greater than since; 0:
- *                until started, and the call starts the object if necessary.  A
- *                node, "" for the path itself: until its mzxid differs from
- *                since; 0: until it exists.  Borrowed until the call returns
+ *                until started.  A node, "" for the path itself: until its
+ *                mzxid differs from since; 0: until it exists.  name is
+ *                borrowed until the call returns
  *   now_out      out: the revision, or the mzxid, 0 if the node has gone
  *
  * Returns ZKE_OK; ZKE_OPERATIONTIMEOUT, with a sentence that says what did not

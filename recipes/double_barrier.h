@@ -33,11 +33,11 @@
  * `ready` with N children and writes "inside" into the N znodes, each of which
  * must be unchanged since its owner made it.  A party is inside when "inside"
  * was written into its own znode.  A `ready` alone is not enough: it may be
- * left of a round whose processes have died, and then lets no party pass.  The
- * zxid of that step is the round's number.  A member leaves by deleting its
- * child of `ready`; the last one, in the same step, deletes `ready` as well.
- * There is never more than one round at a time.  A party that comes during a
- * round waits for the next, and so do parties beyond N.
+ * left over from a round whose processes have died, and then lets no party
+ * pass.  The zxid of the step is the round's number.  A member leaves by
+ * deleting its child of `ready`; the last one, in the same step, deletes
+ * `ready` as well.  There is never more than one round at a time.  A party that
+ * comes during a round waits for the next, and so do parties beyond N.
  *
  * IF A PROCESS DIES, or frees its object, or loses its session,
  * - before its round begins, it no longer counts: the others still wait;
@@ -53,9 +53,9 @@
  * is not the last, only parties that wait for the next round wake.  A party
  * that comes wakes only the members in leave.  They watch the directory's
  * children, so a death inside reaches each of them whatever the others do.  A
- * death is told immediately by the nearest member before it in the ring that is
- * in leave (and by the nearest one inside, if it dispatches); if that one is
- * stopped, within about a second.
+ * death is noticed immediately by the nearest member before it in the ring that
+ * is in leave (and by the nearest one inside, if it dispatches); if that one is
+ * stopped, it is noticed within about a second.
  * If N parties wait for the next round, the last of them, and each that comes
  * later, watches `ready` and one member inside.
  *
@@ -225,7 +225,7 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *
  * If even the withdrawal fails, the code is the same: the party is out, and the
  * session deletes its znode as soon as it can.  If a round begins with that
- * znode first, the others see a member that died inside. */
+ * znode before then, the others see a member that died inside. */
 ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
                                      const void *data, int len,
                                      int64_t deadline_ms, int64_t *token_out);
@@ -244,7 +244,7 @@ ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
  *   ZKE_CANCELLED, ZKE_INVALIDSTATE
  *
  * If the leaving itself fails (a full disk, another writer that is stopped
- * until the deadline), it returns that code, which may be any, also
+ * until the deadline), it returns the error's code, which may be any, even
  * ZKE_OPERATIONTIMEOUT.  Then the party is out, but the others see it as a
  * death inside, and get ZKE_BROKEN as soon as its znode has gone.  If the znode
  * cannot be deleted now, the session does so as soon as it can. */

@@ -70,8 +70,9 @@
  *   other.
  * - Leading without zke_election_ready(): observers hear that there is no
  *   leader.
- * - Leading on after a FAILURE: nothing stops the process.  Guard changes in
- *   the same database with zke_election_op(), anything else with the token.
+ * - Continuing to lead after a FAILURE: nothing stops the process.  Guard
+ *   changes in the same database with zke_election_op(), anything else with
+ *   the token.
  * - zke_election_hand_over() to a name that several candidates have: the first
  *   of them in the line leads.
  */

@@ -50,7 +50,7 @@
  *
  * WHO IS WOKEN: no one.
  *
- * COSTS: zke_fence_set() and zke_fence_remove() are one synced write each; it
+ * COSTS: zke_fence_set() and zke_fence_remove() are one synced write each.  It
  * changes the schema, so every connection prepares its statements again.  Each
  * written row costs one more search among the path's children.  SQLite reads
  * them until it finds the holder's: half of them on average, and all of them

@@ -36,7 +36,7 @@
  * after leaves nothing.
  *
  * WHO IS WOKEN: all that watch, whenever a member joins, leaves or changes its
- * data: that is its purpose.  Objects that only joined are not.
+ * data: that is the purpose.  Objects that only joined are not woken.
  *
  * COSTS, in transactions of the database: joining is two writes (the znode; the
  * watch of it) and two reads, and the first member also makes the directory.

@@ -85,9 +85,9 @@
  * Locks with kazoo's own names, or of another library, do not: both sides would
  * hold.  So acquire, try, start and steal return ZKE_OTHERKIND if an ephemeral
  * of such a name (zke_recipe_foreign()) is in the directory, and so does a wait
- * when its turn comes.  If one comes while this lock is held, nothing reports
- * it, neither the holder nor zke_lock_check(), and the other library holds as
- * well.  doc/server.md says how to share a line.
+ * when its turn comes.  If one comes while this lock is held, the holder is not
+ * told, not even by zke_lock_check(), and the other library holds as well.
+ * doc/server.md says how to share a line.
  *
  * ON AN ENSEMBLE (zookeeper.h): at most one holds by the ensemble's order of
  * changes.  A holder that was silent for the session's timeout has lost it, and
@@ -115,7 +115,7 @@ extern "C" {
 
 typedef struct zke_lock zke_lock;
 
-/* The values of zke_lock_state() and, except for WAITING, of a listener.
+/* The values of zke_lock_state().  A listener gets all but WAITING.
  *
  *     OUT -> WAITING        acquire, try, start: the znode is made
  *     WAITING -> HELD       nothing is in front any more
@@ -252,7 +252,7 @@ ZKE_API int zke_lock_try(zke_lock *lock);
 /* zke_lock_start - join the line without waiting
  *
  * The object may hold when this returns.  Otherwise its turn comes inside
- * zke_dispatch(): then the listener is told, and zke_lock_state() tells.
+ * zke_dispatch(), which tells the listener; zke_lock_state() shows it, too.
  *
  * Returns ZKE_OK: the object waits or holds; else as zke_lock_acquire(). */
 ZKE_API int zke_lock_start(zke_lock *lock);

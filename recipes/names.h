@@ -24,8 +24,8 @@
  *     /names                    container, data "zkembed names"
  *       printer                 "<id> <session> <pid> <identity>", and on the
  *                               next line the value
- *       _c_<id>                 the same binding: unbinding this one needs it,
- *                               so it unbinds no later one
+ *       _c_<id>                 its twin: unbinding deletes both, so it cannot
+ *                               unbind a later binding
  *
  * A child that was made by other means is a name as well.  Its value is all of
  * its data, and it has no binder.
@@ -140,7 +140,7 @@ ZKE_API void zke_names_free(zke_names *names);
  *   ZKE_OTHERKIND     the path is not a directory of names
  *   ZKE_BADARGUMENTS  the name, or len is negative
  *
- * If the reply was lost, the call finds out that the name is bound, and returns
+ * If the reply was lost, the call recognises its own binding and returns
  * ZKE_OK.
  *
  * ZKE_CONNECTIONLOSS, also with ZKE_FOREVER: the reply was lost, the name is
@@ -165,7 +165,7 @@ ZKE_API int zke_names_bind(zke_names *names, const char *name,
  *               since when
  *
  * If the reply was lost, and another process replaced the new binding before
- * the call is repeated: with a token the call returns ZKE_HELD; with token 0 it
+ * the call could look: with a token the call returns ZKE_HELD; with token 0 it
  * rebinds once more. */
 ZKE_API int zke_names_rebind(zke_names *names, const char *name, int64_t token,
                              const void *value, int len, int ephemeral,

@@ -102,8 +102,9 @@
  *   To change the set of items, stop all members first.
  * - Never releasing: with release_ms 0 the next owner waits for ever, and
  *   zke_partition_wait() of the others times out.
- * - Working on after ZKE_PARTITION_LOST, or without dispatching: another member
- *   has the item.  If something must not happen twice, guard it with the token.
+ * - Continuing after ZKE_PARTITION_LOST, or working without dispatching:
+ *   another member has the item.  If something must not happen twice, guard it
+ *   with the token.
  * - Names that differ at each start: a member gets other items each time.
  */
 #ifndef ZKEMBED_RECIPES_PARTITION_H

@@ -22,13 +22,13 @@
  *                           end, status, who, how often tried
  *         running           ephemeral: the process that does it now lives
  *
- * A RUN is claimed in one step, which replaces the last record by the new one
- * and makes `running`: if several processes try at the same time, one gets it.
- * While that process lives, no other can claim, not by force either.
+ * A RUN is claimed in one step, which makes `running` and writes the new record
+ * over the one that was read: if several processes try at the same time, one
+ * gets it.  While that process lives, no other can claim, not even by force.
  *
  * IF THE PROCESS DIES before that step, nothing is there; after it, `running`
  * goes with its session and the record has no end: the run counts for the
- * period, or with the option ZKE_PERIODIC_RETRY_DEAD it is due again.  After
+ * period, or with ZKE_PERIODIC_RETRY_DEAD the job is due again.  After
  * zke_periodic_release(), which writes the end and removes `running` in one
  * step, only the record is left.  A kept session (zke_attach()) outlives its
  * process: until its timeout is over, the job counts as running.  That time
@@ -195,11 +195,11 @@ ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
  *
  * Returns ZKE_OK, or ZKE_LOST if the object has no run, or lost the claim
  * before.  After any other code the claim is held, and the call can be
- * repeated.  It is also ZKE_LOST if the reply was lost and the job's znode was
- * deleted before the call looked again: then nothing shows whether the run had
- * ended.  ZKE_CONNECTIONLOSS: on an ensemble, the link was lost for longer than
- * the call tries; the call may have ended the run.  If it is repeated after
- * another run has begun, it returns ZKE_LOST. */
+ * repeated.  The code is also ZKE_LOST if the reply was lost and the job's
+ * znode was deleted before the call looked again: then nothing shows whether
+ * the run had ended.  ZKE_CONNECTIONLOSS: on an ensemble, the link was lost for
+ * longer than the call tries; the call may have ended the run.  If it is
+ * repeated after another run has begun, it returns ZKE_LOST. */
 ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 
 /* zke_periodic_cancel - the blocking call on it returns ZKE_CANCELLED;

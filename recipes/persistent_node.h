@@ -43,8 +43,7 @@
  * session's znode.  Setting first checks that the znode is the object's own,
  * and then sets it by its version.  It goes wrong only if, between the two, the
  * znode is deleted and another session makes one with the same version.
- * Between the two are microseconds, or the time for which the process is
- * stopped there.
+ * The gap is microseconds, unless the process is stopped in it.
  *
  * ON AN ENSEMBLE (zookeeper.h): a process's znode stays for the session's
  * timeout after its death, and goes if the process was silent for that long.

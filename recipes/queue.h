@@ -70,9 +70,10 @@
  * EXACTLY ONCE IN AND OUT.  Every change is one zke_multi(), which also writes
  * the object's own "user" znode: after a lost reply the version of that znode
  * tells whether the change was made.  So a put is never done twice, even if the
- * item is taken before the producer looks for it.  It stays unknown only if
- * that znode cannot be read either, or somebody has deleted it: then the call
- * returns ZKE_CONNECTIONLOSS, or the reason why it could not read.
+ * item is taken before the producer looks for it.  Whether a change was made
+ * stays unknown only if that znode cannot be read either, or somebody has
+ * deleted it: then the call returns ZKE_CONNECTIONLOSS, or the reason why it
+ * could not read.
  *
  * IF THE PROCESS DIES in a put, all of its items are in or none; in a take, the
  * item is still there or gone with the process (at most once); with a claim, or
@@ -402,11 +403,10 @@ ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
 
 /* zke_queue_claim_some - claim the first items, in one step
  *
- * For one item it is zke_queue_claim().  It does not wait for as many as asked
- * for: with ZKE_OK there is at least one.  It returns fewer if there are no
- * more, if together they are larger than the data limit, or if the next one
- * must be buried first, or was claimed or removed by another process at that
- * moment.
+ * Like zke_queue_claim() it waits for one item, not for as many as asked for.
+ * It returns fewer if there are no more, if together they are larger than the
+ * data limit, or if the next one must be buried first, or was claimed or
+ * removed by another process at that moment.
  *
  *   most       1 to 256
  *   items_out  out, most of them, in their order, each a separate block; NULL

@@ -142,8 +142,9 @@ ZKE_API void zke_rwlock_free(zke_rwlock *rw);
  * --------------------------------------------------------------------- */
 
 /* zke_rwlock_acquire - join the line and wait until the lock is held
- * zke_rwlock_try     - hold it now, or ZKE_HELD with the one in front.  For a
- *                      reader, that is a writer that holds, or waits before it
+ * zke_rwlock_try     - hold it now, or ZKE_HELD: the sentence names the one in
+ *                      front.  For a reader, that is a writer that holds or
+ *                      waits before it
  * zke_rwlock_start   - join the line without waiting
  * zke_rwlock_step    - look again now
  * zke_rwlock_release - give it up, or the wait

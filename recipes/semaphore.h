@@ -285,7 +285,7 @@ ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
 ZKE_API int zke_semaphore_limit(zke *z, const char *path, int *limit_out);
 
 /* zke_semaphore_parties - the holders of permits and the waiting participants,
- * in order, one entry each with its number of permits
+ * in order, an entry for each, with its number of permits
  *
  *   list_out  count 0 for an unused semaphore
  *

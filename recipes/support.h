@@ -9,7 +9,7 @@
  * zke_line_waits() tells which participant waits for which in a whole tree.  To
  * write your own recipe, start with part/object.h.
  *
- * WHAT EVERY RECIPE KEEPS TO
+ * THE RULES OF ALL RECIPES
  *
  * Comments.  A recipe's header describes that recipe alone.  These rules hold
  *   for all recipes, and here too, unless a comment says otherwise:
@@ -54,8 +54,8 @@
  * Objects.  One object is one participant on one handle.  An object borrows its
  *   handle: free it before you close the handle, or the behaviour is undefined.
  *   Freeing gives up what the object holds.  Options and strings are copied.
- *   What a call returns is one block, for zke_free(), and stays valid after the
- *   object and the handle have gone.
+ *   A result that is returned is one block, for zke_free(), and stays valid
+ *   after the object and the handle have gone.
  *
  * Time.  A call with a deadline has one absolute deadline for everything it
  *   waits for, including the database's other writers.  A call without one
@@ -105,10 +105,10 @@
  *   be about to begin, repeat cancel until it returns ZKE_OK or the call has
  *   returned.
  *
- * pthread_cancel() is held off inside a recipe's call, except while a blocking
+ * pthread_cancel() is deferred inside a recipe's call, except while a blocking
  *   call sleeps.  A thread that is cancelled there gives up its place as free
  *   does.  Every further call on the object except free then returns
- *   ZKE_CLOSING, and so does a call that another thread has running.  Free the
+ *   ZKE_CLOSING, and so does a call that runs on another thread.  Free the
  *   object from a cleanup handler.
  *
  * Giving up what the object does not have, or has lost, is ZKE_LOST.  If
@@ -123,12 +123,12 @@
  *   one step, and the kernel tells the processes that wait for it.  Changes
  *   that belong together are one zke_multi(), so none is half done.
  *
- * The token is the zxid of the change that took the lock or the lead, claimed,
- *   set or decided.  It is greater than every earlier one on that path, and
- *   survives a reboot.  Nothing stops a process that has lost what it held.  So
- *   if something must not happen twice, guard it with the recipe's op in a
- *   zke_multi().  Outside of the database, give the token to the protected
- *   thing.
+ * The token is a zxid: of the change that took the lock or the lead, or made
+ *   the claim, the setting or the decision.  It is greater than every earlier
+ *   one on that path, and survives a reboot.  Nothing stops a process that has
+ *   lost what it held.  So if something must not happen twice, guard it with
+ *   the recipe's op in a zke_multi().  Outside of the database, give the token
+ *   to the protected thing.
  *
  * Lost replies (ZKE_CONNECTIONLOSS) are resolved: no participant is queued
  *   twice, and nothing is put, counted or decided twice.  The code is returned
@@ -156,13 +156,13 @@
  *   still belong to the session.  So for all others, and for objects of the new
  *   handle, the session holds as before.  The new objects get ZKE_HELD ("this
  *   very session"), or ZKE_DEADLOCK if the same thread had acquired.  To keep a
- *   lock, use zke_lock_steal(): no moment is without a holder, and the token is
+ *   lock, use zke_lock_steal(): the lock always has a holder, and the token is
  *   new.  To end it, use zke_lock_break().  Delete other znodes of objects that
  *   have gone: zke_ephemerals() lists them.
  *
  * In the function of a zke_batch(), each call on an object is ZKE_MISUSE,
- *   except for its state and token: a batch may be rolled back, but a call's
- *   result cannot.  Free does nothing there: call it later.
+ *   except for its state and token: a batch may be undone, but not a call's
+ *   result.  Free does nothing there: call it later.
  *
  * fork().  An object belongs to the process that made it.  In the child its
  *   calls return ZKE_FORKED.  There, free releases memory and gives up nothing,
@@ -378,8 +378,8 @@ ZKE_API uint64_t zke_line_actor(void);
  *
  *   actor  from zke_line_actor(), on any thread; 0: this thread's own
  *
- * Returns the actor before, or 0 if it was the thread's own: pass it to give
- * the thread back.  It holds for the calling thread only.  Blocks: no. */
+ * Returns the previous actor, or 0 if it was the thread's own: a second call
+ * with it restores it.  Only the calling thread is changed.  Blocks: no. */
 ZKE_API uint64_t zke_line_act_as(uint64_t actor);
 
 #ifdef __cplusplus

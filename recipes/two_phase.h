@@ -37,10 +37,10 @@
  *         vote-shop         (ephemeral in that form)
  *         came-bank         in the ephemeral form: version 0 until the site has
  *                           come
- *         work-bank         the site's vote took operations along; which call's
+ *         work-bank         the site's vote had operations; of which call
  *         decision          persistent: "commit" or "abort", why, by whom
- *         ack-bank          this site has done what was decided; which call, if
- *                           that took operations along
+ *         ack-bank          this site has carried out the decision; of which
+ *                           call, if that had operations
  *
  * THE FORMS.  ZKE_TWO_PHASE_SITES: every site watches the votes, and the first
  * to see them all decides.  ZKE_TWO_PHASE_COORDINATOR: only the coordinator
@@ -86,8 +86,8 @@
  * That time runs only while some process has the database open.
  *
  * WHO IS WOKEN: all that wait, by the decision; participants that watch the
- * votes, by the first missing vote (in the ephemeral form by each); the sites
- * by the coordinator's death in its form.
+ * votes, when the first missing vote comes (in the ephemeral form, by each); in
+ * the coordinator's form the sites, by the coordinator's death.
  *
  * COSTS, in transactions of the database: begin is one write, plus making the
  * directory once; a vote one write and some reads; the decision one write; an
@@ -193,7 +193,7 @@ typedef void (*zke_two_phase_fn)(zke_two_phase *t, int state, int64_t token,
 typedef struct zke_two_phase_options {
   size_t size;
   int form;         /* for begin: ZKE_TWO_PHASE_… */
-  int64_t limit_ms; /* for begin: abort if still undecided then; 0: never */
+  int64_t limit_ms; /* for begin: abort if undecided for so long; 0: never */
   zke_two_phase_fn listener;
   void *context;
 } zke_two_phase_options;
@@ -293,8 +293,8 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
  *
  * Example: a complete site.  Its row is reserved with its vote, and sold or
  * deleted with its acknowledgement.  The next call for that name finishes the
- * work that a death left undone; zke_two_phase_pending() tells the name.  Its
- * functions go to zke_op_sql().
+ * work that a death left undone; zke_two_phase_pending() tells the name.  The
+ * three functions are for zke_op_sql().
  *
  *     static int sell(zke *z, char *name, zke_sql_fn insert_row,
  *                     zke_sql_fn mark_sold, zke_sql_fn delete_row) {
@@ -429,9 +429,8 @@ ZKE_API int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops,
  * zke_two_phase_step   - look again: at the time limit
  * zke_two_phase_state  - ZKE_TWO_PHASE_…, from memory
  * zke_two_phase_token  - the decision's zxid, 0 while undecided; from memory
- * zke_two_phase_payload - what it is about, from memory: one block for
- *                        zke_free(), with a NUL after it that len_out does not
- *                        count */
+ * zke_two_phase_payload - the payload, from memory: one block for zke_free(),
+ *                        with a NUL after it that len_out does not count */
 ZKE_API int zke_two_phase_cancel(zke_two_phase *t);
 ZKE_API int zke_two_phase_step(zke_two_phase *t);
 ZKE_API int zke_two_phase_state(zke_two_phase *t);
