@@ -119,6 +119,7 @@ static struct {
   request *all;
   pool quick, waiting; /* requests that never wait for another party; others */
   uint64_t alone;      /* the last actor of a request without one */
+  uint64_t own;        /* the actor that this process was drawn */
   bool ending;         /* workers leave when their line is empty */
   bool keeping;        /* the keeper runs, or has ended on its own */
   bool deaf;           /* it ended, with the session: workers report losses */
@@ -382,10 +383,11 @@ static bool is_id(const json_t *j) {
   return json_is_string(j) || json_is_number(j) || json_is_boolean(j);
 }
 
-/* The actor that a JSON value names: equal values give equal numbers, by
- * FNV-1a.  Never 0, which means no actor. */
+/* The actor that a JSON value names: in this process equal values give equal
+ * numbers, by FNV-1a from its own start, and never 0, which means no actor.  A
+ * name that two programs have chosen stands for two actors. */
 static uint64_t actor_hash(const json_t *actor) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  uint64_t hash = co.own ^ UINT64_C(0xcbf29ce484222325);
   char *text = json_dumps(actor, JSON_ENCODE_ANY);
   for (const char *at = text; at && *at; at++)
     hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
@@ -914,7 +916,7 @@ static int co_begin(shell *sh) {
   co.sh = sh;
   co.quick.end = &co.quick.first;
   co.waiting.end = &co.waiting.first;
-  co.alone = zke_line_actor();
+  co.alone = co.own = zke_line_actor();
   pthread_cond_init(&co.quick.work, NULL);
   pthread_cond_init(&co.waiting.work, NULL);
   pthread_condattr_t monotonic;
