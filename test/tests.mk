@@ -115,7 +115,7 @@ TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
 WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link dispatch_failures ensemble recipes
 LONGEST = fault check_docs transcripts lab_serve power_fence file kazoo order \
-  lab transfer terminal_edit coprocess coprocess_clients scale shell_work \
+  lab transfer terminal_edit coprocess coprocess_clients mcp scale shell_work \
   lines election two_phase lab_forked semaphore rwlock corpus lock lab_bugs \
   multilock lab_recipes double_barrier tell
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))

@@ -3,8 +3,8 @@ import contextlib, itertools, json, queue, subprocess, threading
 class ZkeError(Exception): pass  # args: "NONODE", "sentence"
 
 class Zke:
-    def __init__(self, file, program="zke"):
-        self.zke = subprocess.Popen([program, file, "--coprocess"], encoding="utf-8",
+    def __init__(self, *words):  # the file, and options of zke's
+        self.zke = subprocess.Popen(["zke", *words, "--coprocess"], encoding="utf-8",
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.ids, self.boxes, self.lost = itertools.count(1), {}, queue.Queue()
         self.mutex = threading.Lock()
@@ -16,15 +16,15 @@ class Zke:
             take(message["id"], self.lost).put(message)
         for box in [*self.boxes.values(), self.lost]: box.put({"error": "CLOSED"})
 
-    def _send(self, line):
+    def send(self, line):
         with self.mutex: print(json.dumps(line), file=self.zke.stdin, flush=True)
 
     def stream(self, *words):  # events and rows as they come
         box = self.boxes[(id := next(self.ids))] = queue.Queue()
-        self._send({"id": id, "run": words, "actor": threading.get_ident()})
+        self.send({"id": id, "run": words, "actor": threading.get_ident()})
         try:
             while "event" in (message := box.get()): yield message["event"]
-        except BaseException: self._send({"cancel": id}); raise
+        except BaseException: self.send({"cancel": id}); raise
         if "error" in message: raise ZkeError(message["error"], message.get("message"))
         yield from message["rows"]
 
