@@ -14,6 +14,8 @@
 # - So must any other program.  It is linked with the engine, what is compiled
 #   of the recipes whose headers it includes and of what they include in turn,
 #   and nothing else.
+# - A program that begins with its file's name, "/* NAME.c - ", is built and run
+#   by test/shell/transcripts.sh; here it has no warning, and at most 120 lines.
 # - Programs with a queue, a configuration and an election are built from four
 #   files, with the engine as it is compiled.  All recipes together and each
 #   alone have no warning.
@@ -238,9 +240,21 @@ linked_runs() {
       $limited ./a.out </dev/null)
 }
 
+# is_named BLOCK: a transcript builds and runs it
+is_named() { head -n 1 "$1" | grep -q '^/\* [a-z_]*\.c - '; }
+
+# named_is_clean BLOCK: it has no warning, and is short
+named_is_clean() {
+  room=${1%.c}
+  mkdir "$room" && sh recipes/amalgamate.sh "$room/zkembed_recipes" &&
+    [ "$(wc -l <"$1")" -le 120 ] &&
+    $CC -std=c11 -I. -I"$room" -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$1"
+}
+
 # is_linked BLOCK: it is a program for linked_runs()
 is_linked() {
   case ${1##*/} in README-*) return 1 ;; esac
+  ! is_named "$1" || return
   grep -q 'int main(' "$1" && ! grep -q 'zkembed-lab\.h' "$1"
 }
 
@@ -358,7 +372,9 @@ done
 for block in "$blocks"/*.c; do
   name=${block##*/} name=${name%.c}
   is_known "$block" && passed=$((passed + 1)) && continue
-  if is_linked "$block"; then
+  if is_named "$block"; then
+    expect "$name has no warning and at most 120 lines" named_is_clean "$block"
+  elif is_linked "$block"; then
     expect_linked "$block"
   elif ! grep -q 'int main(' "$block"; then
     expect "$name compiles" compiles "$block"

@@ -22,7 +22,9 @@
 # what it prints, standard output and error as they come, and "[N]", its exit
 # status, when that is not 0.  Blank lines before the next command or comment
 # are no part of it.  In a document (.md) only what stands between "```console"
-# and "```" counts, all of it as one transcript.
+# and "```" counts, all of it as one transcript.  A block of C that begins with
+# "/* NAME.c - " is in the directory as NAME.c, and so are then the four files of
+# `make amalgamation`.
 #
 # The commands of a file run in one shell, in an empty directory that is also
 # HOME, with zke on the PATH and little else in the environment; what one of
@@ -310,9 +312,23 @@ watch_over() {
   done
 }
 
+# programs FILE: puts the document's programs there, if it has any, with the four
+# files that they are built from
+programs() {
+  awk -v work="$room/work/" '
+    /^```/ { out = ""; begins = /^```c$/; next }
+    begins && /^\/\* [a-z_]+\.c - / { out = work $2 }
+    { begins = 0 }
+    out { print >out }' "$1"
+  [ -z "$(ls "$room/work")" ] || {
+    cp zkembed.[ch] "$room/work" &&
+      sh recipes/amalgamate.sh "$room/work/zkembed_recipes"
+  }
+}
+
 # The commands run in a session of their own, of which nothing stays.
 run_commands() {
-  mkdir "$room/work" "$room/bin"
+  mkdir "$room/bin"
   ln -s "$(cd "$BUILD" && pwd)/zke" "$room/bin/zke"
   driver "$1" >"$room/driver"
   # Sanitizers and coverage are asked for by the environment.  What the script
@@ -351,6 +367,8 @@ show() {
 # transcript FILE: leaves good and bad, how many commands were right and wrong
 transcript() {
   room=$(mktemp -d "$rooms/XXXXXX") || exit
+  mkdir "$room/work"
+  case $1 in *.md) programs "$1" || exit ;; esac
   split_file "$1" "$room"
   count=$(cat "$room/count")
   run_commands "$count"
