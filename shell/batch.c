@@ -4,7 +4,6 @@
  * operations are kept until a batch is full, and then done together.  A batch
  * is empty after each run, whatever the result: refused operations are not
  * tried again.
- * tried again.
  */
 #include "batch.h"
 

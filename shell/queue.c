@@ -498,8 +498,7 @@ static int back_off(call *c, const zke_queue_item *item) {
  *
  * With --go-on, a failure of the command causes a pause and is then forgotten.
  * A failure with a code (c->code) is one of this process: for example, the item
- * could not be printed.  That ends the worker.
- * could not be printed, say.  That ends the worker. */
+ * could not be printed.  That ends the worker. */
 static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
   claim k = {.queue = q->queue};
   bool asked = false;

@@ -6,8 +6,7 @@
  * are compared.
  *
  * All functions here are pure: they keep no state, and any thread may call
- * them.
- * Start reading at words_split().
+ * them.  Start reading at words_split().
  */
 #include <ctype.h>
 #include <errno.h>
