@@ -1230,9 +1230,8 @@ bool request_takes_long(conn *c) {
   return false;
 }
 
-/* How many changes in a row the connection has sent.  The server uses this to
- * decide whether a batch is worth its one sync; a request that must be ALONE
- * ends the row. */
+/* How many changes the connection has sent, up to a request that must be ALONE.
+ * The server uses this to decide whether a batch is worth its one sync. */
 int request_changes(conn *c) {
   size_t at = 0, len;
   int changes = 0;

@@ -113,15 +113,14 @@ static bool server_lives(const server *s) {
 }
 
 /* May another request of the connection be taken?  Both limits bound memory:
- * the output waiting for this client, and all answers of a batch.
- */
+ * the output waiting for this client, and all answers of a batch. */
 static bool has_room(const server *s, const conn *c) {
   return !conn_full(c) && !requests_many(s);
 }
 
 /* The function of a batch: takes all requests that can be part of it.  A
  * connection's requests stay in order, so its turn ends at the first that must
- * be ALONE or is held.  A request that changes nothing is left out, so the
+ * be ALONE or is held.  A connection without changes is left out, so the
  * batch's failure does not affect it.  This never fails: a failure inside is
  * one client's answer. */
 static int take_batch(zke *z, void *context) {
