@@ -18,7 +18,7 @@ RECORD = """
 > {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":\
 "2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}
 < {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18",\
-"capabilities":{"tools":{}},"serverInfo":{"name":"zkembed","version":"0.1.0"}}}
+"capabilities":{"tools":{}},"serverInfo":{"name":"zkembed","version":"1.0.0"}}}
 > {"jsonrpc":"2.0","method":"notifications/initialized"}
 > {"jsonrpc":"2.0","id":"a","method":"ping"}
 < {"jsonrpc":"2.0","id":"a","result":{}}

@@ -7,7 +7,6 @@ import itertools, json, os, sys, threading
 from client import Zke, ZkeError
 
 VERSIONS = "2025-06-18", "2024-11-05"  # of the protocol; the first is preferred
-SERVER = {"name": "zkembed", "version": "0.1.0"}
 PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
 TYPES = {str: "string", int: "integer"}
 TOOLS = {  # zke's command with $arguments, the tool that undoes it, a sentence
@@ -52,7 +51,7 @@ def begin(params):
     asked = params.get("protocolVersion")
     need(type(asked) is str, PARAMS, "initialize needs a protocolVersion")
     return {"protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
-            "capabilities": {"tools": {}}, "serverInfo": SERVER}
+            "capabilities": {"tools": {}}, "serverInfo": server}
 
 def call(id, tool, values):  # tell() answers it
     need(type(tool) is str and tool in TOOLS, PARAMS, f"Unknown tool: {tool}")
@@ -125,6 +124,7 @@ if not 2 <= len(sys.argv) <= 3: sys.exit(__doc__)
 zke = Zke("--identity", [*sys.argv, "agent"][2], sys.argv[1])
 try: zke.run("init")
 except ZkeError: pass  # the file is there, or no call will succeed
+server = {"name": "zkembed", **zke.run("version")[0]}
 calls, lost = {}, []
 threading.Thread(target=read, daemon=True).start()
 try:
