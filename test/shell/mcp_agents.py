@@ -313,10 +313,11 @@ def test_a_server_whose_session_was_ended_says_so_and_ends():
 # A zke that has the lock just as the call is cancelled: it must be released.
 LATE = """#!/bin/sh
 read -r init; echo '{"id": 1, "status": 0, "rows": []}'
+read -r version; echo '{"id": 2, "status": 0, "rows": [{"version": "1.0.0"}]}'
 read -r lock; read -r cancel
-echo '{"id": 2, "status": 0, "rows": [{"path": "/locks/l", "token": 4711}]}'
+echo '{"id": 3, "status": 0, "rows": [{"path": "/locks/l", "token": 4711}]}'
 read -r release; echo "$lock" "$cancel" "$release" >seen
-echo '{"id": 3, "status": 0, "rows": []}'
+echo '{"id": 4, "status": 0, "rows": []}'
 read -r nothing
 exit 0
 """
@@ -333,7 +334,7 @@ def test_a_lock_that_comes_after_its_cancellation_is_given_back():
     assert ann.end() == []
     with open("seen") as file:
         seen = file.read()
-    assert '{"cancel": 2}' in seen, seen
+    assert '{"cancel": 3}' in seen, seen
     release = '["release", {"text": "l"}, "--token", {"text": "4711"}]'
     assert release in seen, seen
 
