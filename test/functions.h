@@ -1,12 +1,13 @@
 /* functions.h - each function of zkembed.h that takes a handle and returns a
- * result, to be called with arguments that nothing is wrong with
+ * result, to be called with valid arguments
  *
  *     for (const test_function *f = test_functions; f->name; f++)
  *       ck_rc(f->call(NULL), ZKE_BADARGUMENTS);
  *
- * The build makes function_list.h from the header (functions.awk).  Whoever
- * defines TEST_FUNCTION_LIST as "recipe_list.h" before has the functions of the
- * recipes' headers.  Of zke_state() and its like the result is a number. */
+ * The build makes function_list.h from the header (functions.awk).  A file that
+ * first defines TEST_FUNCTION_LIST as "recipe_list.h" gets the functions of the
+ * recipes' headers.  The result of zke_state() and similar functions is a
+ * number. */
 #ifndef TEST_FUNCTIONS_H
 #define TEST_FUNCTIONS_H
 
@@ -22,7 +23,7 @@ typedef struct test_function {
   int (*call)(void *z); /* a handle, or an object */
 } test_function;
 
-/* What the calls in the list name. */
+/* Names used by the calls in the list. */
 static const char *some_path = "/n";
 static _Alignas(16) char some_bytes[256];
 static void *const some_block = some_bytes;
@@ -66,7 +67,7 @@ static const test_function test_functions[] = {
     {NULL, NULL, NULL}};
 #undef FUNCTION
 
-/* Is the function one of these, " zke_a zke_b "? */
+/* Is the function listed in `names`, such as " zke_a zke_b "? */
 static inline bool test_is_among(const test_function *f, const char *names) {
   char word[64];
   snprintf(word, sizeof word, " %s ", f->name);

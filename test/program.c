@@ -57,7 +57,7 @@ void program_directory(char *out, size_t size, const char *name,
   if (!mkdtemp(out)) give_up(out);
 }
 
-/* The deepest first. */
+/* Called for the deepest entries first. */
 static int remove_entry(const char *path, const struct stat *st, int type,
                         struct FTW *ftw) {
   (void)st, (void)type, (void)ftw;
@@ -77,7 +77,7 @@ void program_clean_up(const char *directory, bool good) {
 }
 
 pid_t program_fork(void) {
-  fflush(stdout); /* else the child would print it, too */
+  fflush(stdout); /* or the child prints it too */
   pid_t pid = fork();
   if (pid < 0) give_up("fork");
   if (pid == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -7,12 +7,13 @@
 #include <poll.h>
 #include <stdlib.h>
 
-/* ---- a call's way ---- */
+/* ---- the path of a call ---- */
 
 #define CALL(from, of, ...) \
   seam_call c = {.seam = (from), .kind = SEAM_##of, .name = #of, __VA_ARGS__}
 
-/* Does the fault take this call?  Threads may ask at once. */
+/* Does the fault apply to this call?  Several threads may ask at the same
+ * time. */
 static bool fault_takes(seam_fault *f, const seam_call *c) {
   if (!__atomic_load_n(&f->times, __ATOMIC_RELAXED)) return false;
   if (f->opened_as && !(f->opened_as & c->opened_as)) return false;
@@ -22,7 +23,7 @@ static bool fault_takes(seam_fault *f, const seam_call *c) {
   return __atomic_fetch_sub(&f->times, 1, __ATOMIC_RELAXED) > 0;
 }
 
-/* Do what comes before a call.  Returns whether to make it. */
+/* Run the hooks and faults before a call.  Returns whether to make it. */
 static bool enter(seam_call *c) {
   seam *s = c->seam;
   seam_fault *fault = &s->fail[c->kind];
@@ -60,7 +61,7 @@ static void count_open(const seam_call *c) {
   if (more) __atomic_fetch_add(&s->descriptors, more, __ATOMIC_RELAXED);
 }
 
-/* Do what comes after a call, which returned `result` if it was made.  Returns
+/* Run the hook after a call, which returned `result` if it was made.  Returns
  * what its caller gets. */
 static int64_t leave(seam_call *c, int64_t result) {
   if (!c->refused) c->result = result;
@@ -95,7 +96,7 @@ static void find_real(void) {
 
 int64_t seam_ahead, seam_apart[3];
 static bool stands;
-static int64_t stood[3]; /* where each clock stands, if neither is set */
+static int64_t stood[3]; /* the time of each stopped clock */
 
 static void pass_ns(int64_t ns) {
   __atomic_fetch_add(&seam_ahead, ns, __ATOMIC_SEQ_CST);
@@ -132,7 +133,7 @@ static int poll_by_clock(const seam_call *c) {
   return n;
 }
 
-/* The kernel's timer goes by the kernel's clock. */
+/* The kernel's timer follows the kernel's clock. */
 static int set_timer(const seam_call *c) {
   int64_t when = c->time && !stands ? c->time - seam_ahead : 0;
   return real.timer_set(NULL, c->fd, when);
@@ -253,7 +254,7 @@ typedef struct seam_file {
   seam *seam;
   int opened_as;
   void *note;         /* of the test */
-  sqlite3_file *real; /* lies behind this structure */
+  sqlite3_file *real; /* lies after this structure */
 } seam_file;
 
 static sqlite3_vfs *under; /* the default VFS */
@@ -263,7 +264,7 @@ static sqlite3_vfs *under; /* the default VFS */
   CALL(own->seam, name, .file = f, .opened_as = own->opened_as, \
        .own = &own->note, __VA_ARGS__)
 
-/* A method of a file, as OS() has it. */
+/* A method of a file, like OS(). */
 #define FILE_METHOD(name, parameters, arguments, ...)                       \
   static int file_##name parameters {                                       \
     FILE_CALL(name, __VA_ARGS__);                                           \
@@ -340,7 +341,7 @@ static int open_below(seam_file *own, const char *path, int flags, int *out) {
   return rc;
 }
 
-/* A method of the VFS, as OS() has it. */
+/* A method of the VFS, like OS(). */
 #define VFS_METHOD(name, parameters, call, ...)    \
   static int vfs_##name parameters {               \
     CALL(v->pAppData, name, __VA_ARGS__);          \

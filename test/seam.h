@@ -53,8 +53,8 @@ typedef enum seam_kind {
 
 typedef struct seam seam;
 
-/* One call.  It has the arguments that its function has, under the names below;
- * a hook may change them. */
+/* One call.  It has the arguments of its function, under the names below; a
+ * hook may change them. */
 typedef struct seam_call {
   seam *seam;
   seam_kind kind;
@@ -64,13 +64,13 @@ typedef struct seam_call {
   int how;       /* flags, a level, ZKE_LOCK_…, ZKE_CLOCK_…, an opcode */
   void *data;    /* what is read or written; where the answer is put */
   size_t size;   /* of the data; how many descriptors, how many locks */
-  int64_t at;    /* the offset, the page, the length to be */
+  int64_t at;    /* the offset, the page, the new length */
   int64_t time;  /* of poll in ms, of xSleep in us, of others in ns */
   zke_file *out; /* of stat and fstat */
 
   sqlite3_file *file;
   int opened_as; /* the file's flags, such as SQLITE_OPEN_WAL */
-  void **own;    /* what the test notes with the file; NULL at first */
+  void **own;    /* the test's note on the file; NULL at first */
 
   bool refused;
   int64_t result; /* after the call */
@@ -78,29 +78,29 @@ typedef struct seam_call {
 
 typedef void seam_hook(seam_call *c);
 
-/* So many calls of a kind are refused, after so many that are not. */
+/* This many calls of a kind are refused, after `skip` that are not. */
 typedef struct seam_fault {
   int64_t result; /* -errno, or SQLite's code */
   long skip;
   long times;    /* counted down; SEAM_ALWAYS */
-  int opened_as; /* only those of files with one of these flags; 0: of all */
+  int opened_as; /* only calls on files with one of these flags; 0: all */
 } seam_fault;
 
 enum { SEAM_ALWAYS = -1 };
 
 /* A call comes to each(), to its fault, and to the hook before its kind, until
- * one of them refuses it; else it is made.  The hook after its kind sees the
- * result in any case, and may change it. */
+ * one of them refuses it; if none does, it is made.  The hook after its kind
+ * sees the result in any case, and may change it. */
 struct seam {
   const char *vfs; /* the name of the VFS; set before seam_vfs() */
   void *context;   /* of the test */
-  bool no_shm;     /* its files cannot share memory, so SQLite has no WAL */
+  bool no_shm;     /* files cannot share memory, so SQLite has no WAL */
   seam_hook *each;
   seam_hook *before[SEAM_KINDS], *after[SEAM_KINDS];
   seam_fault fail[SEAM_KINDS];
-  long calls[SEAM_KINDS]; /* so far, with those that were refused */
-  long descriptors;       /* that zke_os has opened and not closed */
-  long files;             /* the same of the VFS */
+  long calls[SEAM_KINDS]; /* so far, including refused ones */
+  long descriptors;       /* opened by zke_os and not closed */
+  long files;             /* likewise of the VFS */
 
   zke_os own_os;
   sqlite3_vfs own_vfs;
@@ -111,26 +111,27 @@ struct seam {
 const zke_os *seam_os(seam *s);
 const char *seam_vfs(seam *s);
 
-/* For a hook before a call: do not make it, it returns this.  (A descriptor is
- * closed all the same.) */
+/* For a hook before a call: do not make the call, but return this result.  (A
+ * descriptor is closed all the same.) */
 void seam_refuse(seam_call *c, int64_t result);
 
-/* From now on every call of a kind fails, with its fault's result, or none. */
+/* From now on every call of a kind fails with its fault's result, or no call
+ * does. */
 void seam_fail(seam *s, seam_kind kind, bool fails);
 
-/* Does the call give a lock back?  The kernel lets none of these fail. */
+/* Does the call release a lock?  The kernel never fails such a call. */
 bool seam_unlocks(const seam_call *c);
 
 /* The type of an open file: ZKE_FILE_… */
 int seam_type(int fd);
 
 /* The clocks of all seams are ahead of the kernel's by seam_ahead ns, and each
- * by seam_apart[ZKE_CLOCK_…] more.  After seam_stand() they stand, in children,
- * too, at the next full millisecond: a sleep or a poll returns at once and puts
- * them forward, and no timer runs out. */
+ * by seam_apart[ZKE_CLOCK_…] more.  seam_stand() stops them at the next full
+ * millisecond, in children too.  Then a sleep or a poll returns immediately and
+ * moves them forward, and no timer expires. */
 extern int64_t seam_ahead, seam_apart[3];
-void seam_pass(int64_t ms); /* puts them forward */
+void seam_pass(int64_t ms); /* moves them forward */
 void seam_stand(void);
-int64_t seam_clock(int which); /* what it says, ns */
+int64_t seam_clock(int which); /* its reading, ns */
 
 #endif

@@ -37,14 +37,15 @@ enum { USUAL_LIMIT_S = 120 };
 
 static test_item *items; /* by file and line */
 static SFun after_each;
-static char program_path[4096]; /* argv[0]; the worker lies beside it */
+static char program_path[4096]; /* argv[0]; the worker is next to it */
 
 static bool item_before(const test_item *a, const test_item *b) {
   int files = strcmp(a->file, b->file);
   return files ? files < 0 : a->line < b->line;
 }
 
-/* Constructors run in an order that no standard gives: so it is made here. */
+/* No standard defines the order in which constructors run, so the items are
+ * sorted here. */
 void test_register(test_item *item) {
   test_item **at = &items;
   while (*at && item_before(*at, item)) at = &(*at)->next;
@@ -60,8 +61,8 @@ const char *test_program(void) { return program_path; }
 
 enum { MOST_MARKS = 4096 };
 
-/* Of each run of a test, by its number in the program; in memory that its
- * process shares. */
+/* One for each run of a test, by its number in the program; in memory shared
+ * with the test's process. */
 static struct {
   int runs;
   struct {
@@ -77,7 +78,7 @@ void test_mark(const char *file, int line) {
   __atomic_store_n(&marks->at[run_number].line, line, __ATOMIC_RELAXED);
 }
 
-/* In the test's process, before it. */
+/* Runs in the test's process, before the test. */
 static void number_run(void) { run_number = marks->runs++; }
 
 static void open_marks(void) {
@@ -86,8 +87,8 @@ static void open_marks(void) {
   if (marks == MAP_FAILED) abort();
 }
 
-/* Check has told what became of a test that crashed or took too long; this is
- * where. */
+/* Check has reported a test that crashed or took too long; print the place it
+ * had reached. */
 static void print_marks(SRunner *runner) {
   TestResult **results = srunner_results(runner);
   for (int i = 0; i < srunner_ntests_run(runner) && i < MOST_MARKS; i++) {
@@ -100,7 +101,7 @@ static void print_marks(SRunner *runner) {
 
 /* ---- assertions ---- */
 
-/* Is "a OP b" true, where this is the sign of a - b? */
+/* Does "a OP b" hold, if this is the sign of a - b? */
 static bool relation_holds(int sign, const char *op) {
   switch (op[0]) {
     case '=':
@@ -123,7 +124,7 @@ void test_numbers(const char *file, int line, intmax_t a, const char *a_text,
   test_mark(file, line);
 }
 
-/* The same for strings; a NULL may be a value like others. */
+/* The same for strings; NULL may count as a value. */
 static bool strings_hold(const char *a, const char *op, const char *b,
                          bool null_is_value) {
   if (a && b) return relation_holds(strcmp(a, b), op);
@@ -170,7 +171,7 @@ static void add_item(Suite *suite, test_item *item, int limit_s) {
   suite_add_tcase(suite, alone);
 }
 
-/* All tests, or the one of that name.  A limit ends with its file. */
+/* All tests, or the one of that name.  A limit applies until its file ends. */
 static void add_items(Suite *suite, const char *only) {
   const char *file = "";
   int limit_s = USUAL_LIMIT_S;
@@ -185,7 +186,7 @@ static void add_items(Suite *suite, const char *only) {
   }
 }
 
-/* The names of all tests, for scripts that run each by itself. */
+/* Print the names of all tests, for scripts that run each by itself. */
 static int list_items(void) {
   for (const test_item *item = items; item; item = item->next) {
     if (item->function) puts(item->name);
@@ -212,14 +213,14 @@ int test_main(int argc, char **argv) {
   return failed || !run ? 1 : 0;
 }
 
-/* Of a program that has no main() of its own. */
+/* For a program that has no main(). */
 __attribute__((weak)) int main(int argc, char **argv) {
   return test_main(argc, argv);
 }
 
 #ifdef ZKE_COVERAGE
-/* The linker has put this in the place of _exit() (make coverage), so that
- * children that end by it count too. */
+/* The linker replaces _exit() by this (make coverage), so that children that
+ * call it are counted too. */
 void __gcov_dump(void);
 __attribute__((noreturn)) void __real__exit(int status);
 __attribute__((noreturn)) void __wrap__exit(int status);
@@ -333,10 +334,10 @@ static void remove_directory(void) {
   if (getpid() == test_owner) test_remove(test_directory);
 }
 
-/* Enough that no test fills it; more is not asked of a small machine. */
+/* Enough for every test; small machines must have it too. */
 enum { MEMORY_DISK_MIB = 1024 };
 
-static bool on_disk; /* this program's tests are about a disk's files */
+static bool on_disk; /* this program tests files on a disk */
 
 void test_on_disk(void) { on_disk = true; }
 void test_in_memory(void) { on_disk = false; }
@@ -349,7 +350,7 @@ static bool memory_disk(const char *path) {
          access(path, W_OK) == 0;
 }
 
-/* Where the tests' directories lie. */
+/* Where the tests' directories are made. */
 static const char *directory_of_all(void) {
   if (getenv("TMPDIR")) return getenv("TMPDIR");
   return !on_disk && memory_disk("/dev/shm") ? "/dev/shm" : "/tmp";
@@ -362,7 +363,7 @@ int test_terminal(void) {
   return fd;
 }
 
-/* Paths given out; kept, so that a leak check finds them reachable. */
+/* Paths given out; kept, so that a leak check can reach them. */
 typedef struct given_path {
   struct given_path *next;
   char path[];
@@ -411,8 +412,8 @@ const char *test_small_disk(const char *name, int kib) {
   return small_disk;
 }
 
-/* The block is no static variable: the laboratory copies all of these at each
- * step. */
+/* The block is not a static variable: the laboratory copies all of these at
+ * each step. */
 void test_fill_disk(const char *path) {
   enum { LARGEST = 1 << 20 };
   char *block = calloc(1, LARGEST);
@@ -482,7 +483,7 @@ void test_record(zke *z, int type, int state, const char *path, void *context) {
   e->count++;
 }
 
-/* An event's type as test_expect() has it. */
+/* An event's type as test_expect() prints it. */
 static const char *event_name(int type) {
   switch (type) {
     case ZKE_EVENT_CREATED:
@@ -528,7 +529,7 @@ void test_expect_within(zke *z, test_events *events, const char *expected,
   for (const char *p = expected; *p; p++) wanted += *p == ';';
   int64_t end = test_now() + test_patience(ms);
   for (;;) {
-    bool last = test_now() >= end; /* one look after it, however late */
+    bool last = test_now() >= end; /* one more look, however late */
     int rc = zke_dispatch(z, NULL);
     ck_assert_msg(rc == ZKE_OK || rc == ZKE_INVALIDSTATE, "dispatch: %d", rc);
     if (events->count >= wanted || last) break;

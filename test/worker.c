@@ -1,18 +1,18 @@
 /* worker.c - the other process of the tests that need several
  *
  * test_spawn(ROLE, ARGS…) starts it.  It reads commands from its input, one a
- * line, and answers each with one line: "ok" and what the command gives, or
- * the result code and zke_errmsg().  The end of its input ends it without
- * zke_close(), so to the others that is the death of a process.
+ * line, and answers each with one line: "ok" and a value, or the result code
+ * and zke_errmsg().  At the end of its input it exits without zke_close(), so
+ * the others see its process die.
  *
  *   talk                 commands only
  *   hold DB PATH         opens DB, makes PATH an ephemeral, says "ready ID"
  *   namespace ROLE ARGS  runs ROLE as the first process of a new PID namespace
  *                        and says "child PID" (or "skip" where not permitted)
  *
- * The commands stand in a table at the end.  All calls of the library to the
- * system, and all of SQLite's to its VFS, pass through a seam.  So the process
- * can die at the n-th of them ("arm"), and syncs can be made to fail.
+ * A table at the end lists the commands.  All system calls of the library, and
+ * all calls of SQLite to its VFS, pass through a seam.  So the process can die
+ * at the n-th of them ("arm"), and syncs can be made to fail.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,9 +37,9 @@ extern char **environ;
 
 /* ---- faults ---- */
 
-/* Which calls are fault points: those whose effect other processes see, or the
- * next one that opens the file.  To die before a call that only reads is to die
- * before the next change. */
+/* Which calls are fault points: those with an effect that other processes see,
+ * or a later one that opens the file.  Dying before a call that only reads is
+ * the same as dying before the next change. */
 static const bool is_point[SEAM_KINDS] = {
     [SEAM_open] = true,        [SEAM_close] = true,      [SEAM_write] = true,
     [SEAM_pwrite] = true,      [SEAM_fsync] = true,      [SEAM_adopt] = true,
@@ -51,7 +51,7 @@ static const bool is_point[SEAM_KINDS] = {
     [SEAM_xShmBarrier] = true, [SEAM_xShmUnmap] = true};
 
 static long countdown;   /* points until it is killed; 0: off */
-static char os_boot[64]; /* the boot id to pretend; "": the real one */
+static char os_boot[64]; /* the boot id to report; "": the real one */
 
 static void pass_point(seam_call *c) {
   if (is_point[c->kind] && countdown > 0 && --countdown == 0) raise(SIGKILL);
@@ -92,7 +92,7 @@ static void answer_code(int rc) { answer(rc, "%s", ""); }
 
 static char events[65536]; /* "CHANGED /a;CHILD /", since the last answer */
 
-/* An event's type as the answers have it. */
+/* An event's type as the answers print it. */
 static const char *event_name(int type) {
   switch (type) {
     case ZKE_EVENT_CREATED:
@@ -110,8 +110,7 @@ static const char *event_name(int type) {
   }
 }
 
-/* The watcher of the worker: writes each event down, for the command
- * "events". */
+/* The worker's watcher: records each event for the command "events". */
 static void note(zke *z, int type, int state, const char *path, void *context) {
   size_t used = strlen(events);
   (void)z, (void)state, (void)context;
@@ -130,7 +129,7 @@ static int length(const char *data) { return data ? (int)strlen(data) : -1; }
 
 /* ---- commands on the handle ---- */
 
-/* Is a word "NAMEvalue" with this name?  Then where its value begins. */
+/* If a word is "NAMEvalue" with this name, find its value. */
 static bool has_value(const char *word, const char *name, const char **value) {
   size_t n = strlen(name);
   if (strncmp(word, name, n) != 0) return false;
@@ -173,7 +172,7 @@ static void cmd_id(char **word) {
   answer(ZKE_OK, "%lld", (long long)zke_session_id(handle));
 }
 
-/* expire [ID]: this handle's own session where none is given */
+/* expire [ID]: by default this handle's own session */
 static void cmd_expire(char **word) {
   int64_t id = word[0] ? atoll(word[0]) : zke_session_id(handle);
   answer_code(zke_expire(handle, id));
@@ -229,7 +228,7 @@ static void cmd_multi(char **word) {
   answer_code(zke_multi(handle, op, 3, NULL));
 }
 
-/* What a batch is to do, as its words say. */
+/* The calls of a batch, from its words. */
 static int batch_words(zke *z, void *context) {
   char **word = context;
   int rc = zke_set(z, word[0], "multi", 5, -1, NULL);
@@ -261,7 +260,7 @@ static void cmd_light(char **word) {
   answer_code(zke_batch(handle, batch_light, word));
 }
 
-/* guard CHECK SET: set one while another one is there */
+/* guard CHECK SET: set one node if another exists */
 static void cmd_guard(char **word) {
   zke_op op[2];
   zke_op_check(&op[0], word[0], -1);
@@ -269,7 +268,7 @@ static void cmd_guard(char **word) {
   answer_code(zke_multi(handle, op, 2, NULL));
 }
 
-/* pass SET DELETE: from one to another */
+/* pass SET DELETE: set one node and delete another */
 static void cmd_pass(char **word) {
   zke_op op[2];
   zke_op_set(&op[0], word[0], "pass", 4, -1);
@@ -288,7 +287,7 @@ static void cmd_watch_tree(char **word) {
                             note, NULL));
 }
 
-/* wait MS: the events, or -7 where none came */
+/* wait MS: the events, or -7 if none came */
 static void cmd_wait(char **word) {
   answer_events(zke_wait(handle, zke_now(handle) + number(word[0])));
 }
@@ -298,7 +297,7 @@ static void cmd_dispatch(char **word) {
   answer_events(zke_dispatch(handle, NULL));
 }
 
-/* One more in the node's number, by compare and swap. */
+/* Add one to the node's number, by compare and swap. */
 static int increment(const char *path) {
   int rc;
   do {
@@ -367,7 +366,7 @@ static void cmd_keepalive(char **word) {
   close(fd);
 }
 
-/* fork: a child that goes on with a copy of everything */
+/* fork: a child that continues with a copy of everything */
 static void cmd_fork(char **word) {
   (void)word;
   pid_t pid = fork();
@@ -381,7 +380,7 @@ static void cmd_exit(char **word) { exit(number(word[0])); }
 
 /* ---- commands about faults ---- */
 
-/* arm N: die at the n-th point from here on */
+/* arm N: die at the n-th point from now on */
 static void cmd_arm(char **word) {
   answer_code(ZKE_OK);
   countdown = number(word[0]);
@@ -394,7 +393,7 @@ static void cmd_failsync(char **word) {
   answer_code(ZKE_OK);
 }
 
-/* syncs: how many SQLite has made since the last time this was asked */
+/* syncs: how many SQLite has made since this was last asked */
 static void cmd_syncs(char **word) {
   (void)word;
   answer(ZKE_OK, "%ld", host.calls[SEAM_xSync]);
@@ -403,7 +402,7 @@ static void cmd_syncs(char **word) {
 
 /* ---- plain SQLite ---- */
 
-static sqlite3 *plain; /* stays open from the first "sql" to "sqlclose" */
+static sqlite3 *plain; /* open from the first "sql" to "sqlclose" */
 
 /* Appends the first column of a row to the answer. */
 static int sql_row(void *text, int count, char **value, char **name) {
@@ -492,8 +491,7 @@ static const struct command *command_named(const char *name) {
 }
 
 /* Run one line: a command's name and its words, the last of which may have
- * blanks. A line that is no command ends the worker, since its test is
- * wrong. */
+ * blanks.  An unknown command ends the worker, since the test is wrong. */
 static void obey(char *line) {
   char *word[WORDS] = {NULL}, *save = NULL, *name = strtok_r(line, " ", &save);
   const struct command *c = name ? command_named(name) : NULL;
@@ -543,9 +541,9 @@ static int hold(char **args) {
   return talk(NULL);
 }
 
-/* The child talks with the test; this process only hands on its end.  It has
- * no exit handlers run: those of sanitizers start processes, which cannot be
- * in a namespace whose first process is dead. */
+/* The child talks with the test; this process only passes on its result.  It
+ * runs no exit handlers: those of sanitizers start processes, which cannot be
+ * in a namespace after its first process has died. */
 static int namespace(char **args) {
   char *argv[16] = {(char[]){"/proc/self/exe"}};
   int status = 0;

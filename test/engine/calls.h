@@ -1,11 +1,10 @@
 /* calls.h - what most tests of the engine do, in few words
  *
  * A test need not close what it opens.  At its end each handle and each
- * connection of SQLite that is still open is closed, the last one first, and
- * that must succeed.  Before a connected handle of zke_open() is closed,
- * zke_check() must find nothing, unless the test has set `damaged`.  A handle
- * that the test closes itself is not checked, so only a test about the close
- * does that.
+ * connection of SQLite that is still open is closed, in reverse order, and that
+ * must succeed.  Before a connected handle of zke_open() is closed, zke_check()
+ * must find nothing, unless the test has set `damaged`.  A handle that the test
+ * closes itself is not checked, so only a test about the close does that.
  *
  * It is included after zkembed.c by the programs that include that.
  */
@@ -119,7 +118,7 @@ static inline zke *opened_test(zke *z, bool checked) {
 
 static bool damaged; /* by the test, so zke_check() finds something */
 
-/* A session may have ended without the handle's knowing it. */
+/* A session may have ended without the handle's knowledge. */
 static inline void opened_check(zke *z) {
   if (damaged || zke_state(z) != ZKE_STATE_CONNECTED) return;
   int rc = zke_check(z, NULL, NULL);
@@ -156,8 +155,8 @@ static inline zke *session_options(zke *of, const zke_options *o) {
   return z;
 }
 
-/* With these options: open_as(path, .flags = ZKE_OPEN_READONLY); and a further
- * session on a handle's store. */
+/* Open with these options: open_as(path, .flags = ZKE_OPEN_READONLY); or open a
+ * further session on a handle's store. */
 #define open_as(name, ...) \
   open_options(name, &(zke_options){.size = sizeof(zke_options), __VA_ARGS__})
 #define session_as(z, ...) \
@@ -231,7 +230,7 @@ static inline int64_t deadline_of(zke *z) {
   return at;
 }
 
-/* Is the handle's descriptor readable within so many ms? */
+/* Is the handle's descriptor readable within this many ms? */
 static inline bool readable(zke *z, int ms) {
   struct pollfd p = {-1, POLLIN, 0};
   ck_ok(zke_fd(z, &p.fd));
@@ -242,7 +241,7 @@ static inline bool readable(zke *z, int ms) {
 
 /* ---- SQL, by connections of the test's own ---- */
 
-/* Open a database as any program does. */
+/* Open a database as any other program does. */
 static inline sqlite3 *plain_open(const char *path) {
   sqlite3 *db = NULL;
   ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
@@ -259,7 +258,7 @@ static inline void must(sqlite3 *db, const char *sql) {
   ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
 }
 
-/* Run SQL on the file, by a connection that is closed again. */
+/* Run SQL on the file, by a connection that is then closed. */
 static inline void sql_on(const char *path, const char *text) {
   sqlite3 *db = plain_open(path);
   must(db, text);
