@@ -1,6 +1,7 @@
-/* test_acl.c - access control lists: what test/semantics/acl.txt cannot say.
- * Counts that cannot be, long certificates and lists, which operation needs
- * what, what a host may vouch for, and memory.
+/* test_acl.c - access control lists, as far as test/semantics/acl.txt cannot
+ * test them: impossible counts, long certificates and lists, the permission
+ * that each operation needs, the identities that a host can vouch for, and
+ * memory.
  */
 #include <limits.h>
 #include <stdbool.h>
@@ -72,7 +73,7 @@ static void expect_acl(zke *z, const char *path, const char *expected) {
 
 /* ---- what is a valid list ---- */
 
-/* P11: no list at all, and counts that cannot be. */
+/* P11: no list, and impossible counts. */
 TEST(no_list) {
   zke_acl entry = {ALL, "world", "anyone"};
   zke_acls negative = {-1, &entry}, hollow = {1, NULL};
@@ -119,7 +120,7 @@ TEST_LOOP(digest_of_long_cert, 0, COUNT(long_digests)) {
   expect_acl(z, "/a", expected);
 }
 
-/* ---- which operation needs what ---- */
+/* ---- the permission of each operation ---- */
 
 /* On /p, which has the child k. */
 static int op_get(zke *z) { return get(z, "/p"); }
@@ -232,8 +233,8 @@ TEST(long_list) {
   zke_free(acls);
 }
 
-/* 8: of entries that are equal the first counts, in a list of any length.  It
- * is not compared with each that is before it: that would take minutes. */
+/* 8: of equal entries the first counts, in a list of any length.  An entry is
+ * not compared with all earlier ones: that would take minutes. */
 TEST(a_long_list_has_each_entry_once) {
   enum { MANY = 1000000, DISTINCT = 40000, STEP = 7919 };
   char(*ids)[12] = calloc(DISTINCT, sizeof *ids);
@@ -256,11 +257,11 @@ TEST(a_long_list_has_each_entry_once) {
   free(ids);
 }
 
-/* The most bytes that an ACL has in the file, and what an entry has beside its
- * id there. */
+/* The largest ACL in bytes, as stored, and the size of an entry without its
+ * id. */
 enum { ACL_MOST = 1024 * 1024, ENTRY = sizeof "31:digest:\n" - 1 };
 
-/* A digest id of so many bytes, which end in `end`; the caller frees it. */
+/* A digest id of `len` bytes that ends in `end`; the caller frees it. */
 static char *long_id(size_t len, char end) {
   char *id = malloc(len + 1);
   ck_assert_ptr_nonnull(id);
@@ -271,8 +272,8 @@ static char *long_id(size_t len, char end) {
   return id;
 }
 
-/* zkembed.h, zke_create: an ACL has at most 1 MiB, as it is in the file, where
- * some characters have two bytes. */
+/* zkembed.h, zke_create: an ACL has at most 1 MiB as stored, where some
+ * characters take two bytes. */
 TEST(an_acl_has_a_limit) {
   zke *z = memory();
   char *fits = long_id(ACL_MOST - ENTRY, 'x');
@@ -293,7 +294,8 @@ TEST(an_acl_has_a_limit) {
   free(more);
 }
 
-/* The C library's allocator, but for blocks that nothing here needs. */
+/* The C library's allocator; it notes a block that is larger than any needed
+ * here. */
 static void *resize_somewhat(void *context, void *block, size_t size) {
   if (size > 4 * ACL_MOST) *(bool *)context = true;
   if (size) return realloc(block, size);
@@ -301,8 +303,8 @@ static void *resize_somewhat(void *context, void *block, size_t size) {
   return NULL;
 }
 
-/* zkembed.h, zke_create: with the identities that entries of scheme auth
- * become.  No memory is taken for what is not stored. */
+/* zkembed.h, zke_create: the limit includes the identities that replace entries
+ * of scheme auth.  No memory is allocated for what is not stored. */
 TEST(a_short_list_does_not_become_an_immense_acl) {
   enum { IDENTITIES = 1000, ENTRIES = 2000 };
   static zke_acl entries[ENTRIES];
@@ -322,7 +324,7 @@ TEST(a_short_list_does_not_become_an_immense_acl) {
   ck_ok(zke_close(z));
 }
 
-/* Create so many nodes with that ACL, by a multi. */
+/* Create `count` nodes with that ACL, by a multi. */
 static int create_several(zke *z, int count, const zke_acls *acls,
                           zke_op_result *results) {
   zke_op ops[20];
@@ -332,7 +334,7 @@ static int create_several(zke *z, int count, const zke_acls *acls,
   return zke_multi(z, ops, count, results);
 }
 
-/* As create_several(), each by its own call. */
+/* Like create_several(), but by single calls. */
 static int create_each(zke *z, void *acls) {
   for (int i = 0; i < 18; i++) {
     ck_ok(zke_create(z, "/n-", "", 0, acls, ZKE_PERSISTENT_SEQUENTIAL, NULL,
@@ -341,8 +343,8 @@ static int create_each(zke *z, void *acls) {
   return ZKE_OK;
 }
 
-/* zkembed.h, zke_multi: the creates of a multi have 16 MiB together; calls in a
- * batch stand for themselves. */
+/* zkembed.h, zke_multi: all ACLs that a multi creates share a limit of 16 MiB;
+ * calls in a batch do not. */
 TEST(the_acls_of_a_multi_have_a_limit) {
   zke *z = memory();
   char *id = long_id(ACL_MOST - ENTRY, 'x');
@@ -366,7 +368,7 @@ TEST(the_acls_of_a_multi_have_a_limit) {
 
 /* ---- watches and READ: 5.8, 12 #84 ---- */
 
-/* A session with the identity bob, who owns the tree, and one without. */
+/* A session with the identity bob, who owns the tree, and one without it. */
 static void two_sessions(zke **bob, zke **anyone) {
   *bob = memory();
   *anyone = test_session(*bob, NULL);
@@ -378,9 +380,9 @@ static void close_both(zke *bob, zke *anyone) {
   ck_ok(zke_close(bob));
 }
 
-/* Who may read an event is asked when it is delivered: an identity that went
- * or came since then counts, whichever was there when the event was queued, or
- * read from the file. */
+/* Whether a session may read an event is decided at delivery: its identities at
+ * that time count, not those it had when the event was queued, or read from the
+ * file. */
 TEST_LOOP(pending_events_go_by_the_identities_of_now, 0, 2) {
   test_events events = {0};
   zke *bob, *z;
@@ -423,9 +425,9 @@ static const struct {
     {"World", "anyone", ZKE_OK},
 };
 
-/* An identity that a host vouches for must be one that an ACL could name. One
- * that is taken counts; one that is refused is good for no ACL either, but for
- * that of everybody. */
+/* A host can vouch for an identity that an ACL could name.  Such an identity
+ * grants access.  One that is refused is not valid in an ACL either, except for
+ * world:anyone. */
 TEST_LOOP(what_a_host_can_vouch_for, 0, COUNT(vouchers)) {
   const char *scheme = vouchers[_i].scheme, *id = vouchers[_i].id;
   zke *z = memory();
@@ -439,7 +441,7 @@ TEST_LOOP(what_a_host_can_vouch_for, 0, COUNT(vouchers)) {
   if (vouchers[_i].rc == ZKE_OK) ck_ok(get(z, "/a"));
 }
 
-/* An identity for which there is no memory is not given at all. */
+/* If memory runs out, no part of the identity is given. */
 TEST(vouching_without_memory_gives_nothing) {
   test_heap heap = {0};
   zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
@@ -457,8 +459,8 @@ TEST(vouching_without_memory_gives_nothing) {
   ck_assert_int_eq(heap.live, 0);
 }
 
-/* What zke_add_auth() makes of a certificate, for lists of others; a user
- * without a password, and no user. */
+/* zke_digest() gives the id that zke_add_auth() makes of a certificate; also of
+ * a user without a password, and of no user. */
 TEST(a_digest_names_a_user) {
   char hash[ZKE_DIGEST_SIZE];
   zke_digest("bob:p", 5, hash);
@@ -468,7 +470,7 @@ TEST(a_digest_names_a_user) {
   zke_digest("bob:p\0", 6, hash);
   ck_assert_str_ne(hash, &BOB[4]);
   zke_digest("bob:p", 0, hash);
-  ck_assert_str_eq(hash, "2jmj7l5rSw0yVb/vlWAYkK/YBwk="); /* of nothing */
+  ck_assert_str_eq(hash, "2jmj7l5rSw0yVb/vlWAYkK/YBwk="); /* of "" */
   zke_digest(NULL, 5, hash);
   ck_assert_str_eq(hash, "2jmj7l5rSw0yVb/vlWAYkK/YBwk=");
   zke_digest("bob:p", -1, hash);
@@ -477,8 +479,8 @@ TEST(a_digest_names_a_user) {
 
 /* ---- resources ---- */
 
-/* P9: a list outlives its handle; then nothing of the handle's allocator is
- * left. */
+/* P9: a list outlives its handle; when it is freed, nothing is left in the
+ * handle's allocator. */
 TEST(an_acl_outlives_the_handle) {
   test_heap heap = {0};
   zke_acls *acls = NULL;

@@ -1,4 +1,4 @@
-/* test_author.c - what the library gives to authors of recipes: the turn,
+/* test_author.c - what the library offers to authors of recipes: zke_turn(),
  * zke_wake(), zke_forget(), zke_sessions(), zke_alloc(), zke_fail() */
 #include "test/engine/calls.h"
 
@@ -29,7 +29,8 @@ static void count_one(zke *handle, int type, int state, const char *path,
 
 static void ping(void) { ck_ok(change(z, "/a")); }
 
-/* A watcher that ran between the look and the wait ends the wait at once. */
+/* If a watcher ran between the check and the wait, the wait returns
+ * immediately. */
 TEST(turn_misses_nothing) {
   begin(":memory:");
   ck_ok(zke_get(z, "/a", count_one, NULL, NULL, NULL, NULL));
@@ -44,7 +45,7 @@ TEST(turn_misses_nothing) {
   ck_rc(zke_wait_turn(NULL, 0, 0), ZKE_BADARGUMENTS);
 }
 
-/* A wake-up counts as a turn, also when nobody waited yet. */
+/* A wake-up counts as a turn, even if no thread was waiting yet. */
 TEST(wake_is_kept) {
   begin(":memory:");
   int64_t turn = zke_turn(z);
@@ -65,8 +66,8 @@ static void *wait_for_turn(void *arg) {
   return NULL;
 }
 
-/* All threads that wait on a handle return: the one in the kernel and those
- * that wait for it. */
+/* All threads that wait on a handle return: the one that sleeps in the kernel
+ * and those that wait for it. */
 TEST_LOOP(wake_wakes_all, 0, 2) {
   pthread_t thread[4];
   begin(_i ? test_path("turn.db") : ":memory:");
@@ -77,8 +78,8 @@ TEST_LOOP(wake_wakes_all, 0, 2) {
   ck_assert_int_eq(returned, 4);
 }
 
-/* The function of a batch: has the store until it is told to end. */
-static atomic_int busy; /* 0: it is to end; 2: it runs */
+/* The function of a batch: keeps the store until `busy` is 0. */
+static atomic_int busy; /* 0: stay() should return; 2: it runs */
 static int stay(zke *handle, void *context) {
   (void)handle, (void)context;
   atomic_store(&busy, 2);
@@ -99,8 +100,8 @@ static void *wake_there(void *arg) {
   return NULL;
 }
 
-/* "Blocks: no": also while another thread's call has the store, which may wait
- * for the gate or the disk. */
+/* "Blocks: no" also holds while another thread's call has the store, and
+ * perhaps waits for the gate or the disk. */
 TEST(wake_waits_for_nobody) {
   pthread_t batch, waker;
   begin(test_path("db"));
@@ -120,7 +121,7 @@ enum { SLEEPERS = 3, ROUNDS = 2000 };
 static atomic_int round_now, awake;
 static zke *slept_on[SLEEPERS];
 
-/* Waits for each round, as a recipe does, and says that it has seen it. */
+/* Waits for each round, as a recipe does, and reports that it has seen it. */
 static void *sleep_there(void *arg) {
   zke *own = *(zke **)arg;
   for (int seen = 0; seen < ROUNDS; seen++) {
@@ -134,8 +135,8 @@ static void *sleep_there(void *arg) {
   return NULL;
 }
 
-/* Begins a round, and waits until all have seen it; without a pause, so that
- * the next one finds threads that are about to sleep. */
+/* Begins a round, and waits until all threads have seen it; without a pause, so
+ * that the next round meets threads that are about to sleep. */
 static void round_of(int round, zke *light) {
   int64_t end = test_now() + test_patience(10000);
   atomic_store(&round_now, round);
@@ -147,9 +148,9 @@ static void round_of(int round, zke *light) {
   }
 }
 
-/* No wake-up is lost, whether it finds the thread that leads or one that
- * follows, asleep or about to sleep: of three threads on a handle, and of a
- * session beside them that another one carries. */
+/* No wake-up is lost, whether the thread leads or follows, sleeps or is about
+ * to sleep: with three threads on one handle, and with two of them on a light
+ * session of it. */
 TEST_LOOP(no_wake_is_lost, 0, 2) {
   zke *light = NULL;
   pthread_t threads[SLEEPERS];
@@ -165,7 +166,7 @@ TEST_LOOP(no_wake_is_lost, 0, 2) {
   if (light) ck_ok(zke_close(light));
 }
 
-/* zke_wake() makes the descriptor readable, so a poll loop comes round. */
+/* zke_wake() makes the descriptor readable, so a poll loop dispatches. */
 TEST(wake_in_a_callback) {
   begin(":memory:");
   int64_t before = zke_turn(z);
@@ -176,7 +177,8 @@ TEST(wake_in_a_callback) {
 
 /* ---- forgetting ---- */
 
-/* One pair on many paths and in all modes goes at once; others stay. */
+/* zke_forget() removes all watches of one pair, on any path and in any mode;
+ * others stay. */
 TEST(forget_takes_all_back) {
   int mine = 0, other = 0;
   zke_watch_list *list;
@@ -224,8 +226,8 @@ static void *let_go(void *arg) {
   return NULL;
 }
 
-/* A watcher that runs on another thread is waited for: afterwards its context
- * may be freed. */
+/* zke_forget() waits for a watcher that runs on another thread: afterwards its
+ * context may be freed. */
 TEST(forget_waits_for_a_running_call) {
   pthread_t dispatcher, releaser;
   begin(":memory:");
@@ -240,7 +242,8 @@ TEST(forget_waits_for_a_running_call) {
   pthread_join(releaser, NULL);
 }
 
-/* Stays inside as the one above, and sets its watch again before it ends. */
+/* Stays inside like the one above, and sets its watch again before it
+ * returns. */
 static void stay_and_watch_again(zke *handle, int type, int state,
                                  const char *path, void *context) {
   atomic_fetch_add(&called, 1);
@@ -248,8 +251,8 @@ static void stay_and_watch_again(zke *handle, int type, int state,
   ck_ok(zke_get(handle, "/a", stay_and_watch_again, context, NULL, NULL, NULL));
 }
 
-/* Nor does a watch stay that the running call has set: the pair is neither
- * called later, nor has it a row. */
+/* A watch that the running call sets is forgotten too: the pair is not called
+ * later, and has no row. */
 TEST_LOOP(forget_takes_back_what_a_running_call_watches, 0, 2) {
   pthread_t dispatcher, releaser;
   zke_watch_list *list;
@@ -277,8 +280,8 @@ static void forget_another(zke *handle, int type, int state, const char *path,
   ck_ok(zke_forget(handle, forget_another, NULL));
 }
 
-/* A call that is due in the very event being delivered is taken back, and a
- * watcher can forget itself. */
+/* A call that is due in the event being delivered is cancelled, and a watcher
+ * can forget itself. */
 TEST(forget_takes_back_a_call_that_is_due) {
   begin(":memory:");
   ck_ok(zke_get(z, "/a", forget_another, NULL, NULL, NULL, NULL));
@@ -288,7 +291,7 @@ TEST(forget_takes_back_a_call_that_is_due) {
   ck_assert_int_eq(called, 0);
 }
 
-/* An expired session has no rows any more, but watchers. */
+/* An expired session has no rows any more, but still has watchers. */
 TEST(forget_after_the_end) {
   begin(":memory:");
   ck_ok(zke_get(z, "/a", count_one, NULL, NULL, NULL, NULL));
@@ -300,8 +303,8 @@ TEST(forget_after_the_end) {
 
 /* ---- small things ---- */
 
-/* zke_sessions() tells of one session of the file, and names the id of one that
- * is not there; 0, which is the owner of a node that is not ephemeral, is none.
+/* zke_sessions() describes one session of the file, or names an id that does
+ * not exist.  0, the owner of a node that is not ephemeral, is no session.
  */
 TEST(one_session) {
   zke_session_list *list = NULL;
@@ -337,7 +340,7 @@ TEST(blocks_are_zeroed_and_outlive_the_handle) {
   ck_assert_int_eq(heap.live, 0);
 }
 
-/* zke_fail() makes the thread's sentence, also out of the one before. */
+/* zke_fail() sets the thread's sentence, which may contain the previous one. */
 TEST(fail_makes_the_threads_sentence) {
   ck_rc(zke_fail(ZKE_HELD, "%s has %d", "somebody", 3), ZKE_HELD);
   ck_assert_str_eq(zke_errmsg(), "somebody has 3");

@@ -27,7 +27,7 @@ static zke *open_at(int place) {
 
 /* ---- SQL that reads in a batch ---- */
 
-/* Run a statement; a code of SQLite's. */
+/* Run a statement; returns SQLite's code. */
 static int run_text(sqlite3 *db, int64_t zxid, void *context) {
   (void)zxid;
   return sqlite3_exec(db, context, NULL, NULL, NULL);
@@ -38,7 +38,7 @@ static int run_and_refuse(sqlite3 *db, int64_t zxid, void *context) {
   return 5000;
 }
 
-/* Call it in a zke_multi_read(): its code. */
+/* Call a function in a zke_multi_read(); returns its code. */
 static int read_by(zke *z, zke_sql_fn fn, void *context) {
   zke_op op;
   zke_op_result result;
@@ -53,7 +53,7 @@ static int note_zxid(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
-/* What a function is told before a change and after it. */
+/* The zxid that a function is told before a change and after it. */
 static int read_zxids(zke *z, void *context) {
   int64_t from = *(int64_t *)context, zxid = -1;
   ck_ok(read_by(z, note_zxid, &zxid));
@@ -66,14 +66,14 @@ static int read_zxids(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* A function that reads in a batch is told the zxid of what it sees. */
+/* A function that reads in a batch is told the zxid of the state it sees. */
 TEST_LOOP(reading_function_is_told_the_zxid, 0, PLACES) {
   zke *z = open_at(_i);
   int64_t from = test_zxid(z);
   ck_ok(zke_batch(z, read_zxids, &from));
 }
 
-/* A savepoint, a node, and a return to the savepoint. */
+/* Make a savepoint and a node, and return to the savepoint. */
 static int go_back(zke *z, void *context) {
   char begin[] = "SAVEPOINT mine", back[] = "ROLLBACK TO mine";
   char ours[] = "ROLLBACK TO zkembed_function";
@@ -88,7 +88,7 @@ static int go_back(zke *z, void *context) {
 }
 
 /* zkembed.h, zke_op_sql: SAVEPOINTs end with fn.  So a function that reads
- * undoes nothing of the batch that it is called in. */
+ * cannot undo anything of the batch around it. */
 TEST_LOOP(reading_function_undoes_nothing, 0, 2 * PLACES) {
   int refuses = _i / PLACES;
   zke *z = open_at(_i % PLACES);
@@ -99,7 +99,8 @@ TEST_LOOP(reading_function_undoes_nothing, 0, 2 * PLACES) {
 
 /* ---- results ---- */
 
-/* Creates, a refusal, a change, a deletion, and a refused multi in between. */
+/* Creates, a refusal, a change, a deletion, and a refused multi between
+ * them. */
 static int each(zke *z, void *context) {
   zke_stat a, b, set;
   zke_op ops[2];
@@ -126,8 +127,8 @@ static int each(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Each call of a batch has the result and the zxid that it would have alone.
- * One that is refused uses no zxid and undoes nothing but itself. */
+/* Each call of a batch has the result and the zxid that it would have alone.  A
+ * refused call uses no zxid and undoes only itself. */
 TEST_LOOP(each_call_has_its_own_result_and_zxid, 0, PLACES) {
   zke *z = open_at(_i);
   int64_t from = test_zxid(z);
@@ -156,7 +157,7 @@ TEST_LOOP(a_batch_of_nothing_uses_no_zxid, 0, PLACES) {
   ck_assert_int_eq(test_zxid(z), from + 1);
 }
 
-/* What a batch has done that is undone. */
+/* The changes of a batch that is undone. */
 static int undone(zke *z, void *context) {
   zke_strings *names;
   make(z, "/b");
@@ -168,7 +169,7 @@ static int undone(zke *z, void *context) {
   return zke_fail(*(const int *)context, "thought better of it");
 }
 
-/* Whatever fn returns but ZKE_OK undoes all, and is returned with its
+/* Any result of fn but ZKE_OK undoes everything, and is returned with its
  * sentence. */
 TEST_LOOP(another_result_undoes_all, 0, PLACES) {
   static const int codes[] = {ZKE_NONODE, ZKE_CONNECTIONLOSS, 1};
@@ -192,7 +193,7 @@ typedef struct outside {
   int seen;
 } outside;
 
-/* Another thread with a store of its own: to this one it is another process. */
+/* Another thread with its own store, which this one sees as another process. */
 static void *look_from_outside(void *arg) {
   outside *o = arg;
   zke_options options = ZKE_INIT(zke_options);
@@ -273,8 +274,8 @@ static int by_both(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Calls on another session of the store belong to the batch as well, and what
- * they create belongs to that session. */
+/* Calls on another session of the store are also part of the batch, and the
+ * nodes they create belong to that session. */
 TEST_LOOP(sessions_of_the_store_take_part, 0, PLACES) {
   pair p = {.one = open_at(_i)};
   p.two = test_session(p.one, NULL);
@@ -288,7 +289,7 @@ TEST_LOOP(sessions_of_the_store_take_part, 0, PLACES) {
   ck_ok(zke_close(p.one));
 }
 
-/* A light session as well, whose events its carrier's dispatch tells. */
+/* The same for a light session; its carrier's dispatch delivers its events. */
 static int by_light(zke *z, void *context) {
   const pair *p = context;
   make_as(p->two, "/two", ZKE_EPHEMERAL);
@@ -297,8 +298,8 @@ static int by_light(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* A light session of the store takes part in a batch as well; its carrier's
- * dispatch tells what it has watched. */
+/* A light session of the store takes part in a batch too, and its carrier's
+ * dispatch delivers its events. */
 TEST_LOOP(light_sessions_take_part, 0, PLACES) {
   static test_events heard;
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_LIGHT};
@@ -322,7 +323,8 @@ static int by_the_dead(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* A session that somebody has ended can do nothing in a batch of another. */
+/* A session that was ended by another handle can do nothing in a batch of
+ * another session. */
 TEST(an_expired_session_is_refused_inside) {
   const char *db = test_path("db");
   zke *other = test_open(db);
@@ -337,10 +339,10 @@ TEST(an_expired_session_is_refused_inside) {
   ck_ok(zke_close(p.one));
 }
 
-/* ---- what the store knows from its last transaction ---- */
+/* ---- what the store caches from its last transaction ---- */
 
-/* A change and a read of both sessions, so that the store knows all that it can
- * know of its file; a batch as well. */
+/* A change and a read of both sessions, and a batch, so that the store has
+ * cached all it can of its file. */
 static void know(const pair *p, const char *path) {
   make(p->one, path);
   ck_ok(see(p->two, path));
@@ -349,8 +351,8 @@ static void know(const pair *p, const char *path) {
   ck_ok(zke_delete(p->two, "/two", -1));
 }
 
-/* What another process does between two changes of the store counts for the
- * second: its zxid, its watches, and above all its end of a session. */
+/* The store's next change takes account of what another process did since the
+ * last one: its zxid, its watches, and above all its end of a session. */
 TEST(what_another_store_did_is_not_missed) {
   static test_events heard, above;
   const char *db = test_path("db");
@@ -392,8 +394,8 @@ static int change_three(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Watchers hear of every change of a batch, in its order, after the commit; of
- * a batch that was undone they hear nothing. */
+/* Watchers hear of every change of a batch, in order, after the commit, and of
+ * none if the batch was undone. */
 TEST_LOOP(events_come_in_order, 0, PLACES) {
   static test_events events;
   pair p = {.one = open_at(_i)};
@@ -412,8 +414,8 @@ TEST_LOOP(events_come_in_order, 0, PLACES) {
 
 static test_events events, more;
 
-/* One-shots that are set, fire, and are set again in one batch; and of one
- * node, by one function, twice. */
+/* One-shot watches that are set, fire, and are set again in one batch; also two
+ * by one function on one node. */
 static int watch_and_change(zke *z, void *context) {
   ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
   ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
@@ -431,7 +433,7 @@ static int watch_and_change(zke *z, void *context) {
 static const char *const heard = "CREATED /w; CHANGED /w";
 
 /* A watch that is set in a batch sees the later changes of that batch, and is
- * told once for each event.  Those that have not fired stay. */
+ * called once for each event.  Watches that have not fired stay. */
 TEST_LOOP(watches_that_are_set_inside, 0, PLACES) {
   int rc = ZKE_OK;
   zke *z = open_at(_i);
@@ -446,8 +448,8 @@ TEST_LOOP(watches_that_are_set_inside, 0, PLACES) {
   test_expect(z, &more, "DELETED /p");
 }
 
-/* The same undone: no row is left, nobody is called, and what was there before
- * stays. */
+/* The same, undone: no row is left, no watcher is called, and earlier watches
+ * stay. */
 TEST_LOOP(watches_that_are_undone, 0, PLACES) {
   zke_watch_list *list = NULL;
   int rc = ZKE_BROKEN;
@@ -481,8 +483,8 @@ static int watch_what_is_refused(zke *z, void *context) {
 
 static test_events again;
 
-/* Set watches once more, one that tells of what was missed and one that waits,
- * and end as context says. */
+/* Set watches again, one that has missed a change and one that has not, and
+ * return the result in context. */
 static int set_again(zke *z, void *context) {
   ck_ok(see(z, "/"));
   int64_t since = zke_zxid();
@@ -494,8 +496,8 @@ static int set_again(zke *z, void *context) {
   return *(int *)context;
 }
 
-/* What was missed is told once the batch is committed, in its place, and not at
- * all where it is not. */
+/* A missed change is reported after the batch is committed, in its order, and
+ * not at all if the batch is undone. */
 TEST_LOOP(watches_set_once_more_inside, 0, PLACES) {
   zke *z = open_at(_i);
   int rc = ZKE_CANCELLED;
@@ -510,8 +512,8 @@ TEST_LOOP(watches_set_once_more_inside, 0, PLACES) {
   test_expect(z, &again, "CHANGED /a; CHANGED /b");
 }
 
-/* A refused read registers nothing, and harms no registration beside it for
- * the same path and function. */
+/* A refused read registers nothing, and does not affect another registration
+ * for the same path and function. */
 TEST_LOOP(a_refused_watch_harms_no_other, 0, PLACES) {
   refused r = {ZKE_OK, &events};
   zke *z = open_at(_i);
@@ -524,7 +526,7 @@ TEST_LOOP(a_refused_watch_harms_no_other, 0, PLACES) {
 
 typedef struct discarding {
   int result;
-  int64_t czxid; /* of what is made anew */
+  int64_t czxid; /* of the new node */
 } discarding;
 
 static int discard_and_make(zke *z, void *context) {
@@ -540,7 +542,7 @@ static int discard_and_make(zke *z, void *context) {
   return d->result;
 }
 
-/* What is made under the name of what was discarded stays. */
+/* A node that is made under the name of a discarded one stays. */
 TEST_LOOP(what_is_discarded_goes_once, 0, PLACES) {
   discarding d = {ZKE_OK, 0};
   zke *z = open_at(_i);
@@ -552,7 +554,7 @@ TEST_LOOP(what_is_discarded_goes_once, 0, PLACES) {
   ck_rc(see(z, "/other"), ZKE_NONODE);
 }
 
-/* Where the batch is undone it is still to be removed, by the next change. */
+/* If the batch is undone, the next change still has to remove the node. */
 TEST_LOOP(what_is_discarded_in_vain_goes_later, 0, PLACES) {
   discarding d = {ZKE_LOST, 0};
   zke *z = open_at(_i);
@@ -612,7 +614,7 @@ static int misuse(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* None of it harms the batch, and each is allowed again after it. */
+/* None of them harms the batch, and each is allowed again after it. */
 TEST_LOOP(calls_that_are_refused, 0, PLACES) {
   int rc = ZKE_OK;
   zke *z = open_at(_i), *foreign = test_open(test_path("foreign"));
@@ -625,9 +627,9 @@ TEST_LOOP(calls_that_are_refused, 0, PLACES) {
   ck_rc(zke_batch(NULL, answer, &rc), ZKE_BADARGUMENTS);
 }
 
-/* ---- what fails without touching the batch ---- */
+/* ---- failures outside of the transaction ---- */
 
-/* A call that looks at the handle alone, between two changes. */
+/* A call that uses the handle only, between two changes. */
 static int fail_beside(zke *z, void *context) {
   int fd = -1;
   (void)context;
@@ -637,7 +639,7 @@ static int fail_beside(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* A descriptor that is not to be had says nothing about the batch. */
+/* If no descriptor is available, the batch is not affected. */
 TEST(failure_beside_a_batch_breaks_nothing) {
   seam s = {.fail = {[SEAM_dup] = {-EMFILE, .times = SEAM_ALWAYS}}};
   zke *z = open_as(test_path("db"), .os = seam_os(&s));
@@ -647,7 +649,7 @@ TEST(failure_beside_a_batch_breaks_nothing) {
   ck_ok(zke_close(z));
 }
 
-/* A batch of which a watcher is the caller. */
+/* A batch that a watcher runs. */
 static void batch_in_callback(zke *z, int type, int state, const char *path,
                               void *context) {
   (void)type, (void)state, (void)path;
@@ -678,8 +680,8 @@ static void *run_leaving(void *arg) {
   return NULL;
 }
 
-/* A function that ends its thread undoes the batch: no change, no watch and no
- * lock of it stays, and the handle works. */
+/* A function that ends its thread undoes the batch: none of its changes,
+ * watches and locks stays, and the handle works. */
 TEST_LOOP(one_that_ends_its_thread_leaves_nothing, 0, PLACES) {
   zke *z = open_at(_i), *other = NULL;
   if (_i == ON_FILE) other = test_open(test_path("db"));
@@ -696,8 +698,8 @@ typedef struct forking {
   int status;
 } forking;
 
-/* In the child every call is refused.  It cannot open a store of its own: the
- * parent's transaction is open in SQLite's memory there. */
+/* In the child every call is refused.  It cannot open its own store: in its
+ * memory SQLite has the parent's transaction open. */
 static int in_the_child(zke *z, const char *db) {
   zke *own = NULL;
   if (create(z, "/child", ZKE_PERSISTENT) != ZKE_FORKED) return 2;
@@ -715,7 +717,7 @@ static int forks(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* In a child that is forked in a batch every call is refused, and the parent's
+/* In a child that is forked in a batch every call is refused; the parent's
  * batch is committed. */
 TEST(a_child_that_is_forked_inside) {
   forking f = {test_path("child"), -1};
@@ -725,14 +727,14 @@ TEST(a_child_that_is_forked_inside) {
   ck_ok(see(z, "/parent"));
 }
 
-/* The child comes back out of the function. */
+/* The child returns from the function. */
 static int forks_and_returns(zke *z, void *context) {
   make(z, "/parent");
   *(pid_t *)context = fork();
   return ZKE_OK;
 }
 
-/* A child that returns from the function gets ZKE_FORKED of the batch, and
+/* In a child that returns from the function, zke_batch() returns ZKE_FORKED and
  * commits nothing. */
 TEST(a_child_that_returns) {
   pid_t pid = -1;
@@ -747,7 +749,7 @@ TEST(a_child_that_returns) {
   ck_ok(see(z, "/parent"));
 }
 
-/* Cancellation is held off until the batch is committed. */
+/* Cancellation is deferred until the batch is committed. */
 static int cancel_self(zke *z, void *context) {
   (void)context;
   pthread_cancel(pthread_self());
@@ -761,7 +763,7 @@ static void *run_cancelled(void *arg) {
   return NULL;
 }
 
-/* A thread that is cancelled in a batch ends behind it: the batch is
+/* A thread that is cancelled in a batch ends after it: the batch is
  * committed. */
 TEST(cancellation_waits) {
   void *ended;
@@ -782,7 +784,7 @@ static int make_two(zke *z, void *context) {
 }
 
 /* A batch can lose its reply as a whole, before or after the commit; the calls
- * inside are not lost one by one. */
+ * inside do not lose theirs one by one. */
 TEST_LOOP(its_reply_can_be_lost, 0, PLACES) {
   int made = 0;
   zke *z = open_at(_i);
@@ -813,12 +815,12 @@ typedef struct starving {
   test_heap heap;
   int at; /* the allocation that fails, from the function on */
   int result[STARVED], watched;
-  bool reached; /* it was asked for */
+  bool reached; /* it was reached */
 } starving;
 
-enum { LARGE = 3000 }; /* such data is kept apart from its node */
+enum { LARGE = 3000 }; /* such data is stored apart from its node */
 
-/* Creations of each kind, of which one may lack memory. */
+/* Creations of each kind, one of which may run out of memory. */
 static int make_starving(zke *z, void *context) {
   static char large[LARGE];
   starving *s = context;
@@ -839,9 +841,9 @@ static int make_starving(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Each operation is whole or has not been, as its result says; a watch that
- * fires there is queued with it.  That is so where another session watches what
- * is changed, where it watches something else, and where nobody watches. */
+/* Each operation is complete or was not made, as its result says; a watch that
+ * it fires is queued with it.  This holds if another session watches the
+ * changed node, if it watches another node, and if there is no watch. */
 TEST_LOOP(without_memory_no_half_is_left, 0, 3) {
   static const char *const watched[] = {"/s", "/else", NULL};
   starving s = {.reached = true};
@@ -880,7 +882,8 @@ TEST_LOOP(without_memory_no_half_is_left, 0, 3) {
 
 /* ---- SQLite without memory ----
  *
- * One of its allocations fails, the n-th from the batch's first call on. */
+ * One of its allocations fails: the n-th after the batch's first call
+ * begins. */
 
 static sqlite3_mem_methods sqlite_real;
 static long sqlite_fail; /* 1: the next one; 0: none */
@@ -912,7 +915,7 @@ typedef struct lacking {
   int result[CHANGES];
 } lacking;
 
-/* One change of each kind, whatever became of those before it. */
+/* One change of each kind, whatever the results of the earlier ones. */
 static int change_lacking(zke *z, void *context) {
   static char large[LARGE];
   lacking *l = context;
@@ -927,8 +930,8 @@ static int change_lacking(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Is a change there exactly if its result says so, or, where the batch has
- * failed, is none? */
+/* Check that a change is there exactly if its result says so, or that none is
+ * if the batch has failed. */
 static void look_at_changes(zke *z, const lacking *l, int rc) {
   bool is[] = {
       see(z, "/p/created") == ZKE_OK, test_stat(z, "/p/set").version == 1,
@@ -941,10 +944,10 @@ static void look_at_changes(zke *z, const lacking *l, int rc) {
   ck_assert_int_eq(test_stat(z, "/p").numChildren, children);
 }
 
-/* P2: wherever SQLite lacks memory, an operation of the batch is whole or has
- * not been, or nothing of the batch is left, and its result says which.  Mostly
- * it fails alone: what takes most memory, at first, is to prepare statements,
- * and that comes before an operation's first write. */
+/* P2: if SQLite runs out of memory at any allocation, an operation of the batch
+ * is complete or was not made, or nothing of the batch is left, and its result
+ * says which.  Usually only the operation fails: preparing statements needs the
+ * most memory, and comes before an operation's first write. */
 TEST(sqlite_without_memory_leaves_no_half) {
   starve_sqlite();
   lacking l = {.at = 0};
@@ -978,11 +981,11 @@ enum { HEAVY = 40, LIGHT = 40000 };
 
 typedef struct stubborn {
   int count, len;         /* creates, and the bytes of each */
-  int made, first, later; /* creates that went well; results after that */
+  int made, first, later; /* successful creates; results after that */
   int read;
 } stubborn;
 
-/* Goes on whatever it is told, and says that all is well. */
+/* Continues after errors, and returns ZKE_OK. */
 static int go_on(zke *z, void *context) {
   static char data[100000];
   stubborn *s = context;
@@ -999,9 +1002,9 @@ static int go_on(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* P2, P11: a disk that is full in the middle breaks the batch, and nobody can
- * overlook it: each later call fails by it, and the batch does.  Whether the
- * values are large or small decides how the failed one would be undone. */
+/* P2, P11: if the disk gets full in the middle, the batch is broken, and this
+ * cannot be missed: each later call fails, and so does the batch.  The size of
+ * the values decides how the failed call would be undone. */
 TEST_LOOP(a_full_disk_breaks_it, 0, 2) {
   if (!test_small_disk("disk", 2048)) return;
   stubborn s = {_i ? LIGHT : HEAVY, _i ? 150 : 100000, 0, 0, 0, 0};

@@ -1,9 +1,9 @@
 /* test_cancel.c - threads that are cancelled, or end, inside a call
  *
- * pthread_cancel() is held off while a thread is inside the library, but for
- * the sleep of a wait, which is left cleanly: whatever is cancelled, and when,
- * no lock is kept, no session wedged, no other process kept waiting, and
- * zke_close() returns (P9, P10).  The same for recipes.
+ * pthread_cancel() is deferred while a thread is inside the library, except in
+ * the sleep of a wait, which is left cleanly.  Whichever thread is cancelled,
+ * and whenever, no lock is kept, no session is stuck, no other process is kept
+ * waiting, and zke_close() returns (P9, P10).  The same for recipes.
  */
 #define _GNU_SOURCE
 #include "test/seam.h"
@@ -37,9 +37,9 @@ static atomic_int sleeps;        /* polls that may sleep */
 
 static bool late; /* see below */
 
-/* The C library cancels an asynchronous thread by a signal.  It may be sent
- * when the thread allowed cancellation, and arrive when it does not any more:
- * that is what `late` is. */
+/* The C library cancels an asynchronous thread by a signal.  The signal may be
+ * sent while the thread allows cancellation, and arrive when it no longer does.
+ * `late` simulates that. */
 static void cancel_here(void) {
   if (late)
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), __SIGRTMIN);
@@ -52,8 +52,8 @@ static void count_call(seam_call *c) {
   if (armed && ++calls == cancel_at) cancel_here();
 }
 
-/* A handle whose system calls are counted, and at a chosen one of which the
- * thread is cancelled. */
+/* A handle that counts its system calls, and cancels the thread at a chosen
+ * one. */
 static int open_with(const char *name, test_heap *heap, zke **out) {
   static seam counted = {.each = count_call};
   zke_options o = {.size = sizeof o, .os = seam_os(&counted)};
@@ -61,7 +61,7 @@ static int open_with(const char *name, test_heap *heap, zke **out) {
   return zke_open(name, &o, out);
 }
 
-/* ---- the handle under test, and what looks at it from outside ---- */
+/* ---- the handle under test, and another that checks it ---- */
 
 static zke *shared, *other; /* two stores on one file */
 
@@ -80,7 +80,7 @@ static void note(zke *z, int type, int state, const char *path, void *context) {
   atomic_fetch_add(&called, 1);
 }
 
-/* Writing, reading and telling work, here and from the other store; then the
+/* Writing, reading and watching work, on this store and on the other; then the
  * handle closes. */
 static void expect_working(void) {
   int before = called;
@@ -107,7 +107,8 @@ typedef struct runner {
   bool returned; /* it was not cancelled */
 } runner;
 
-/* A cancellation that came takes effect here at the latest; one comes. */
+/* A pending cancellation takes effect here at the latest; there always is
+ * one. */
 static void *run_it(void *arg) {
   runner *r = arg;
   pthread_setcanceltype(r->type, NULL);
@@ -157,8 +158,8 @@ static void call_cancelled(void *context) {
   (*made)++;
 }
 
-/* zkembed.h, Cancellation: no call but a wait is a cancellation point, so none
- * loses what it returns; the thread ends where it asks. */
+/* zkembed.h, Cancellation: only waits are cancellation points, so no other call
+ * loses its result; the thread ends at pthread_testcancel(). */
 TEST(calls_are_no_cancellation_points) {
   runner r;
   int made = 0;
@@ -173,8 +174,8 @@ TEST(calls_are_no_cancellation_points) {
 
 static void wait_long(void *context) { zke_wait(context, ZKE_FOREVER); }
 
-/* A wait for ever is left, by the thread that sleeps in the kernel and by those
- * behind it, and the rest goes on. */
+/* An endless wait is left, by the thread that sleeps in the kernel and by those
+ * that wait for it, and all other calls still work. */
 TEST_LOOP(wait_is_left, 0, 2) {
   runner r[3];
   begin();
@@ -190,15 +191,15 @@ TEST_LOOP(wait_is_left, 0, 2) {
   finish();
 }
 
-/* The sleeper is cancelled, and a thread that waits with it hears the event. */
+/* The sleeper is cancelled, and a thread that waits with it gets the event. */
 static atomic_int woken;
 
 static void wait_event(void *context) {
   if (zke_wait(context, ZKE_FOREVER) == ZKE_OK) atomic_fetch_add(&woken, 1);
 }
 
-/* P9: of two threads in zke_wait() the one with the dispatcher's role is
- * cancelled: the other takes the role, and wakes. */
+/* P9: of two threads in zke_wait() the one that dispatches is cancelled: the
+ * other takes its role, and wakes up. */
 TEST_LOOP(others_wait_on, 0, 2) {
   runner r[2];
   begin();
@@ -212,13 +213,14 @@ TEST_LOOP(others_wait_on, 0, 2) {
   finish();
 }
 
-/* ---- every call, cancelled at every call of the system ---- */
+/* ---- every call, cancelled at every system call ---- */
 
-/* A thread that is cancelled at any instruction may lose what it was given. */
+/* A thread that is cancelled at any instruction may lose what a call
+ * returned. */
 static bool outputs;
 
-/* Each reading call, whatever it returns.  Without outputs nothing is allocated
- * that a cancelled thread would leave. */
+/* Each reading call, whatever it returns.  Without outputs, nothing is
+ * allocated that a cancelled thread would leak. */
 static void read_all(zke *z) {
   zke_strings *names = NULL;
   zke_acls *acls = NULL;
@@ -234,7 +236,7 @@ static void read_all(zke *z) {
   zke_free(acls);
 }
 
-/* In a function of the program's a cancellation is held off. */
+/* In a function of the program, cancellation is deferred. */
 static int write_row(sqlite3 *db, int64_t zxid, void *context) {
   (void)zxid, (void)context;
   pthread_testcancel();
@@ -285,8 +287,8 @@ static void every_call(void *context) {
   armed = false;
 }
 
-/* Run it in a thread, cancelled at its n-th call; 0: behind the last.  The
- * number of calls that there were. */
+/* Run it in a thread that is cancelled at its n-th call; 0: after the last.
+ * Returns the number of calls. */
 static long run_at(long n, void (*run)(void *), void *context, int type) {
   runner r;
   calls = 0;
@@ -313,13 +315,12 @@ static void cancel_everywhere(int type) {
 }
 
 /* P9: a thread is cancelled at the n-th system call of every public function,
- * for each n: nobody's lock, gate or memory is left held. */
+ * for each n: no lock, gate or memory stays held. */
 TEST_LOOP(cancelled_at_every_system_call, 0, 2) {
   cancel_everywhere(types[_i]);
 }
 
-/* The same when the signal of the cancellation comes after the call's own look
- * at it. */
+/* The same if the signal arrives after the call has deferred cancellation. */
 TEST(cancelled_late_at_every_system_call) {
   late = true;
   cancel_everywhere(PTHREAD_CANCEL_ASYNCHRONOUS);
@@ -329,7 +330,7 @@ TEST(cancelled_late_at_every_system_call) {
 
 static test_heap heap;
 
-/* Opening and closing, which are cancelled likewise. */
+/* Opening and closing, cancelled in the same way. */
 static void open_and_close(void *context) {
   zke *z;
   armed = true;
@@ -358,8 +359,8 @@ TEST(open_and_close_are_finished) {
 
 /* ---- callbacks ---- */
 
-/* A callback whose thread is cancelled: cancellation is off in it, so it runs
- * to its end. */
+/* A callback whose thread is cancelled: cancellation is disabled in it, so it
+ * runs to its end. */
 static void be_cancelled(zke *z, int type, int state, const char *path,
                          void *context) {
   pthread_cancel(pthread_self());
@@ -369,8 +370,8 @@ static void be_cancelled(zke *z, int type, int state, const char *path,
   note(z, type, state, path, context);
 }
 
-/* A callback is not left: cancellation waits until the call is over, and all
- * watchers of an event are called. */
+/* A callback is not interrupted: cancellation waits until the call is over, and
+ * all watchers of an event are called. */
 TEST_LOOP(callback_is_finished, 0, 2) {
   runner r;
   begin();
@@ -397,7 +398,7 @@ static void allow_cancel(zke *z, int type, int state, const char *path,
   pthread_testcancel();
 }
 
-/* Dispatches again, which makes the call that ends the thread. */
+/* Dispatches again, which calls the callback that ends the thread. */
 static void dispatch_again(zke *z, int type, int state, const char *path,
                            void *context) {
   zke_watch_fn fn = type == ZKE_EVENT_CHANGED ? allow_cancel : end_thread;
@@ -411,8 +412,8 @@ static void dispatch_long(void *context) {
   while (zke_dispatch(context, NULL) == ZKE_OK) test_pause();
 }
 
-/* One that ends its thread all the same, in a wait, in a dispatch and in one
- * inside another, wedges nothing. */
+/* A callback that nevertheless ends its thread, in a wait, in a dispatch or in
+ * a nested dispatch, leaves the handle usable. */
 TEST(callback_that_ends_its_thread) {
   static const zke_watch_fn ends[] = {end_thread, allow_cancel, dispatch_again};
   begin();
@@ -428,8 +429,8 @@ TEST(callback_that_ends_its_thread) {
   finish();
 }
 
-/* The same in the callback of a light session, which a dispatch of its carrier
- * has called: neither of the two is wedged. */
+/* The same in a callback of a light session, called by a dispatch of its
+ * carrier: both handles stay usable. */
 TEST_LOOP(callback_of_a_light_session_that_ends_its_thread, 0, 2) {
   runner r;
   zke *light = NULL;
@@ -449,7 +450,7 @@ TEST_LOOP(callback_of_a_light_session_that_ends_its_thread, 0, 2) {
   finish();
 }
 
-/* How many changes the session has not been told. */
+/* How many changes the session has not been told of. */
 static int silent(void) {
   zke_op op;
   zke_op_result r = {0};
@@ -460,8 +461,8 @@ static int silent(void) {
   return count;
 }
 
-/* zkembed.h, zke_op_untold: watchers that are not called for that reason can
- * find out that they have missed something. */
+/* zkembed.h, zke_op_untold: if watchers are not called for that reason, they
+ * can find out that they have missed something. */
 TEST(callback_that_ends_its_thread_leaves_a_mark) {
   runner r;
   begin();
@@ -476,7 +477,7 @@ TEST(callback_that_ends_its_thread_leaves_a_mark) {
   finish();
 }
 
-/* Nor does one at a time, and the others are called all the same. */
+/* The same with one call at a time; the other watchers are still called. */
 TEST_LOOP(call_at_a_time_that_ends_its_thread, 0, 2) {
   runner r;
   begin();
@@ -491,8 +492,8 @@ TEST_LOOP(call_at_a_time_that_ends_its_thread, 0, 2) {
 
 /* ---- recipes ---- */
 
-/* A recipe as this test knows it: make an object, block in it for ever.  Where
- * the other session's object blocks it, that one has done so before. */
+/* A recipe in this test: make an object, and block in it for ever.  If only
+ * another session's object makes it block, that one is taken first. */
 typedef struct recipe {
   const char *name;
   void *(*make)(zke *z);
@@ -563,7 +564,8 @@ static const recipe *under_test;
 static atomic_int after; /* what a call returned after the cancellation */
 static int64_t nodes_after;
 
-/* As a program's cleanup handler: the place is given up already. */
+/* Like a program's cleanup handler: the place has been given up before it
+ * runs. */
 static void clean_up(void *object) {
   zke_count(other, "/", &nodes_after);
   after = under_test->block(object);
@@ -576,7 +578,7 @@ static void block(void *object) {
   pthread_cleanup_pop(1);
 }
 
-/* Block in an object of shared's until it sleeps, and be cancelled there. */
+/* Block in an object of `shared` until it sleeps, and be cancelled there. */
 static void cancel_in_recipe(void) {
   runner r;
   int before = sleeps;
@@ -587,8 +589,8 @@ static void cancel_in_recipe(void) {
   ck_assert_int_eq(after, ZKE_CLOSING);
 }
 
-/* A recipe's blocking call that is cancelled leaves no place behind, and the
- * next one gets it. */
+/* If a recipe's blocking call is cancelled, it leaves no place behind, and the
+ * next waiter gets it. */
 TEST_LOOP(recipe_gives_up_its_place, 0, RECIPES) {
   begin();
   under_test = &recipes[_i];
@@ -622,8 +624,8 @@ static void put_for_ever(void *context) {
   put_rc = zke_queue_put(context, "b", 1, NULL, ZKE_FOREVER);
 }
 
-/* A thread that is cancelled inside an object takes it from another one that
- * sleeps there, and that one is woken to hear of it. */
+/* A thread that waits on an object is cancelled while another one sleeps there:
+ * the other is woken and told of it. */
 TEST(others_in_the_object_are_told) {
   runner taker, putter;
   zke_queue *claimer;
@@ -640,7 +642,7 @@ TEST(others_in_the_object_are_told) {
   ck_until(sleeps > slept, 10000);
   ck_ok(zke_count(other, "/", &before));
   start(&putter, put_for_ever, full, PTHREAD_CANCEL_DEFERRED);
-  do { /* until the other one has its place in the line of those that put */
+  do { /* until the other has its place in the line of producers */
     ck_ok(zke_count(other, "/", &now));
   } while (now == before);
   cancel(&taker);
@@ -651,7 +653,7 @@ TEST(others_in_the_object_are_told) {
   finish();
 }
 
-/* Work that goes on until its thread is cancelled. */
+/* Work that continues until its thread is cancelled. */
 static int hold_long(zke *z, int64_t token, void *arg) {
   (void)z, (void)token;
   atomic_store((atomic_int *)arg, 1);
@@ -668,8 +670,8 @@ static void lock_and_hold(void *context) {
   zke_lock_do(context, "/lock", ZKE_FOREVER, hold_long, &holds);
 }
 
-/* zke_lock_do() gives the lock up where the function it calls is cancelled, and
- * where it waits for the lock. */
+/* zke_lock_do() releases the lock if the function is cancelled, and leaves the
+ * line if the wait is. */
 TEST(lock_do_is_cancelled) {
   runner r[2];
   zke_party_list *list;
@@ -690,8 +692,8 @@ TEST(lock_do_is_cancelled) {
   finish();
 }
 
-/* The calls of a lock, cancelled at every call of the system: the object is
- * its owner's still, who frees it. */
+/* The calls of a lock, cancelled at every system call: the object still belongs
+ * to its owner, who frees it. */
 static void lock_and_release(void *context) {
   zke_lock *lock = NULL;
   if (zke_lock_new(context, "/lock", NULL, &lock) != ZKE_OK) return;

@@ -1,5 +1,4 @@
-/* test_changes.c - what has become of the nodes: the rows of a history, as
- * doc/format.md has them
+/* test_changes.c - the history of the nodes: its rows, as in doc/format.md
  */
 #include <signal.h>
 #include <sqlite3.h>
@@ -9,7 +8,7 @@
 #include "test/seam.h"
 #include "test/engine/calls.h"
 
-/* A handle on a file with a history of everything. */
+/* A handle on a file whose history keeps everything. */
 static zke *open_kept(void) {
   zke *z = test_open(test_path("db"));
   ck_ok(zke_history_keep(z, 1000000, 0));
@@ -20,7 +19,7 @@ static int64_t number(const char *sql) {
   return test_number(test_path("db"), sql);
 }
 
-/* Assert the text that a query of the file gives. */
+/* Assert the text that a query of the file returns. */
 static void gives(const char *sql, const char *expected) {
   sqlite3_stmt *st;
   sqlite3 *db = plain_open(test_path("db"));
@@ -31,7 +30,7 @@ static void gives(const char *sql, const char *expected) {
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
-/* Assert what the history says, as "+/a ~/a -/a"; in the order of zxids. */
+/* Assert the history, as "+/a ~/a -/a", in the order of zxids. */
 static void expect(const char *expected) {
   gives(
       "SELECT coalesce(group_concat(change,' '),'')FROM(SELECT "
@@ -44,8 +43,9 @@ static void expect(const char *expected) {
                    0);
 }
 
-/* Every kind of change is there, in order, a multi's with one zxid; a refused
- * multi leaves nothing.  The first row says from when on it is whole. */
+/* Every kind of change is recorded, in order, a multi's with one zxid; a
+ * refused multi leaves no row.  The first row says since when the history is
+ * complete. */
 TEST(every_change_is_noted) {
   zke *z = open_kept();
   make(z, "/a");
@@ -71,8 +71,8 @@ TEST(every_change_is_noted) {
                    1);
 }
 
-/* Whose change it was, by the session, its identity and its process: also
- * where the session's end made it. */
+/* A row names the session that made the change, its identity and its process,
+ * also if the session's end made it. */
 TEST(who_and_when) {
   zke *z = open_kept();
   char sql[300];
@@ -95,8 +95,8 @@ TEST(who_and_when) {
   ck_assert_int_eq(number(sql), 1);
 }
 
-/* Whose an ephemeral node was that its own session has discarded.  The history
- * said nobody's, as only a session's end told that. */
+/* The row of a discarded ephemeral node names its owner.  Once it did so only
+ * if the session's end removed the node. */
 TEST(owner_of_what_was_discarded) {
   zke *z = open_kept();
   make_as(z, "/e", ZKE_EPHEMERAL);
@@ -108,7 +108,8 @@ TEST(owner_of_what_was_discarded) {
                    2);
 }
 
-/* A process that is killed, and what the sweep removes. */
+/* The rows of a killed process's session, and of nodes that the sweep
+ * removes. */
 TEST(ends_that_nobody_made) {
   zke *z = open_kept();
   test_worker w = test_worker_on(test_path("db"));
@@ -129,8 +130,7 @@ TEST(ends_that_nobody_made) {
       0);
 }
 
-/* Below a chroot the paths are whole all the same, and a row has the node's
- * ACL. */
+/* With a chroot the paths are still complete, and a row has the node's ACL. */
 TEST(chroot_and_acl) {
   zke *z = open_kept();
   make(z, "/c");
@@ -144,7 +144,7 @@ TEST(chroot_and_acl) {
         "/c/secret");
 }
 
-/* Limits: about so many rows stay, the latest, without a gap. */
+/* A limit on rows: about that many stay, the latest, without a gap. */
 TEST(old_rows_go) {
   zke *z = test_open(test_path("db"));
   ck_ok(zke_history_keep(z, 100, 0));
@@ -161,7 +161,8 @@ TEST(old_rows_go) {
                    test_stat(z, "/a").mzxid);
 }
 
-/* A smaller limit is reached by and by, a bounded number of rows at a time. */
+/* A smaller limit is reached step by step, by a bounded number of rows at a
+ * time. */
 TEST(a_limit_is_reached_in_steps) {
   zke *z = open_kept();
   make(z, "/a");
@@ -178,7 +179,7 @@ TEST(a_limit_is_reached_in_steps) {
   ck_assert_int_lt(was, 20);
 }
 
-/* Limits of time, by the wall clock, which is moved here. */
+/* A limit on age, by the wall clock, which is moved here. */
 TEST(rows_go_by_their_age) {
   static seam s;
   seam_stand();
@@ -194,8 +195,8 @@ TEST(rows_go_by_their_age) {
   ck_assert_int_lt(count, 32);
 }
 
-/* A wall clock that was ahead for a while: rows that were written after it was
- * set back do not go before those of that while.  There is never a gap. */
+/* The wall clock was ahead for a while: rows written after it was set back are
+ * not removed before those of that time.  There is never a gap. */
 TEST(a_clock_that_goes_back_makes_no_gap) {
   const int64_t ahead = INT64_C(120000000000);
   static seam s;
@@ -216,8 +217,8 @@ TEST(a_clock_that_goes_back_makes_no_gap) {
   ck_assert_int_lt(number("SELECT count(*)FROM zke_history"), 32);
 }
 
-/* There is none at first; turned off it is gone, and a new one has no part of
- * it. */
+/* At first there is no history; turning it off removes it, and a new one has no
+ * old rows. */
 TEST(off_and_on_again) {
   static const char tables[] =
       "SELECT count(*)FROM sqlite_master WHERE name LIKE '%history%'";

@@ -1,10 +1,10 @@
 /* test_crash.c - deaths and failed syncs that the simulated host does not have
  *
- * P2, P8, P11.  A process is killed at each call of a creation inside a file
- * that is another program's, too, and inside a sync while others read the file,
- * keep its session or can only read; the sync of a commit of the program's
- * fails, or that of whoever opens the file next.  All other deaths and failed
- * syncs are the simulation's (test/sim).
+ * P2, P8, P11.  A process is killed at each call of a creation inside another
+ * program's file, and inside a sync while others read the file, keep its
+ * session or can only read.  The sync of the program's own commit fails, or
+ * that of the process that opens the file next.  The simulation (test/sim) has
+ * all other deaths and failed syncs.
  */
 #define _GNU_SOURCE
 #include "test/power/powervfs.h"
@@ -24,7 +24,7 @@
 /* ---- a creation in another program's file ---- */
 
 /* A worker opens the file as another program's, and dies at its n-th call, or
- * gets through. */
+ * completes. */
 static bool dies_opening(const char *file, int n) {
   char said[512] = "";
   size_t used = 0;
@@ -39,8 +39,8 @@ static bool dies_opening(const char *file, int n) {
   return false;
 }
 
-/* P2, design.md 8: a creation that was cut off is finished by the next to open,
- * and the tables of the program whose file it is are untouched. */
+/* P2, design.md 8: the next process to open the file finishes an interrupted
+ * creation, and the program's own tables are untouched. */
 TEST(killed_while_creating_the_tables) {
   char name[32];
   int n = 1;
@@ -71,15 +71,15 @@ TEST(killed_while_creating_the_tables) {
 
 /* ---- a process that dies inside a sync ---- */
 
-/* Who is there when the database is opened again. */
+/* Other parties when the database is opened again. */
 enum {
   DEATH_KEPT = 1,     /* a child that keeps the dead process's session alive */
-  DEATH_SEEN = 2,     /* a foreign reader, which recovered the log */
-  DEATH_READONLY = 4, /* the next handle is a read-only one */
+  DEATH_SEEN = 2,     /* another program reads, and recovers the log */
+  DEATH_READONLY = 4, /* the next handle is read-only */
   DEATHS = 8
 };
 
-static bool dying; /* in the process that is to be killed */
+static bool dying; /* in the process that will be killed */
 
 static void die_in_sync(power_event event) {
   if (dying && event == POWER_SYNC) raise(SIGKILL);
@@ -96,8 +96,8 @@ static void keep_alive(zke *z, const int *until) {
   _exit(0);
 }
 
-/* In a process of its own: /said is acknowledged, then the process is killed
- * after /unsaid has been written and before it is synced. */
+/* In a child process: /said is acknowledged, then the process is killed after
+ * /unsaid was written and before it is synced. */
 static void die_deciding(const char *file, int death, const int *until) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   zke *z;
@@ -110,7 +110,7 @@ static void die_deciding(const char *file, int death, const int *until) {
   _exit(2);
 }
 
-/* A program that knows SQLite only, and reads. */
+/* A program that uses SQLite only, and reads. */
 static sqlite3 *foreign_reader(const char *file) {
   sqlite3 *db = NULL;
   ck_assert_int_eq(
@@ -120,7 +120,7 @@ static sqlite3 *foreign_reader(const char *file) {
   return db;
 }
 
-/* What a cut that takes all that is not synced leaves of a database. */
+/* The database after a power cut that loses all that was not synced. */
 static const char *disk_after_cut(void) {
   uint64_t random = 1;
   power_loss loss = {0};
@@ -130,9 +130,9 @@ static const char *disk_after_cut(void) {
   return test_path("cut/a.db");
 }
 
-/* P8: a process is killed inside the sync of its commit.  What a process that
- * opens the database after it is shown stays through a power cut, whoever has
- * read it or keeps the dead process's session meanwhile. */
+/* P8: a process is killed inside the sync of its commit.  What the next process
+ * to open the database reads survives a power cut, whichever process has read
+ * it or keeps the dead process's session meanwhile. */
 TEST_LOOP(killed_in_the_sync, 0, DEATHS) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   sqlite3 *reader = NULL;
@@ -161,8 +161,8 @@ TEST_LOOP(killed_in_the_sync, 0, DEATHS) {
   close(until[1]);
 }
 
-/* In a process of its own: the program commits a row by its own connection.
- * The process is killed in the sync, or the sync fails and it ends. */
+/* In a child process: the program commits a row by its own connection.  The
+ * process is killed in the sync, or the sync fails and it exits. */
 static void die_committing(const char *file, bool failing) {
   zke_options o = {
       .size = sizeof o, .flags = ZKE_OPEN_HOST, .vfs = "unix-power"};
@@ -183,9 +183,9 @@ static void die_committing(const char *file, bool failing) {
   _exit(zke_sql_commit(z, db) == ZKE_CONNECTIONLOSS ? 2 : 3);
 }
 
-/* P2, P8: a commit of the program's raises no zxid.  What of it a process is
- * shown that opens the database next stays through a power cut all the same:
- * after a death in its sync (0), and after a sync that failed (1). */
+/* P2, P8: the program's own commit raises no zxid.  Still, what the next
+ * process to open the database reads of it survives a power cut: after a death
+ * in its sync (0), and after a failed sync (1). */
 TEST_LOOP(process_ends_in_a_guests_sync, 0, 2) {
   ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
   const char *file = test_path("power/a.db");
@@ -202,7 +202,7 @@ TEST_LOOP(process_ends_in_a_guests_sync, 0, 2) {
 
 /* ---- syncs of the log that fail ---- */
 
-/* Of what is durable after a cut now, the node has to be there. */
+/* Assert that the node would survive a power cut now. */
 static void node_survives(const char *path) {
   zke *z = test_open(disk_after_cut());
   ck_ok(see(z, path));
@@ -210,8 +210,7 @@ static void node_survives(const char *path) {
   ck_ok(zke_close(z));
 }
 
-/* A database on the disk that forgets, all of which is durable, with an
- * ephemeral node. */
+/* A database on the simulated disk, fully synced, with an ephemeral node. */
 static zke *open_on_power(power_hook hook) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
@@ -223,11 +222,11 @@ static zke *open_on_power(power_hook hook) {
   return z;
 }
 
-/* P8, P2: ephemeral changes are not synced by themselves, and a checkpoint
- * that is to sync them fails in that.  The system takes them for written all
- * the same, and the next sync succeeds.  A durable change that is acknowledged
- * then survives: the log is settled before, at once or, where that fails as
- * well (more failures), by the change itself. */
+/* P8, P2: ephemeral changes are not synced by themselves, and the sync of a
+ * checkpoint fails.  The kernel then regards them as written, and its next sync
+ * succeeds.  A durable change that is acknowledged afterwards survives: the log
+ * is recovered before, immediately or, if that fails too (more failures), by
+ * the change itself. */
 TEST_LOOP(a_failed_sync_in_a_checkpoint_loses_nothing, 1, 4) {
   static char data[65536];
   zke *z = open_on_power(NULL);
@@ -240,8 +239,8 @@ TEST_LOOP(a_failed_sync_in_a_checkpoint_loses_nothing, 1, 4) {
   node_survives("/said");
 }
 
-/* The same where it is the last close that fails, and the change is one of
- * whoever opens the file next. */
+/* The same if the last close fails, and the process that opens the file next
+ * makes the change. */
 TEST(a_failed_sync_at_the_last_close_loses_nothing) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   zke *z = open_on_power(NULL);
@@ -253,9 +252,9 @@ TEST(a_failed_sync_at_the_last_close_loses_nothing) {
   node_survives("/said");
 }
 
-/* P8: a process is killed inside the sync of its commit.  The one that opens
- * the database next cannot sync the log, and is refused.  The one after it is
- * shown the commit, which stays. */
+/* P8: a process is killed inside the sync of its commit.  The next process to
+ * open the database cannot sync the log, and is refused.  The one after it sees
+ * the commit, which stays. */
 TEST(opening_after_one_that_could_not_sync) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   zke *z = NULL;
@@ -274,11 +273,11 @@ TEST(opening_after_one_that_could_not_sync) {
   node_survives("/unsaid");
 }
 
-/* P8: a process leaves a whole commit in the log that it could not sync, and
- * another dies while it writes the header of the WAL-index, so that a store
- * that is open has to recover.  It syncs the log before it shows what it
- * finds.  Where that fails (1), it does not trust the log, but moves it into
- * the database; it used to believe the next sync. */
+/* P8: a process leaves a complete commit in the log that it could not sync, and
+ * another dies while it writes the header of the WAL-index, so that an open
+ * store has to recover.  It syncs the log before it shows the commit.  If that
+ * fails (1), it does not trust the log, but moves it into the database; once it
+ * trusted the next sync. */
 TEST_LOOP(recovery_by_an_open_store, 0, 2) {
   struct stat log;
   const char *db = test_path("a.db");

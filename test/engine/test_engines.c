@@ -1,7 +1,7 @@
 /* test_engines.c - other engines behind zkembed.h
  *
- * An engine that has almost nothing: what zke_open() gives it, that each call
- * with its handle arrives there, and what becomes of the calls it lacks.
+ * A very small engine: the arguments that zke_open() gives it, that each call
+ * with its handle reaches it, and the results of calls that it lacks.
  */
 #include "test/functions.h"
 #include "test/test.h"
@@ -34,7 +34,7 @@ static int small_close(zke *z) {
   return ZKE_OK;
 }
 
-/* Tells that the call has arrived, and what state it saw. */
+/* Reports the call, and the state it saw. */
 static int small_remove(zke *z, const char *path, int version) {
   zke_set_zxid(77);
   return zke_fail(ZKE_BADVERSION, "%s %d %d", path, version,
@@ -78,7 +78,7 @@ static zke_engine small_engine(const char *prefix) {
   return e;
 }
 
-/* Calls that tell by their sentence what has arrived. */
+/* Calls that report themselves by their sentence. */
 static int full_detach(zke *z) {
   (void)z;
   return zke_fail(ZKE_BADVERSION, "detach");
@@ -163,8 +163,8 @@ static zke *open_small(const char *name) {
   return z;
 }
 
-/* A name goes to the engine that has registered its beginning, all others to
- * files; a name that only an engine could open is no file's. */
+/* A name goes to the engine that has registered its prefix, all others to
+ * files; a name that only an engine could open is never a file's. */
 TEST(a_name_is_its_engines) {
   zke *z = open_small("small://there");
   ck_assert_str_eq(opened, "small://there");
@@ -181,8 +181,8 @@ TEST(a_name_is_its_engines) {
   ck_ok(zke_close(z));
 }
 
-/* Of two prefixes that fit the longer one counts, whichever came first, and an
- * empty one is for all names that are left, files too. */
+/* If two prefixes match, the longer one counts, in any order of registration.
+ * An empty one matches all other names, including files. */
 TEST(the_longest_prefix_counts) {
   zke_engine all = small_engine(""), longer = small_engine("small://x");
   zke *z = open_small("small://x");
@@ -197,8 +197,8 @@ TEST(the_longest_prefix_counts) {
   ck_assert_str_eq(only.head.engine->prefix, "");
 }
 
-/* A call arrives with its arguments; its result, its sentence and its zxid are
- * the caller's. */
+/* A call arrives with its arguments; the caller gets its result, sentence and
+ * zxid. */
 TEST(a_call_arrives) {
   zke *z = open_small("small://there");
   ck_rc(zke_delete(z, "/a/b", 3), ZKE_BADVERSION);
@@ -233,8 +233,8 @@ TEST(arguments_arrive_in_their_places) {
   ck_arrives(zke_get_acl(z, "/a", NULL, NULL), "get_acl /a 1 1");
 }
 
-/* What an engine lacks is refused by a sentence that names it, and nothing of
- * the file's own code sees the handle. */
+/* A call that the engine lacks is refused by a sentence that names it, and the
+ * file engine never sees the handle. */
 TEST(what_is_lacking_is_said) {
   const char *there = " zke_close zke_delete zke_state zke_wait ";
   zke *z = open_small("small://there");
@@ -260,8 +260,8 @@ static void *count_resize(void *context, void *block, size_t size) {
   return NULL;
 }
 
-/* An engine's results come from the allocator that its handle was opened with,
- * and go back there. */
+/* An engine's results are allocated by the handle's allocator, and freed by
+ * it. */
 TEST(results_come_from_the_handles_allocator) {
   zke_options o = ZKE_INIT(zke_options);
   zke *z = open_small("small://there");
@@ -276,7 +276,7 @@ TEST(results_come_from_the_handles_allocator) {
   ck_assert_int_eq(resized, 2);
 }
 
-/* The required members: a table that lacks one of them is refused. */
+/* A table that lacks a required member is refused. */
 TEST_LOOP(a_table_without_a_required_member, 0, 11) {
   zke_engine e = small_engine("none://");
   zke *z = NULL;
@@ -295,8 +295,8 @@ TEST_LOOP(a_table_without_a_required_member, 0, 11) {
   ck_rc(zke_open("none://there", NULL, &z), ZKE_CANTOPEN);
 }
 
-/* A table of an older header is shorter, and what it does not have is lacking;
- * one that lacks what is required is refused, and so is the ninth engine. */
+/* A table of an older header is shorter; the missing members count as lacking.
+ * It is refused if one of them is required.  So is the ninth engine. */
 TEST(tables_are_looked_at) {
   zke_engine e = small_engine("old://");
   zke *z = NULL;
