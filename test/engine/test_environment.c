@@ -1,9 +1,9 @@
-/* test_environment.c - surroundings that do not behave
+/* test_environment.c - hostile surroundings
  *
- * P5, P6, P9, P10 and P11: processes that fork without end, namespaces, users
- * and umasks, clocks that jump, descriptors that run out, files restored and
- * disks full under open handles, a file with two names or two mounts.
- * What needs root is skipped by others, with a sentence.
+ * P5, P6, P9, P10 and P11: processes that fork endlessly, namespaces, users and
+ * umasks, clocks that jump, too few descriptors, files restored and disks full
+ * under open handles, a file with two names or two mounts.  Tests that need
+ * root are skipped by other users, with a sentence.
  */
 #define _GNU_SOURCE
 #include "test/seam.h"
@@ -39,7 +39,7 @@ static int set(zke *z, const char *path, const char *data) {
   return zke_set(z, path, data, (int)strlen(data), -1, NULL);
 }
 
-/* Wait until the events have come. */
+/* Wait until the events have arrived. */
 static void await(zke *z, test_events *events, const char *expected, int ms) {
   int64_t end = test_now() + test_patience(ms);
   while (events->count == 0 && test_now() < end) {
@@ -49,7 +49,7 @@ static void await(zke *z, test_events *events, const char *expected, int ms) {
   test_expect(z, events, expected);
 }
 
-/* A file of so many times the letter. */
+/* Write a file of `size` equal letters. */
 static void write_file(const char *path, int letter, int size) {
   FILE *f = fopen(path, "w");
   ck_assert_ptr_nonnull(f);
@@ -57,7 +57,7 @@ static void write_file(const char *path, int letter, int size) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
-/* A path beside another, valid until eight calls later. */
+/* A path with a suffix, valid until eight calls later. */
 static const char *beside(const char *path, const char *suffix) {
   static char text[8][4096];
   static unsigned next;
@@ -77,7 +77,7 @@ static test_worker owner_of(const char *db, const char *path) {
 /* ---- peers: children that run functions of this file ----
  *
  * A peer is forked before the test opens a handle.  The two share a socket and
- * the program's addresses, so the test names the function that the peer is to
+ * the program's addresses, so the test names the function that the peer should
  * run.  It can be another user and have another umask or namespace. */
 
 enum { TEXT = 1024 };
@@ -104,7 +104,7 @@ static char said[TEXT];  /* in the test: the sentence of the last reply */
 static int peer_ends[8]; /* the test's ends, which later peers must not keep */
 static int peer_count;
 
-/* A peer: runs the functions that it is sent, and replies. */
+/* A peer: runs the functions that it is asked to, and replies. */
 static void peer_serve(int fd) {
   peer_order order;
   while (read(fd, &order, sizeof order) == sizeof order) {
@@ -115,7 +115,7 @@ static void peer_serve(int fd) {
   _exit(0);
 }
 
-/* Start one; become() runs first in the child, where it is given. */
+/* Start one; become(), if given, runs first in the child. */
 static peer peer_start(void (*become)(void)) {
   int fd[2];
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fd), 0);
@@ -139,7 +139,7 @@ static void peer_tell(const peer *p, peer_step run, const char *argument) {
   ck_assert_int_eq(write(p->fd, &order, sizeof order), sizeof order);
 }
 
-/* What the peer's function returned; its sentence is in `said`. */
+/* The result of the peer's function; its sentence is in `said`. */
 static int peer_answer(const peer *p) {
   peer_reply reply;
   struct pollfd poller = {.fd = p->fd, .events = POLLIN};
@@ -198,7 +198,7 @@ static int peer_wait(const char *ms) {
   return zke_wait(mine, zke_now(mine) + atoi(ms));
 }
 
-/* How many sessions it sees that live. */
+/* How many living sessions it sees. */
 static int peer_sessions(const char *argument) {
   (void)argument;
   zke_session_list *list = NULL;
@@ -213,25 +213,25 @@ static int peer_sessions(const char *argument) {
 
 enum { STORM = 48, AT_ONCE = 12 };
 
-/* In a child: the copy refuses, a handle of its own works. */
+/* In a child: the copy refuses, and its own handle works. */
 static void storm_work(zke *copy, const char *db) {
   if (see(copy, "/") != ZKE_FORKED) _exit(11);
   if (set(copy, "/n", "child's") != ZKE_FORKED) _exit(12);
   zke_options o = ZKE_INIT(zke_options);
-  o.busy_timeout_ms = 60000; /* the others come all at once */
+  o.busy_timeout_ms = 60000; /* all the others come at the same time */
   if (zke_open(db, &o, &mine) != ZKE_OK) _exit(13);
   if (create(mine, "/storm/s-", ZKE_EPHEMERAL_SEQUENTIAL) != ZKE_OK) _exit(14);
   if (see(copy, "/") != ZKE_FORKED) _exit(15);
 }
 
-/* It ends by closing, by leaving, or by a signal. */
+/* It ends by closing, by exiting, or by a signal. */
 static void storm_end(int way) {
   int rc = way % 3 == 0 ? zke_close(mine) : ZKE_OK;
   if (way % 3 == 1) raise(SIGKILL);
   _exit(rc == ZKE_OK ? 0 : 16);
 }
 
-/* Every other child forks at once, every fourth when it has a handle. */
+/* Every second child forks immediately, every fourth after opening a handle. */
 static void storm_child(zke *copy, const char *db, int way) {
   pid_t early = way % 2 ? fork() : -1;
   storm_work(copy, db);
@@ -253,9 +253,9 @@ static void storm_reap(int way) {
                 (unsigned)status);
 }
 
-/* P5, P9: a process that has handles forks without end, its children too; all
+/* P5, P9: a process with handles forks endlessly, and so do its children.  All
  * copies refuse, all children's own handles work, each death is noticed, and
- * the parent's session and descriptors are as before. */
+ * the parent's session and descriptors are unchanged. */
 TEST(fork_storm) {
   const char *db = test_path("a.db");
   zke *z = test_open(db), *further = test_session(z, NULL);
@@ -279,7 +279,7 @@ TEST(fork_storm) {
   ck_assert_int_eq(test_session_count(z), 2);
   ck_ok(see(z, "/mine"));
   ck_ok(see(z, "/further"));
-  /* others' FIFOs, and the file of lives that was looked at last */
+  /* others' FIFOs, and the last file of lives that was checked */
   ck_assert_int_le(test_fd_count(), descriptors + 32 + 1);
 }
 
@@ -287,8 +287,8 @@ TEST(fork_storm) {
 
 static bool namespace_refused; /* in the child */
 
-/* The first process of a PID namespace of its own: by root's right, or in a
- * user namespace.  Serves as the peer; the process before it only waits. */
+/* The first process of a new PID namespace: with root's rights, or in a user
+ * namespace.  It serves as the peer; the process before it only waits. */
 static void be_first_of_namespace(void) {
   if (unshare(CLONE_NEWPID) != 0 &&
       unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
@@ -312,8 +312,8 @@ static int peer_die(const char *argument) {
   _exit(0);
 }
 
-/* P5, P6: processes that all have pid 1, each in a namespace of its own, take
- * neither each other for themselves nor for dead, and are told of a death. */
+/* P5, P6: processes that all have pid 1, each in its own namespace, take each
+ * other neither for themselves nor for dead, and are told of a death. */
 TEST(same_pid_in_two_namespaces) {
   const char *db = test_path("a.db");
   peer one = peer_start(be_first_of_namespace);
@@ -363,8 +363,8 @@ static int peer_umask(const char *mask) {
   return 0;
 }
 
-/* A path in a directory of Alice's that the team may write, or NULL where
- * this process may not become others. */
+/* A path in a directory of Alice that the team may write to, or NULL if this
+ * process may not become other users. */
 static const char *team_path(const char *name, mode_t mode) {
   if (getuid() != 0) {
     printf("users: skipped, needs root\n");
@@ -402,9 +402,9 @@ static void expect_modes(const char *db, mode_t mode) {
   ck_assert_uint_eq(mode_of(beside(db, "-zke")), mode | (mode & 0444) >> 2);
 }
 
-/* doc/security.md: two users of one group share a 0660 database in a
- * directory of the group's, wake each other and bury each other, whatever
- * their umasks; a third one is kept out. */
+/* doc/security.md: two users of one group share a 0660 database in the group's
+ * directory, wake each other and reap each other's sessions, whatever their
+ * umasks; a third user is refused. */
 TEST(users_share_by_their_group) {
   const char *db = team_path("team/a.db", 02770);
   if (!db) return;
@@ -451,9 +451,9 @@ static int count_lives(const char *db, mode_t mode, gid_t group) {
   return count;
 }
 
-/* P5, P6: the database's owner is not of its group, so what she makes cannot
- * get that group; her sessions' lives lie where the others can ask for them
- * all the same, and theirs where she can. */
+/* P5, P6: the database's owner is not a member of its group, so the files she
+ * makes cannot get that group.  Still, others can check her sessions' lives,
+ * and she can check theirs. */
 TEST(lives_of_one_who_is_not_of_the_group) {
   const char *db = team_path("team/a.db", 0770);
   if (!db) return;
@@ -461,7 +461,7 @@ TEST(lives_of_one_who_is_not_of_the_group) {
   peer alice = peer_start(be_eve), bob = peer_start(be_bob);
   ck_assert_int_eq(chown(db, EVE, TEAM), 0);
   ck_assert_int_eq(chown(test_path("team"), EVE, TEAM), 0);
-  zke *z = test_open(db); /* root, for once, makes what all use */
+  zke *z = test_open(db); /* root makes the files that all use */
   ck_ok(zke_close(z));
   ck_peer(&alice, peer_open, db, ZKE_OK);
   ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
@@ -477,8 +477,8 @@ TEST(lives_of_one_who_is_not_of_the_group) {
   ck_peer(&bob, peer_close, "", ZKE_OK);
 }
 
-/* Files with lives whose maker was killed before he gave them the database's
- * mode get it when the database is opened next. */
+/* Files of lives whose maker was killed before it set the database's mode get
+ * that mode at the next open. */
 TEST(half_made_files_with_lives) {
   const char *db = test_path("a.db");
   test_open(db);
@@ -493,8 +493,8 @@ TEST(half_made_files_with_lives) {
   ck_assert_int_eq(count_lives(db, 0600, getgid()), 64);
 }
 
-/* doc/security.md: root opens a user's database first; what it makes beside
- * it is the user's, who goes on with it. */
+/* doc/security.md: root opens a user's database first; the files that it makes
+ * belong to the user, who can use them afterwards. */
 TEST(root_leaves_the_users_files_the_users) {
   const char *db = team_path("team/a.db", 0700);
   struct stat s;
@@ -516,9 +516,8 @@ TEST(root_leaves_the_users_files_the_users) {
   ck_peer(&alice, peer_close, "", ZKE_OK);
 }
 
-/* doc/security.md: a new database has the mode that the umask makes of 0664,
- * the files beside it follow, and a second process with another umask
- * joins. */
+/* doc/security.md: a new database gets the mode 0664 less the umask, its side
+ * files follow, and a second process with another umask joins. */
 TEST_LOOP(umask_decides_a_new_databases_mode, 0, 6) {
   static const struct {
     const char *mask, *other;
@@ -541,9 +540,9 @@ TEST_LOOP(umask_decides_a_new_databases_mode, 0, 6) {
   ck_peer(&two, peer_close, "", ZKE_OK);
 }
 
-/* A chmod and chgrp of the database is followed by the files beside it when
- * their owner opens it next, SQLite's and those with lives included; others
- * change nothing. */
+/* After a chmod and chgrp of the database, the other files follow when their
+ * owner opens it next, SQLite's and those of lives included; other users change
+ * nothing. */
 TEST(side_files_follow_a_chmod) {
   const char *db = team_path("team/a.db", 0770);
   struct stat s;
@@ -568,8 +567,8 @@ TEST(side_files_follow_a_chmod) {
   ck_peer(&alice, peer_close, "", ZKE_OK);
 }
 
-/* A plain user whose umask takes the owner's own bits works beside the others
- * of the database. */
+/* A plain user whose umask removes even the owner's rights works together with
+ * the database's other users. */
 TEST(umask_of_everything_harms_nobody) {
   const char *db = team_path("team/a.db", 02770);
   if (!db) return;
@@ -591,9 +590,9 @@ TEST(umask_of_everything_harms_nobody) {
 
 #define YEARS(n) (INT64_C(n) * 365 * 86400 * 1000)
 
-static int64_t wall_ms;    /* what the wall clock is off by */
-static bool wall_wavers;   /* … and the other way at every second look */
-static int64_t wall_looks; /* how often it was looked at */
+static int64_t wall_ms;    /* the wall clock's error */
+static bool wall_wavers;   /* … with the other sign at every second reading */
+static int64_t wall_looks; /* how often it was read */
 
 static void jump(seam_call *c) {
   if (c->how != ZKE_CLOCK_REALTIME) return;
@@ -607,7 +606,7 @@ static int try_jumping(const char *db, int64_t lease_ms, zke **z) {
   return zke_open(db, &o, z);
 }
 
-/* A handle whose wall clock is different at each look. */
+/* A handle whose wall clock is different at each reading. */
 static zke *open_jumping(const char *db, int64_t lease_ms) {
   zke *z = NULL;
   ck_ok(try_jumping(db, lease_ms, &z));
@@ -623,12 +622,13 @@ static void expect_near(int64_t got, int64_t expected) {
   ck_assert_int_le(got, expected + 5000);
 }
 
-/* The clock is set ten years on, thirty back, before 1970, and right again. */
+/* The clock is set ten years forward, then thirty back, to before 1970, and
+ * then right. */
 static const int64_t jumps[] = {YEARS(10), -YEARS(20), -YEARS(90), 0};
 enum { JUMPS = sizeof jumps / sizeof jumps[0] };
 
-/* doc/proofs.md: ctime and mtime are what the wall clock says, also when it
- * goes back; versions, zxids and the order of events are not. */
+/* doc/proofs.md: ctime and mtime follow the wall clock, even backwards;
+ * versions, zxids and the order of events do not. */
 TEST_LOOP(times_follow_the_wall_clock, 0, 2) {
   test_events events = {0};
   zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);
@@ -651,8 +651,8 @@ TEST_LOOP(times_follow_the_wall_clock, 0, 2) {
   }
 }
 
-/* doc/proofs.md: a node's TTL is counted by the wall clock, as in ZooKeeper:
- * set back it lives on, set forward it goes. */
+/* doc/proofs.md: a node's TTL follows the wall clock, as in ZooKeeper: if the
+ * clock is set back, the node stays; if it is set forward, the node goes. */
 TEST_LOOP(ttl_follows_the_wall_clock, 0, 2) {
   zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);
   ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
@@ -672,11 +672,11 @@ TEST_LOOP(ttl_follows_the_wall_clock, 0, 2) {
   ck_ok(see(z, "/n"));
 }
 
-/* P5: while the wall clock jumps by twenty years at every look, a wait ends
- * at its deadline, a busy call at its own, the lease holds, and another
- * process's session with a clock that is right is not touched.  The other
- * clocks go on by a quarter of the lease before each wait, so that the lease
- * holds only if it is stamped, and a slow machine does not outlast it. */
+/* P5: the wall clock jumps by twenty years at every reading.  A wait and a busy
+ * call still end at their deadlines, the lease holds, and another process's
+ * session with a right clock is not touched.  The other clocks advance by a
+ * quarter of the lease before each wait, so that the lease holds only if it is
+ * stamped, and does not expire on a slow machine. */
 TEST(deadlines_ignore_the_wall_clock) {
   enum { WAITS = 14, LEASE = 20000 };
   const char *db = test_path("a.db");
@@ -705,7 +705,7 @@ TEST(deadlines_ignore_the_wall_clock) {
 
 static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
-/* Let so many more descriptors be opened; -1: as many as before. */
+/* Let this many more descriptors be opened; -1: as many as before. */
 static void allow_descriptors(int more) {
   static struct rlimit usual;
   if (!usual.rlim_cur) ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
@@ -718,7 +718,7 @@ static void allow_descriptors(int more) {
   ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
 }
 
-/* So many sessions of one process, each with a node of its own. */
+/* Open many sessions in one process, each with its own node. */
 static int peer_own_many(const char *argument) {
   int count = 0, at = 0, rc = ZKE_OK;
   if (sscanf(argument, "%d %n", &count, &at) != 1) return 1;
@@ -745,9 +745,9 @@ static void watch_own(zke *z, int i, int *deleted) {
   ck_ok(zke_exists(z, path, count_deletion, deleted, NULL));
 }
 
-/* P6, P9: who waits for many owners keeps no more descriptors than the option
- * says (0) or 128 (1), of all sessions of the store together, and leaves the
- * host the rest; each death is told all the same.  A watch that is taken back
+/* P6, P9: a process that waits for many owners keeps no more descriptors than
+ * the option says (0) or 128 (1), for all sessions of the store together, and
+ * leaves the host the rest; still, each death is reported.  A removed watch
  * makes room for another. */
 TEST_LOOP(watched_owners_take_few_descriptors, 0, 2) {
   static const struct {
@@ -782,8 +782,8 @@ TEST_LOOP(watched_owners_take_few_descriptors, 0, 2) {
   allow_descriptors(-1);
 }
 
-/* P6: a watch that got no descriptor to its owner, over the cap, gets one when
- * it is registered anew and there is room. */
+/* P6: a watch that got no descriptor to its owner because of the limit gets one
+ * when it is registered again and there is room. */
 TEST(notice_is_made_up_when_there_is_room) {
   const char *db = test_path("a.db");
   char argument[TEXT];
@@ -809,9 +809,9 @@ TEST(notice_is_made_up_when_there_is_room) {
   peer_kill(&p);
 }
 
-/* P11: with n descriptors left, for n from none to enough, opening a new (0)
- * or an existing (1) database fails with a code and a sentence that names the
- * cause, leaves none of them open, and works once there are enough. */
+/* P11: with n descriptors left, from n = 0 to enough, opening a new (0) or an
+ * existing (1) database fails with a code and a sentence that names the cause,
+ * leaves no descriptor open, and works once there are enough. */
 TEST_LOOP(open_without_descriptors, 0, 2) {
   const char *db = test_path("a.db");
   if (_i == 1) ck_ok(zke_close(test_open(db)));
@@ -838,11 +838,11 @@ TEST_LOOP(open_without_descriptors, 0, 2) {
   ck_assert_int_ge(left, 5);
   zke *z = test_open(db);
   ck_ok(see(z, "/n"));
-  /* one that failed late was a session for a moment: it is swept */
+  /* an open that failed late had a session for a moment: it is swept */
   ck_until(test_session_count(z) == 1, 10000);
 }
 
-/* Everything that needs no further descriptor works with none left. */
+/* Everything that needs no further descriptor works when none is left. */
 static void work_without_descriptors(zke *z, test_worker *w) {
   test_events events = {0};
   zke_strings *names = NULL;
@@ -857,7 +857,7 @@ static void work_without_descriptors(zke *z, test_worker *w) {
   test_ask(w, "set /n theirs");
   await(z, &events, "CHANGED /n", 10000);
   test_ask(w, "watch /n");
-  ck_ok(set(z, "/n", "ours")); /* no descriptor to wake it with: its tick */
+  ck_ok(set(z, "/n", "ours")); /* no descriptor to wake it: its tick does */
   ck_assert_str_eq(test_ask(w, "wait 5000"), "CHANGED /n");
   ck_ok(zke_exists(z, "/owned", test_record, &events, NULL));
   test_kill(w, SIGKILL);
@@ -865,9 +865,9 @@ static void work_without_descriptors(zke *z, test_worker *w) {
   ck_ok(zke_check(z, NULL, NULL));
 }
 
-/* P7, P11: an open handle goes on when the process has run out of
+/* P7, P11: an open handle keeps working when the process has run out of
  * descriptors; a further session is refused with a sentence that says why, and
- * comes when there are some again. */
+ * opens when there are some again. */
 TEST(handle_without_descriptors) {
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/owned");
@@ -913,9 +913,9 @@ TEST(close_without_descriptors) {
 
 /* ---- restored under open handles ---- */
 
-/* P8, design.md 7: a backup is put in the place of a database that a process
- * has open, which is told; who opens it now finds the backup and nothing
- * else, in a new epoch; the old handle's end does the new ones no harm. */
+/* P8, design.md 7: a backup replaces a database that a process has open, and
+ * that process is told.  A process that opens it now finds only the backup, in
+ * a new epoch, and closing the old handle does not affect the new ones. */
 TEST(backup_moved_over_an_open_database) {
   const char *db = test_path("a.db"), *copy = test_path("copy.db");
   test_events events = {0};
@@ -950,10 +950,10 @@ TEST(backup_moved_over_an_open_database) {
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
-/* P8, design.md 7 ("restored under living sessions"): a backup is written
- * into the open database by SQLite (.restore).  A session that the backup
- * knows goes on, one that it does not know is told of its end, and who opens
- * it next is in a new epoch. */
+/* P8, design.md 7 ("restored under living sessions"): SQLite writes a backup
+ * into the open database (.restore).  A session that is in the backup
+ * continues, one that is not is told of its end, and the next handle is in a
+ * new epoch. */
 TEST(backup_written_into_an_open_database) {
   const char *db = test_path("a.db"), *copy = test_path("copy.db");
   test_events known = {0}, unknown = {0};
@@ -992,10 +992,10 @@ TEST(backup_written_into_an_open_database) {
 /* ---- time namespaces ---- */
 
 /* Long enough for a machine that stops a process for a moment; most of it
- * passes in leaps. */
+ * passes in jumps. */
 enum { SHIFTED_LEASE = 20000 };
 
-/* In a time namespace whose CLOCK_BOOTTIME is a day ahead. */
+/* Enter a time namespace whose CLOCK_BOOTTIME is a day ahead. */
 static void be_a_day_ahead(void) {
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x80
@@ -1021,15 +1021,16 @@ static int peer_open_leaping(const char *db) {
   return try_jumping(db, 0, &mine);
 }
 
-/* A third of a lease passes. */
+/* Let a third of a lease pass. */
 static int peer_leap(const char *argument) {
   (void)argument;
   seam_pass(SHIFTED_LEASE / 3);
   return ZKE_OK;
 }
 
-/* P5: a process whose boot-time clock is a day ahead judges a lease, and one
- * that it is judged by: a session that calls in stays, one that does not goes.
+/* P5: a process whose boot-time clock is a day ahead judges a lease, and its
+ * own lease is judged by another: a session that stamps its lease stays, one
+ * that does not ends.
  */
 TEST_LOOP(lease_across_time_namespaces, 0, 2) {
   const char *db = test_path("a.db");
@@ -1048,7 +1049,7 @@ TEST_LOOP(lease_across_time_namespaces, 0, 2) {
     ck_peer(judged, peer_exists, "/", ZKE_OK);
     ck_peer(judge, peer_wait, "100", ZKE_OPERATIONTIMEOUT);
   }
-  ck_peer(judge, peer_watch, "/leased", ZKE_OK); /* and now it hangs */
+  ck_peer(judge, peer_watch, "/leased", ZKE_OK); /* now the other hangs */
   ck_peer(judge, peer_exists, "/leased", ZKE_OK);
   for (int i = 0; i < 4; i++) ck_peer(judge, peer_leap, "", ZKE_OK);
   ck_peer(judge, peer_wait, "10000", ZKE_OK);
@@ -1059,8 +1060,8 @@ TEST_LOOP(lease_across_time_namespaces, 0, 2) {
 
 /* ---- one file, two names or two mounts ---- */
 
-/* zkembed.h, caveats: a hard link that is made while the file is open ends no
- * handle, but by neither name can it be opened until the link is gone. */
+/* zkembed.h, caveats: a hard link made while the file is open ends no handle,
+ * but the file cannot be opened by either name until the link is gone. */
 TEST_LOOP(second_name_is_refused, 0, 2) {
   const char *db = test_path("a.db"), *second = test_path("b.db");
   zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
@@ -1080,7 +1081,7 @@ TEST_LOOP(second_name_is_refused, 0, 2) {
   ck_ok(see(other, "/e"));
 }
 
-/* Mount one thing on another, for this process only; false where that is not
+/* Mount one path on another, for this process only; false if that is not
  * permitted. */
 static bool mount_apart(const char *from, const char *to) {
   if (unshare(CLONE_NEWNS) == 0 &&
@@ -1091,8 +1092,8 @@ static bool mount_apart(const char *from, const char *to) {
   return false;
 }
 
-/* A container that gets the file alone is refused before it coordinates with
- * nobody; the sentence says what to mount. */
+/* A container that gets only the file is refused, since it would coordinate
+ * with no other process; the sentence says what to mount. */
 TEST_LOOP(file_mounted_alone_is_refused, 0, 2) {
   const char *db = test_path("a.db"), *inside = test_path("c/a.db");
   zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
@@ -1108,7 +1109,7 @@ TEST_LOOP(file_mounted_alone_is_refused, 0, 2) {
   ck_assert_int_eq(umount2(inside, MNT_DETACH), 0);
 }
 
-/* A container that gets the directory shares all with the host. */
+/* A container that gets the directory shares everything with the host. */
 TEST(directory_mounted_is_shared) {
   zke_stat stat;
   ck_assert_int_eq(mkdir(test_path("host"), 0700), 0);
@@ -1125,11 +1126,10 @@ TEST(directory_mounted_is_shared) {
   }
 }
 
-/* A system that does not tell how many links a file has, and on what it is
- * mounted. */
+/* A system that does not report a file's link count and mount. */
 static void forget_links(seam_call *c) { c->out->links = c->out->mount = 0; }
 
-/* A table that knows neither links nor mounts refuses nothing. */
+/* A table that reports neither links nor mounts refuses nothing. */
 TEST(unknown_links_are_accepted) {
   const char *db = test_path("a.db");
   static seam s = {.after = {[SEAM_stat] = forget_links}};
@@ -1138,13 +1138,13 @@ TEST(unknown_links_are_accepted) {
   open_as(db, .os = seam_os(&s));
 }
 
-/* The directory of the link is on another mount than all else. */
+/* The directory of the symbolic link is on another mount than all else. */
 static void mount_apart_links(seam_call *c) {
   bool links = strcmp(c->path, test_path("links")) == 0;
   c->out->mount = links ? 2 : 1;
 }
 
-/* What counts is where the file lies, not the link that leads there. */
+/* The mount of the file counts, not that of a link to it. */
 TEST(link_into_another_mount_is_resolved) {
   const char *db = test_path("a.db"), *name = test_path("links/b.db");
   static seam s = {.after = {[SEAM_stat] = mount_apart_links}};
@@ -1156,7 +1156,7 @@ TEST(link_into_another_mount_is_resolved) {
 
 /* ---- a full disk under living sessions ---- */
 
-/* Change until the disk does not take it any more, small changes too. */
+/* Make changes until the disk is too full even for small ones. */
 static void write_until_full(zke *z) {
   static char data[20000];
   int rc = ZKE_OK;
@@ -1168,8 +1168,9 @@ static void write_until_full(zke *z) {
 }
 
 /* P5, P6, P11: while the disk is full, reads and waits work, changes fail,
- * living sessions live, and the death of another cannot be written; as soon
- * as there is room it is, its watcher is told, and all go on. */
+ * living sessions stay alive, and another session's death cannot be recorded.
+ * Once there is room, it is recorded, its watcher is told, and everything works
+ * again. */
 TEST(sessions_survive_a_full_disk) {
   if (!test_small_disk("disk", 4096)) return;
   const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");

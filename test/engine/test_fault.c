@@ -1,10 +1,10 @@
 /* test_fault.c - one fault in the middle of every public function
  *
- * A case is a few lines: a name, what to prepare, one call.  The loop runs it
- * once undisturbed and notes what it answers and how the database looks
- * before and after.  Then it runs it again and again, each time on a new
- * handle, with the 1st, 2nd, 3rd ... step of a kind going wrong, until the
- * call ends before the fault is reached.  There are four kinds of steps:
+ * A case is a few lines: a name, a preparation, one call.  The loop runs it
+ * once undisturbed, and notes its result and the state of the database before
+ * and after.  Then it runs it again and again, each time on a new handle, with
+ * the 1st, 2nd, 3rd ... step of a kind failing, until the call ends before the
+ * fault is reached.  There are four kinds of steps:
  *
  *   heap    an allocation of the handle's allocator
  *   sqlite  an allocation of SQLite's (SQLITE_CONFIG_MALLOC)
@@ -12,35 +12,34 @@
  *           few errors of that call
  *   disk    a call of SQLite's VFS (options.vfs), likewise
  *
- * and each goes wrong once, or from there on.  After each fault
+ * Each fails once, or from that step on.  After each fault
  *
- *   - the result is the undisturbed one, or one that tells of the fault, with
+ *   - the result is the undisturbed one, or one that reports the fault, with
  *     a sentence; on failure no output is touched;
- *   - the tree, the watches, the sessions and the events told to another
- *     session are as before the call or as after an undisturbed one: the
- *     latter when it succeeds, the former when it fails, either when it
- *     returns ZKE_CONNECTIONLOSS (P2);
+ *   - the tree, the watches, the sessions and the events of another session
+ *     are as after an undisturbed call if the call succeeds, as before it if
+ *     it fails, and either if it returns ZKE_CONNECTIONLOSS (P2);
  *   - the handle works, with its changes synced (P8), or its session has
  *     ended; no block and no descriptor is left when it is closed;
- *   - zke_check() finds nothing, and the other session is as it was; one that
- *     says so despite the fault has read all in one snapshot.
+ *   - zke_check() finds nothing, and the other session is unchanged; a check
+ *     that finds nothing despite the fault has read all in one snapshot.
  *
- * The clock is the test's own: sleeping advances it, so nothing waits and
- * what would hang is noticed.
+ * The test has its own clock, which a sleep advances.  So no call really waits,
+ * and one that would hang is noticed.
  *
  *   test_fault [heap|sqlite|system|disk]
  *   FAULT_CASE=text  only the cases whose name contains it
- *   FAULT_MOST=n     most steps for a case; more are thinned out evenly; 0: all
- *   FAULT_ALIKE=n    so many steps below the same calls of the engine, in all
- *                    cases together (1); 0: all
- *   SAMPLE=2, FULL=1  twice as many of those steps as without, or all, in the
- *                    place of each tenth
+ *   FAULT_MOST=n     at most n steps of a case, evenly spread; 0: all
+ *   FAULT_ALIKE=n    at most n steps below the same calls of the engine, in
+ *                    all cases together (1); 0: all
+ *   SAMPLE=2, FULL=1  twice as many of those steps, or all, instead of every
+ *                    tenth
  *
- * A case repeats most of what others do: the same calls of the engine reach the
- * same step.  So one of these is tried, all calls of its function fail with the
- * first of its errors only, and every step from there on fails at each third
- * step only; all is tried by FAULT_ALIKE=0.  Without FULL a case tries each
- * fifth of its steps, at least one; neighbours try others.
+ * Cases repeat much of each other: the same calls of the engine reach the same
+ * step.  So only one such step is tried.  There all calls of one function fail
+ * with the first of its errors only, and all steps from there on fail at every
+ * third step only.  FAULT_ALIKE=0 tries everything.  Without FULL a case tries
+ * every tenth of its steps, at least one; its neighbours try others.
  */
 #include "test/program.h"
 #include "test/seam.h"
@@ -69,8 +68,7 @@ enum kind { HEAP, SQLITE, SYSTEM, DISK, KINDS };
 static const char *const kind_names[KINDS] = {"heap", "sqlite", "system",
                                               "disk"};
 
-/* What goes wrong after the step as well: nothing, every step, or every one of
- * the same function. */
+/* Which later steps fail too: none, all, or all of the same function. */
 enum spread { ONCE, ALL, SAME };
 static const char *const spread_names[] = {"", " and all on",
                                            " and the same on"};
@@ -78,11 +76,11 @@ static const char *const spread_names[] = {"", " and all on",
 static struct fault {
   enum kind kind;
   bool armed; /* only while the call under test runs */
-  long at;    /* this step, 0: none */
+  long at;    /* this step; 0: none */
   enum spread spread;
   int variant;        /* which of the step's errors */
   int variants;       /* out: how many it has */
-  long steps;         /* out: steps so far */
+  long steps;         /* out: steps up to now */
   bool reached;       /* out */
   seam_kind function; /* out: the step's */
   long calls;         /* of all kinds, to notice an endless loop */
@@ -102,7 +100,7 @@ static struct shared {
     uint64_t hash; /* of the engine's calls above a step; 0: free */
     long times;
   } stacks[STACKS];
-  char stands[KINDS][MOST_CASES][200]; /* "" once a test is through */
+  char stands[KINDS][MOST_CASES][200]; /* "" after a test has ended */
 } * shared;
 static char *point; /* the running test's */
 
@@ -111,20 +109,20 @@ static char *point; /* the running test's */
  * --------------------------------------------------------------------- */
 
 enum { MOST_STEPS = 1 << 16 };
-enum { SAMPLED = 10 }; /* each so-manieth step of a case: test_stride() */
-static bool dull[MOST_STEPS]; /* of the case's steps: enough alike were tried */
+enum { SAMPLED = 10 }; /* every n-th step of a case is tried: test_stride() */
+static bool dull[MOST_STEPS]; /* by step: enough similar ones were tried */
 
-/* All are tried where a case's steps are thinned out by the environment. */
+/* All are tried if FAULT_MOST limits a case's steps. */
 static long most_alike(void) {
   long most = program_setting("FAULT_ALIKE", getenv("FAULT_MOST") ? 0 : 1);
   return most > 0 ? most : LONG_MAX;
 }
 
 static int call_with_fault(void);
-extern char __executable_start, etext; /* the linker's: where our code lies */
+extern char __executable_start, etext; /* by the linker: our code's bounds */
 
-/* Of the calls above, those of the engine and of the case; SQLite's own are as
- * many as there are ways to prepare a statement. */
+/* Hashes the calls of the engine and of the case.  SQLite's own calls are left
+ * out: they differ in each way to prepare a statement. */
 static _Unwind_Reason_Code hash_frame(struct _Unwind_Context *c, void *hash) {
   uintptr_t at = (uintptr_t)_Unwind_GetIP(c);
   uint64_t *h = hash;
@@ -135,8 +133,8 @@ static _Unwind_Reason_Code hash_frame(struct _Unwind_Context *c, void *hash) {
   return _URC_NO_REASON;
 }
 
-/* How often the calls above were met, in all cases.  A full table counts what
- * it lacks as new. */
+/* How often this stack was met before, in all cases.  If the table is full,
+ * unknown stacks count as new. */
 static long times_met(enum kind kind) {
   uint64_t hash = UINT64_C(14695981039346656037) + kind;
   _Unwind_Backtrace(hash_frame, &hash);
@@ -149,15 +147,15 @@ static long times_met(enum kind kind) {
   return 0;
 }
 
-/* In the undisturbed run: is the step worth a fault? */
+/* In the undisturbed run: should a fault be tried at the step? */
 static void note_step(enum kind kind, long step) {
   if (step < MOST_STEPS) dull[step] = times_met(kind) >= most_alike();
 }
 
 /* ---- the fault itself ---- */
 
-/* Does this step, a call of a function, go wrong, and with which error of a
- * list that ends by 0?  0: it does not. */
+/* Does this step, a call of `function`, fail, and with which of `errors`, a
+ * list that ends with 0?  Returns 0 if it does not fail. */
 static int fault_pick(enum kind kind, seam_kind function, const int *errors) {
   if (!fault.armed || fault.kind != kind) return 0;
   long step = ++fault.steps;
@@ -174,7 +172,7 @@ static int fault_pick(enum kind kind, seam_kind function, const int *errors) {
   return same ? errors[fault.variant % fault.variants] : 0;
 }
 
-/* End the test, with the point at which it stands. */
+/* End the test, and name the point it has reached. */
 __attribute__((format(printf, 1, 2), noreturn)) static void stop_at(
     const char *format, ...) {
   char text[8000];
@@ -223,7 +221,7 @@ __attribute__((format(printf, 2, 3))) static void text_add(text *t,
 static sqlite3_mem_methods mem_real;
 static long mem_live;
 
-/* Any allocation is the same function to the fault. */
+/* All allocations count as one function. */
 static bool mem_fails(void) {
   return fault_pick(SQLITE, SEAM_KINDS, (const int[]){1, 0}) != 0;
 }
@@ -243,8 +241,8 @@ static void mem_free(void *block) {
   mem_real.xFree(block);
 }
 
-/* Before SQLite is used.  Without look-aside memory every allocation comes
- * this way. */
+/* Called before SQLite is used.  Without look-aside memory every allocation
+ * comes through here. */
 static void mem_install(void) {
   sqlite3_config(SQLITE_CONFIG_GETMALLOC, &mem_real);
   sqlite3_mem_methods mine = mem_real;
@@ -262,7 +260,7 @@ static void mem_install(void) {
  * here; close() reports an error and has closed all the same.
  * --------------------------------------------------------------------- */
 
-enum { PART = 10000 }; /* no error: only a part of it is done */
+enum { PART = 10000 }; /* no error: only a part is done */
 
 static const int errors_of[SEAM_KINDS][6] = {
     [SEAM_open] = {-EMFILE, -EACCES, -EIO, -ENOMEM, -ENOSPC},
@@ -313,16 +311,16 @@ static const int errors_of[SEAM_KINDS][6] = {
     [SEAM_xShmLock] = {SQLITE_IOERR_SHMLOCK, SQLITE_BUSY},
 };
 
-static bool torn; /* the write that is made */
+static bool torn; /* the current write */
 
-/* Do only a part.  SQLite is told of an error; the library has to notice. */
+/* Do only a part.  SQLite gets an error; the library has to notice. */
 static void do_a_part(seam_call *c) {
   if (c->kind == SEAM_write) seam_refuse(c, 0);
   torn = c->kind == SEAM_xWrite;
   c->size = c->kind == SEAM_read ? 1 : c->size / 2;
 }
 
-/* Each call: does it fail?  It also notices a loop that never ends. */
+/* Decides whether a call fails.  It also notices an endless loop. */
 static void break_call(seam_call *c) {
   enum kind kind = c->kind < SEAM_xOpen ? SYSTEM : DISK;
   const int *errors = errors_of[c->kind];
@@ -343,7 +341,7 @@ typedef struct side {
   int fifo[2];
 } side;
 
-/* The first two FIFOs that are opened are noted: they wake the handle. */
+/* Note the first two FIFOs that are opened: they wake the handle. */
 static void note_fifo(seam_call *c) {
   side *s = c->seam->context;
   if (c->result >= 0 && (c->how & O_NONBLOCK) && s->fifo[1] == 0)
@@ -356,14 +354,14 @@ static void note_life(seam_call *c) {
   if (locked && c->at >> 32) s->life = c->fd;
 }
 
-/* The clock goes on by itself a little at each look. */
+/* The clock advances a little at each reading. */
 static void tell_time(seam_call *c) {
   int64_t epoch =
       c->how == ZKE_CLOCK_REALTIME ? INT64_C(1700000000000000000) : 0;
   seam_refuse(c, epoch + (seam_ahead += 100));
 }
 
-/* Time passes in a poll that fails, too. */
+/* Time also passes in a poll that fails. */
 static void end_poll(seam_call *c) {
   seam_pass(c->time > 0);
   must(c->result || c->time >= 0, "it waits for ever");
@@ -419,28 +417,28 @@ static seam disk = {.vfs = "unix-fault",
 enum {
   OPENS = 1,  /* the call sets t.opened */
   FIRST = 2,  /* it is zke_open(): there is no t.z before */
-  FRESH = 4,  /* on a database of its own, which nobody else has open */
+  FRESH = 4,  /* on its own database, which no other handle has open */
   CLOSES = 8, /* the call closes t.z */
-  ENDS = 16,  /* t.z's session ends by it */
-  TRIES = 32, /* what fails is put off: calling again gets it done */
+  ENDS = 16,  /* it ends t.z's session */
+  TRIES = 32, /* failed work is deferred: calling again completes it */
   FILE_ONLY = 64,
   MEMORY_ONLY = 128,
   CHECKS = 256, /* the call is zke_check() */
-  LOSES = 512   /* ZKE_CONNECTIONLOSS may tell of want of memory */
+  LOSES = 512   /* ZKE_CONNECTIONLOSS may mean lack of memory */
 };
 
 typedef struct fault_case {
   const char *name;
-  void (*prepare)(void); /* beyond the common tree; or NULL */
+  void (*prepare)(void); /* in addition to the common tree; or NULL */
   int (*call)(void);
   unsigned flags;
   int rc;           /* of the undisturbed call */
   int mode, len;    /* for the call's use */
   zke_options with; /* of t.z, or of what is opened */
-  long most;        /* points, where it is slow */
+  long most;        /* points, if it is slow */
 } fault_case;
 
-/* What calls set: filled with a pattern before. */
+/* The outputs of calls, filled with a pattern before. */
 typedef struct outputs {
   char *path, *data;
   int len, count, fd;
@@ -453,7 +451,7 @@ typedef struct outputs {
   zke_op_result results[3];
 } outputs;
 
-/* What is true of a point of a case. */
+/* The state of one point of a case. */
 static struct {
   const fault_case *c;
   bool memory;
@@ -463,16 +461,16 @@ static struct {
   zke *opened;         /* what the call opens */
   zke *victim, *dead;  /* further sessions of the other store, or a dead one */
   outputs out;
-  text seen;          /* events told to t.z's watchers */
-  text heard;         /* events told to the other session */
+  text seen;          /* events that t.z's watchers got */
+  text heard;         /* events that the other session got */
   char sentence[512]; /* of the call */
 } t;
 
-/* The other session.  On a file it has a store of its own, which lives as long
- * as the test; in memory it is a further session of t.z's store. */
+/* The other session.  On a file it has its own store, which lives as long as
+ * the test; in memory it is a further session of t.z's store. */
 static zke *other;
 
-static int64_t kept_id; /* a session to be ended with the case; or 0 */
+static int64_t kept_id; /* a session that must end with the case; or 0 */
 
 static side side_z, side_other, side_dead;
 static test_heap heap;
@@ -482,7 +480,7 @@ static void note(zke *z, int type, int state, const char *path, void *context) {
   text_add(context, "%d/%d %s; ", type, state, path);
 }
 
-/* A second watcher for the same path, told apart by its context. */
+/* A second watcher for the same path, distinguished by its context. */
 static void note_more(zke *z, int type, int state, const char *path,
                       void *context) {
   const char *which = context;
@@ -492,8 +490,7 @@ static void note_more(zke *z, int type, int state, const char *path,
 
 /* ---- text of things ---- */
 
-/* A session by the part that it has in the case, which is the same each
- * time. */
+/* A session by its role in the case, which is the same each time. */
 static const char *role(int64_t id) {
   if (id == 0) return "-";
   if (id == zke_session_id(t.z)) return "Z";
@@ -521,7 +518,7 @@ static void text_add_acls(text *x, const zke_acls *acls) {
              acls->data[i].id);
 }
 
-/* A node and all below it, as the other session sees them. */
+/* A node and its descendants, as the other session sees them. */
 static void text_add_tree(text *x, const char *path) {
   char *data = NULL, below[300];
   int len = 0;
@@ -564,7 +561,7 @@ static void text_add_watches(text *x, const zke_watch_list *list) {
   }
 }
 
-/* All that a change can show itself in. */
+/* Everything that a change can affect. */
 static void look(text *x) {
   zke_session_list *sessions = NULL;
   zke_watch_list *watches = NULL;
@@ -603,7 +600,7 @@ static void text_add_results(text *x) {
   }
 }
 
-/* Everything that was set. */
+/* All outputs that were set. */
 static void text_add_outputs(text *x) {
   const outputs *o = &t.out;
   if (IS_SET(path)) text_add(x, "path %s ", o->path);
@@ -621,7 +618,7 @@ static void text_add_outputs(text *x) {
   text_add_results(x);
 }
 
-/* Free all that a call has put out. */
+/* Free everything that a call has returned. */
 static void outputs_free(void) {
   if (IS_SET(path)) zke_free(t.out.path);
   if (IS_SET(data)) zke_free(t.out.data);
@@ -637,7 +634,7 @@ static void outputs_free(void) {
 /* ---- the common tree ---- */
 
 enum { LARGE = 300 };
-static char bytes[1 << 20]; /* what is stored; "small" is its beginning */
+static char bytes[1 << 20]; /* stored data; "small" is its beginning */
 
 /* A handle whose allocations, system calls and files can fail. */
 static zke *open_with(const char *name, side *s) {
@@ -650,7 +647,7 @@ static zke *open_with(const char *name, side *s) {
   return z;
 }
 
-/* Make the other session what the cases expect. */
+/* Give the other session what the cases expect. */
 static void settle_other(void) {
   must_ok(zke_add_auth(other, "digest", "u:pw", 4));
   must_ok(
@@ -684,11 +681,11 @@ static void plant_tree(void) {
   must_ok(zke_multi(other, ops, N, NULL));
 }
 
-/* Delete a node with all below it. */
+/* Delete a node and its descendants. */
 enum { MOST_NODES = 64 };
 
-/* A node and all below it, as operations that delete what is below first.
- * Their number, with `count` of them there before. */
+/* Add the operations that delete a node and its descendants, deepest first,
+ * after `count` others.  Returns the new count. */
 static int collect_tree(zke_op *ops, int count, const char *path) {
   static char paths[MOST_NODES][300];
   zke_strings *names = NULL;
@@ -711,7 +708,7 @@ static void delete_tree(const char *path) {
   must_ok(zke_multi(other, ops, count, NULL));
 }
 
-/* Remove a database and what lies beside it. */
+/* Remove a database and its side files. */
 static void remove_database(const char *name) {
   static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
   char path[5000];
@@ -739,7 +736,7 @@ static void open_other(void) {
   settle_other();
 }
 
-/* Handles and nodes as the case wants them. */
+/* Make the handles and nodes that the case needs. */
 static void begin(const fault_case *c, bool memory, const char *name) {
   memset(&t, 0, sizeof t);
   memset(&heap, 0, sizeof heap);
@@ -769,7 +766,8 @@ static void begin(const fault_case *c, bool memory, const char *name) {
   t.seen.s[0] = t.heard.s[0] = '\0';
 }
 
-/* After the call: whoever was not there before comes now, undisturbed. */
+/* After the call: open the handles that did not exist before, without
+ * faults. */
 static void join(bool ok) {
   if (has(CLOSES)) t.z = NULL;
   if (has(FIRST)) {
@@ -785,7 +783,7 @@ static void tell_violation(void *context, const char *sentence) {
   text_add(context, "%s; ", sentence);
 }
 
-/* The other session lives and holds what it held, and the database is sound. */
+/* The other session lives and has kept its nodes, and the database is sound. */
 static void check_other(void) {
   static text found;
   zke_stat stat;
@@ -806,14 +804,14 @@ static void close_one(zke **z) {
   *z = NULL;
 }
 
-/* Let the other session find who died. */
+/* Let the other session find the dead ones. */
 static void sweep(void) {
   seam_pass(1100);
   must_ok(zke_dispatch(other, NULL));
 }
 
-/* Close all, dead sessions too: nothing of them is left but what the other
- * session keeps for the next round. */
+/* Close everything, dead sessions too: only what the other session keeps for
+ * the next round is left. */
 static void end(void) {
   bool stays = !t.memory && !has(FRESH);
   close_one(&t.opened);
@@ -837,14 +835,14 @@ static void end(void) {
 
 /* ---- judging what a call did ---- */
 
-/* What the undisturbed call did. */
+/* The results of the undisturbed call. */
 static struct {
   bool known;
   text before, after, answer, seen;
   long snapshots;
 } reference;
 
-/* May this code tell of a fault of this kind? */
+/* May this code report a fault of this kind? */
 static bool tells_of_fault(int rc) {
   switch (rc) {
     case ZKE_NOMEM:
@@ -852,7 +850,7 @@ static bool tells_of_fault(int rc) {
     case ZKE_CONNECTIONLOSS:
       return fault.kind != HEAP || has(LOSES);
     case ZKE_OPERATIONTIMEOUT:
-      if (has(TRIES)) return true; /* zke_wait(), all along the fault */
+      if (has(TRIES)) return true; /* zke_wait(), whatever the fault */
       return fault.kind == SYSTEM || fault.kind == DISK;
     case ZKE_SYSTEMERROR:
     case ZKE_FULL:
@@ -866,7 +864,7 @@ static bool tells_of_fault(int rc) {
   }
 }
 
-/* A multi also tells which operation failed. */
+/* A multi also says which operation failed. */
 static void judge_results(int rc) {
   int i = 0;
   if (!IS_SET(results[0])) return;
@@ -877,7 +875,8 @@ static void judge_results(int rc) {
   memcpy(t.out.results, pattern.results, sizeof pattern.results);
 }
 
-/* Is it the answer without a fault, or a code and a sentence for one? */
+/* Is the result the one without a fault, or a code and a sentence that report
+ * one? */
 static void judge_answer(int rc) {
   static text answer;
   answer.len = 0;
@@ -899,7 +898,7 @@ static void judge_answer(int rc) {
        "an output is touched though it failed with %s", zke_error_name(rc));
 }
 
-/* Call again until what was put off is done. */
+/* Call again until the deferred work is done. */
 static void try_again(text *now) {
   for (int i = 0; i < 8; i++) {
     seam_pass(1100);
@@ -913,8 +912,8 @@ static void try_again(text *now) {
   }
 }
 
-/* Is the database as it was before, or as it is without a fault, whichever the
- * answer promises? */
+/* Is the database as before, or as after an undisturbed call, as the result
+ * promises? */
 static void judge_state(int rc) {
   static text now;
   bool ok = rc == t.c->rc, other_way = false;
@@ -947,7 +946,7 @@ static void judge_handle(int rc) {
     zke_free(data);
     return;
   }
-  if (other) sweep(); /* if the other one thinks it dead, it will not work */
+  if (other) sweep(); /* if the other thinks it dead, it will not work */
   long syncs = wal_syncs;
   int got = zke_create(t.z, "/after", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                        NULL, NULL);
@@ -963,7 +962,7 @@ static void judge_handle(int rc) {
   must_ok(zke_delete(t.z, "/after", -1));
 }
 
-/* zke_check() compares what one snapshot has: what two have may differ. */
+/* zke_check() compares the rows of one snapshot: those of two may differ. */
 static void judge_snapshots(int rc, long count) {
   if (!has(CHECKS)) return;
   if (!reference.known) reference.snapshots = count;
@@ -971,7 +970,7 @@ static void judge_snapshots(int rc, long count) {
        "it was checked in %ld snapshots", count);
 }
 
-/* The call, with the fault that is set. */
+/* The call, with the chosen fault. */
 __attribute__((noinline)) static int call_with_fault(void) {
   zke *const untouched = (zke *)(void *)bytes;
   outputs_reset();
@@ -1002,7 +1001,7 @@ __attribute__((noinline)) static int call_with_fault(void) {
   return rc;
 }
 
-/* One point: preparation, call, judgement. */
+/* One point: preparation, call, checks. */
 static void run_point(const fault_case *c, bool memory, const char *name) {
   begin(c, memory, name);
   if (!reference.known && other) look(&reference.before);
@@ -1059,7 +1058,7 @@ static void watch(const char *path) {
   must_ok(zke_get(t.z, path, note, &t.seen, NULL, NULL, NULL));
 }
 
-/* An ephemeral, a watch, a notice of death and an event that waits. */
+/* An ephemeral, a watch, a notice of death and a pending event. */
 static void be_busy(void) {
   make(t.z, "/t/mine", 1, ZKE_EPHEMERAL);
   watch("/t/small");
@@ -1114,7 +1113,7 @@ static int call_create(void) {
                     &t.out.path, &t.out.stat);
 }
 
-/* A COMMIT that fails: the next call opens the database anew. */
+/* A COMMIT that fails: the next call reopens the database. */
 static void break_commit(void) {
   seam_fail(&disk, SEAM_xSync, true);
   must_rc(zke_create(t.z, "/t/lost", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
@@ -1161,8 +1160,8 @@ static int call_set_mine(void) {
   return zke_set(t.z, "/t/mine", "new", 3, -1, &t.out.stat);
 }
 
-/* So much in the write-ahead log that the next change copies it into the
- * database; the other session comes last, since it would do it. */
+/* Fill the write-ahead log so far that the next change runs a checkpoint.  The
+ * other session is opened last, since it would run it. */
 static void fill_log(void) {
   make(t.z, "/big", sizeof bytes, ZKE_PERSISTENT);
   for (int i = 0; i < 6; i++)
@@ -1182,7 +1181,7 @@ static int call_exists(void) {
   return zke_exists(t.z, "/t/large", reader(), &t.seen, &t.out.stat);
 }
 
-/* The tick is due, and a look whether the session still is. */
+/* The tick is due, and a check that the session still exists. */
 static int call_exists_late(void) {
   seam_pass(2000);
   return call_exists();
@@ -1234,7 +1233,7 @@ static int call_multi(void) {
   return zke_multi(t.z, ops, 3, t.out.results);
 }
 
-/* Only inside does it show that this must be synced. */
+/* Only the last operation shows that this must be synced. */
 static int call_multi_late(void) {
   zke_op ops[3];
   zke_op_check(&ops[0], "/t/dir", 0);
@@ -1243,7 +1242,7 @@ static int call_multi_late(void) {
   return zke_multi(t.z, ops, 3, t.out.results);
 }
 
-/* The paths become longer than what a first allocation holds. */
+/* The paths become longer than the first allocation. */
 static int call_multi_chroot(void) {
   static char deep[200] = "/dir/a";
   zke_op ops[2];
@@ -1261,7 +1260,7 @@ static int call_multi_refused(void) {
   return zke_multi(t.z, ops, 3, t.out.results);
 }
 
-/* The same as calls of their own, and a watch that hears of one of them. */
+/* The same by single calls, with a watch on one of them. */
 static int batch_of_changes(zke *z, void *context) {
   static char inside[] = "inside";
   (void)context;
@@ -1310,7 +1309,7 @@ static int call_multi_read_secret(void) {
 
 /* ---- the program's own SQL, and the history ---- */
 
-/* Of a function in a transaction; its own row is not in what is compared. */
+/* For a function in a transaction; its own row is not compared. */
 static int write_row(sqlite3 *db, int64_t zxid, void *context) {
   (void)zxid, (void)context;
   return sqlite3_exec(db,
@@ -1319,7 +1318,7 @@ static int write_row(sqlite3 *db, int64_t zxid, void *context) {
                       NULL, NULL, NULL);
 }
 
-/* SQLite's code, which such a function hands on, as the library's. */
+/* Turn SQLite's code, which such a function returns, into the library's. */
 static int as_result(int rc) {
   switch (rc < 0 ? 0 : rc & 0xff) {
     case SQLITE_OK:
@@ -1365,13 +1364,13 @@ static void keep_history(void) { must_ok(zke_history_keep(t.z, 10000, 0)); }
 static void keep_none(void) { must_ok(zke_history_keep(t.z, 0, 0)); }
 
 static void have_history(void) {
-  keep_none(); /* a point begins with a new one */
+  keep_none(); /* a point begins with a new history */
   keep_history();
   for (int i = 0; i < 9; i++) must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, NULL));
 }
 
-/* One that cannot begin for lack of memory is undone alone: the change after it
- * notes nothing. */
+/* If the history cannot begin for lack of memory, only that call is undone: the
+ * change after it records nothing. */
 static int keep_and_set(zke *z, void *context) {
   (void)context;
   int rc = zke_history_keep(z, 10000, 0);
@@ -1399,7 +1398,7 @@ static int call_get_acl(void) {
   return zke_get_acl(t.z, "/t/secret", &t.out.acls, &t.out.stat);
 }
 
-/* Readable for all, so that the digest is shown masked. */
+/* Readable by all, so that the digest is shown masked. */
 static void show_secret(void) {
   zke_acl entries[] = {{ZKE_PERM_READ, "world", "anyone"},
                        {ZKE_PERM_ALL, "auth", ""}};
@@ -1426,7 +1425,7 @@ static int call_set_watch(void) {
                        &t.seen);
 }
 
-/* It has changed since, so the watcher is owed an event. */
+/* The node has changed since, so the watcher must get an event. */
 static int call_set_watch_missed(void) {
   return zke_set_watch(t.z, "/t/small", ZKE_WATCH_DATA, 0, note, &t.seen);
 }
@@ -1461,7 +1460,7 @@ static int call_next_deadline(void) {
 
 static int call_dispatch(void) { return zke_dispatch(t.z, &t.out.count); }
 
-/* The tick is due: files are verified, sessions probed, the sweep is made. */
+/* The tick is due: it verifies files, probes sessions, and sweeps. */
 static int call_dispatch_late(void) {
   seam_pass(2000);
   return call_dispatch();
@@ -1476,7 +1475,7 @@ static void one_event(void) {
 
 static void owe_an_event(void) { must_ok(call_set_watch_missed()); }
 
-/* More watchers of one path than fit into the first allocation of calls. */
+/* More watchers of one path than fit into the first allocation for calls. */
 static void many_watchers(void) {
   static char names[7][2] = {"a", "b", "c", "d", "e", "f", "g"};
   for (int i = 0; i < 7; i++)
@@ -1522,8 +1521,8 @@ static void watch_the_dying(void) {
   watch("/t/dead");
 }
 
-/* What the kernel does when a process dies: its lock and its FIFO are let go.
- * The descriptors' numbers stay good for zke_close(). */
+/* Release the lock and the FIFO, as the kernel does when a process dies.  The
+ * descriptors' numbers stay valid for zke_close(). */
 static void die(void) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   must(null >= 0 && side_dead.life > 0 && side_dead.fifo[1] > 0, "die");
@@ -1585,7 +1584,7 @@ static void leave_detached(void) {
   t.victim = NULL;
 }
 
-/* Without a fault any more: let t.z's store do what it could not, and keep the
+/* Disable the fault, let t.z's store do what it could not, and keep the
  * failure's sentence. */
 static int settle(int rc) {
   char why[512];
@@ -1608,7 +1607,7 @@ static int open_with_flags(unsigned flags, int64_t timeout_ms) {
 
 static int call_open_light(void) { return open_with_flags(ZKE_OPEN_LIGHT, 0); }
 
-/* Where nobody knows whether the session moved, one tries again. */
+/* If it is unknown whether the session moved, try again. */
 static int call_attach(void) {
   int rc = zke_attach(t.z, kept_id, kept_password, NULL, &t.opened);
   if (rc != ZKE_CONNECTIONLOSS) return rc;
@@ -1616,7 +1615,7 @@ static int call_attach(void) {
   return zke_attach(t.z, kept_id, kept_password, NULL, &t.opened);
 }
 
-/* The handle goes whatever is returned; the rest is done later. */
+/* The handle is gone whatever the result; the rest is done later. */
 static int call_detach(void) {
   if (!t.victim) return settle(ZKE_OK);
   zke *z = t.victim;
@@ -1635,14 +1634,14 @@ static int call_rearm(void) { return zke_rearm(t.z); }
 
 static void open_light(void) { open_light_on(t.z, 0); }
 
-/* Two light sessions' worth of events, of which the carrier hears. */
+/* Events for two light sessions, which reach the carrier. */
 static void light_events(void) {
   open_light();
   must_ok(zke_get(t.victim, "/t/small", note, &t.seen, NULL, NULL, NULL));
   other_sets("/t/small");
 }
 
-/* A kept session that its host has not heard from for too long. */
+/* A kept session whose host has been silent for too long. */
 static void kept_is_over(void) {
   open_light_on(t.z, 1000);
   must_ok(zke_exists(t.victim, "/t/small", note, &t.seen, NULL));
@@ -1877,7 +1876,7 @@ _Static_assert(CASES <= MOST_CASES, "room for each case");
  * The loop
  * --------------------------------------------------------------------- */
 
-/* Set a fault and run the case; false when it ended before. */
+/* Run the case with a fault; false if it ended before the fault. */
 static bool run_with(const fault_case *c, bool memory, const char *name,
                      long at, int variant, enum spread spread) {
   fault.at = at;
@@ -1891,7 +1890,7 @@ static bool run_with(const fault_case *c, bool memory, const char *name,
   return fault.reached;
 }
 
-/* The faults of one step; false when the case has no such step. */
+/* The faults of one step; false if the case has no such step. */
 static bool run_step(const fault_case *c, bool memory, const char *name,
                      long at) {
   bool alike = fault.kind == HEAP || fault.kind == SQLITE; /* one function */
@@ -1905,9 +1904,8 @@ static bool run_step(const fault_case *c, bool memory, const char *name,
   return run_with(c, memory, name, at, 0, ALL);
 }
 
-/* How many steps of a case are tried.  Where alike ones are not left out,
- * SQLite's allocations are too many: of those each case tries others than its
- * neighbours. */
+/* The limit on the steps of a case.  If similar ones are tried too, SQLite has
+ * too many allocations; then neighbouring cases try different ones. */
 static long most_steps(const fault_case *c) {
   const char *most = getenv("FAULT_MOST");
   if (most) return atol(most) > 0 ? atol(most) : LONG_MAX;
@@ -1915,7 +1913,8 @@ static long most_steps(const fault_case *c) {
   return fault.kind == SQLITE && most_alike() == LONG_MAX ? 60 : 2000;
 }
 
-/* The steps of the undisturbed run that are worth a fault; how many. */
+/* The steps of the undisturbed run at which to try faults; returns their
+ * number. */
 static long choose_steps(long *chosen) {
   long count = 0;
   for (long at = 1; at <= fault.steps && at < MOST_STEPS; at++)
@@ -1923,8 +1922,8 @@ static long choose_steps(long *chosen) {
   return count;
 }
 
-/* A case without a fault, to count its steps, and then with a fault at each of
- * them, or at as many as are wanted. */
+/* Run a case without a fault, to count its steps, and then with a fault at each
+ * of them, or at as many as wanted. */
 static void run_case(const fault_case *c, bool memory, const char *name) {
   static long chosen[MOST_STEPS];
   reference.known = false;
@@ -1939,9 +1938,9 @@ static void run_case(const fault_case *c, bool memory, const char *name) {
     if (!run_step(c, memory, name, chosen[i])) break;
 }
 
-/* Is a case that can be tried on a file and in memory tried on this one?  A
- * sample has one of the two, in turns: most of the time goes into the run
- * without a fault. */
+/* Should a case that runs both on a file and in memory run on this one?  A
+ * sample runs each case on one of the two, in turns, since the run without a
+ * fault takes most of the time. */
 static bool takes(enum kind kind, int number, bool memory) {
   return test_stride(2) == 1 || ((number + (int)kind) % 2 == 0) == memory;
 }
@@ -1971,14 +1970,14 @@ static void run_loop(enum kind kind, int number) {
 LIMIT(300);
 /* P2, P11: the n-th allocation of the library fails, for each n. */
 TEST_LOOP(heap_faults, 0, CASES) { run_loop(HEAP, _i); }
-/* … the n-th allocation of SQLite's. */
+/* … the n-th allocation of SQLite. */
 TEST_LOOP(sqlite_faults, 0, CASES) { run_loop(SQLITE, _i); }
-/* … the n-th system call of the library's. */
+/* … the n-th system call of the library. */
 TEST_LOOP(system_faults, 0, CASES) { run_loop(SYSTEM, _i); }
-/* … the n-th call of SQLite's to its files. */
+/* … the n-th call of SQLite to its files. */
 TEST_LOOP(disk_faults, 0, CASES) { run_loop(DISK, _i); }
 
-/* Where loops stopped, and how many faults there were. */
+/* Print where loops stopped, and how many faults there were. */
 static void report(void) {
   for (int k = 0; k < KINDS; k++) {
     for (int i = 0; i < CASES; i++) {

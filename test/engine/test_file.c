@@ -1,4 +1,4 @@
-/* test_file.c - the database file: what is refused, what is kept
+/* test_file.c - the database file: which files are refused, and what survives
  *
  * P11 (bad files), P8 and P2 (what survives), and design.md 5, 7 and 8 (epoch,
  * replaced files, the write-ahead log).
@@ -44,8 +44,8 @@ static void write_file(const char *path, const char *data, size_t size) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
-/* Only for files that no handle of this process has open: reading one by
- * hand would drop SQLite's locks. */
+/* Only for files that no handle of this process has open: reading one here
+ * would drop SQLite's locks. */
 static char *read_file(const char *path, size_t *size_out) {
   char *data = NULL;
   size_t size = 0;
@@ -78,7 +78,7 @@ static const char *directory(const char *name) {
   return path;
 }
 
-/* A number for a file's whole content: the same while nobody writes. */
+/* A hash of a file's content. */
 static unsigned long hash_of(const char *path) {
   size_t size;
   char *data = read_file(path, &size);
@@ -93,8 +93,8 @@ static bool ends_in(const char *text, const char *end) {
   return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Names, modes, sizes, times and contents of all that is in a directory.  Of
- * a -shm only that it is there: it holds nothing that lasts. */
+/* Names, modes, sizes, times and contents of everything in a directory.  Of a
+ * -shm only that it exists: it holds nothing that lasts. */
 static char *picture(const char *path) {
   struct dirent **entry;
   char *text = NULL;
@@ -126,7 +126,7 @@ static char *picture(const char *path) {
 
 /* ---- databases ---- */
 
-/* Run SQL through plain SQLite; a value when the text is a query. */
+/* Run SQL through plain SQLite; returns a value if it is a query. */
 static int64_t sql(const char *path, const char *format, ...) {
   sqlite3_stmt *s;
   va_list ap;
@@ -170,8 +170,8 @@ static const char *sample(const char *path) {
 
 enum { BULK = 8000, BATCH = 100 };
 
-/* So many nodes of so many bytes below a new node, or without bytes none of
- * them any more. */
+/* Make `count` nodes of `bytes` bytes below a new node; with 0 bytes, delete
+ * them all. */
 static void bulk(zke *z, const char *parent, int count, int bytes) {
   static char data[BULK], path[BATCH][64];
   zke_op op[BATCH];
@@ -202,7 +202,7 @@ static int print_row(void *out, int count, char **value, char **name) {
 
 enum { TABLES = 6 };
 
-/* Every row of so many tables from the first on, as a text. */
+/* Every row of `count` tables, beginning with table `first`, as a text. */
 static char *rows_of(const char *path, int first, int count) {
   static const char *const tables[TABLES] = {"meta",    "node",  "blob",
                                              "session", "watch", "event"};
@@ -225,21 +225,21 @@ static char *all_rows(const char *path) { return rows_of(path, 0, TABLES); }
 /* The nodes' rows and their data. */
 static char *node_rows(const char *path) { return rows_of(path, 1, 2); }
 
-/* The two texts are the same, and are freed. */
+/* Assert that two texts are the same, and free them. */
 static void expect_same(char *now, char *before) {
   ck_assert_str_eq(now, before);
   free(now);
   free(before);
 }
 
-/* All rows are those of before, which is freed. */
+/* Assert that all rows are as in `before`, and free it. */
 static void expect_rows(const char *path, char *before) {
   expect_same(all_rows(path), before);
 }
 
 /* ---- refusals ---- */
 
-/* zke_open() fails with the code, names the file, and touches nothing in the
+/* zke_open() fails with the code, names the file, and changes nothing in the
  * directory. */
 static void refused_by(const char *where, const char *path,
                        const zke_options *options, int code) {
@@ -272,7 +272,7 @@ TEST(text_file_is_refused) {
 }
 
 /* P11: another application's database, closed, in both journal modes; and one
- * whose application calls it by its own application_id. */
+ * that bears its own application_id. */
 TEST_LOOP(foreign_database_is_refused, 0, 4) {
   static const char *const modes[] = {
       "PRAGMA journal_mode=DELETE; CREATE TABLE zkembed_node(a)",
@@ -282,7 +282,7 @@ TEST_LOOP(foreign_database_is_refused, 0, 4) {
   const char *where = directory("d"), *path = test_path("d/other.db");
   sql(path, "%s", modes[_i]);
   refused(where, path, ZKE_NOTADB);
-  /* a read-only connection of SQLite's leaves its -wal and -shm behind */
+  /* a read-only connection of SQLite leaves its -wal and -shm behind */
   zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
   char *before = picture(where);
   zke *z;
@@ -295,8 +295,8 @@ TEST_LOOP(foreign_database_is_refused, 0, 4) {
   free(after);
 }
 
-/* A program that dies and leaves its log: a process of its own.  A leak check
- * finds the connection reachable. */
+/* A program that dies and leaves its log; it runs in a child process.  A leak
+ * check finds the connection reachable. */
 static int die_with_log(void *path) {
   static sqlite3 *db;
   int rc = sqlite3_open(path, &db);
@@ -308,8 +308,8 @@ static int die_with_log(void *path) {
   return rc; /* without sqlite3_close() */
 }
 
-/* P11: another application's log stays as its crash has left it, whatever asks
- * for the database; only the application may bring the two together. */
+/* P11: after another application's crash its log stays as it is, however the
+ * database is opened; only the application may bring the two together. */
 TEST_LOOP(log_of_a_foreign_crash_stays, 0, 3) {
   static const unsigned flags[] = {0, ZKE_OPEN_READONLY, ZKE_OPEN_HOST};
   const char *where = directory("d"), *path = test_path("d/other.db");
@@ -338,7 +338,7 @@ TEST(foreign_database_in_use_is_refused) {
   ck_assert_int_eq(sql(path, "SELECT a FROM t"), 6);
 }
 
-/* P11: written by a later version. */
+/* P11: a file that a later version wrote. */
 TEST(newer_format_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/new.db"));
   sql(path, "PRAGMA user_version = %d", 10000);
@@ -347,8 +347,8 @@ TEST(newer_format_is_refused) {
   refused_by(where, path, &readonly, ZKE_NEWERFORMAT);
 }
 
-/* P11: of the format before this one, whose writers lock other bytes: a
- * process with the old engine and one with this would not see each other. */
+/* P11: a file of the previous format, whose writers lock other bytes: a process
+ * with the old engine and one with this engine would not see each other. */
 TEST(older_format_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/old.db"));
   sql(path, "PRAGMA user_version = %d", 1);
@@ -368,8 +368,8 @@ TEST(truncated_database_is_refused) {
   refused(where, path, ZKE_CORRUPT);
 }
 
-/* P11: a damaged page gives ZKE_CORRUPT, at the open, by the call that meets
- * it or by the check, never a crash and never a wrong answer. */
+/* P11: a damaged page gives ZKE_CORRUPT, from the open, from the call that
+ * reads it or from the check; never a crash or a wrong answer. */
 TEST(damaged_page_is_found) {
   const char *whole = test_path("whole.db");
   static char data[20000];
@@ -398,7 +398,7 @@ TEST(damaged_page_is_found) {
   }
 }
 
-/* P11: a directory, and a path through one that is missing. */
+/* P11: a directory, and a path through a missing one. */
 TEST(directory_is_refused) {
   const char *where = directory("d");
   refused(where, directory("d/e"), ZKE_CANTOPEN);
@@ -410,8 +410,8 @@ static void be_root(void) {
   if (getuid() == 0) ck_assert_int_eq(seteuid(0), 0);
 }
 
-/* Go on as a user whom permissions bind, who may enter the test's directory.
- * Ends with the test, at the latest when the directory is removed. */
+/* Continue as a user without root's rights, who may enter the test's directory.
+ * This ends with the test, at the latest when the directory is removed. */
 static void be_nobody(void) {
   const char *top = test_path(".");
   ck_assert_int_eq(chmod(top, 0711), 0);
@@ -419,7 +419,7 @@ static void be_nobody(void) {
   if (getuid() == 0) ck_assert_int_eq(seteuid(65534), 0);
 }
 
-/* As refused(), for a user without rights; the picture is root's. */
+/* As refused(), for a user without rights; root takes the picture. */
 static void refused_to_nobody(const char *where, const char *path,
                               unsigned flags, int code) {
   zke_options options = {.size = sizeof options, .flags = flags};
@@ -451,8 +451,8 @@ TEST(unwritable_file_is_refused) {
   refused_to_nobody(where, path, 0, ZKE_READONLY);
 }
 
-/* P11: a directory that may not be written, with a database alone in it, or
- * with none. */
+/* P11: a directory that may not be written, with only a database in it, or with
+ * none. */
 TEST(unwritable_directory_is_refused) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   copy_file(sample(test_path("a.db")), path);
@@ -466,8 +466,8 @@ TEST(unwritable_directory_is_refused) {
   ck_assert_int_eq(chmod(where, 0777), 0);
 }
 
-/* P11: a program's database that has our tables is not called a stranger's
- * where it just cannot be read. */
+/* P11: a program's database that has our tables is not called foreign if it
+ * just cannot be read. */
 TEST(hosted_database_is_no_stranger) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   zke *z = open_as(test_path("a.db"), .flags = ZKE_OPEN_HOST);
@@ -482,10 +482,10 @@ TEST(hosted_database_is_no_stranger) {
   ck_ok(zke_close(test_open(path)));
 }
 
-/* ---- a creation that was cut short ---- */
+/* ---- an interrupted creation ---- */
 
-/* The file that a process leaves which dies in it: rubbish, with a journal that
- * says that there were no pages. */
+/* The file of a process that dies while creating it: rubbish, with a journal
+ * that says that it had no pages. */
 static void leave_unfinished(const char *path) {
   char page[4096], journal[512] = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
   memset(page, 'Z', sizeof page);
@@ -496,7 +496,7 @@ static void leave_unfinished(const char *path) {
 }
 
 static struct {
-  int open, read; /* how the journal's fail, or 0 */
+  int open, read; /* how a call on the journal fails, or 0 */
   int fd;         /* of the journal */
 } unlucky;
 
@@ -513,8 +513,8 @@ static void before_pread(seam_call *c) {
   if (c->fd == unlucky.fd && unlucky.read) seam_refuse(c, unlucky.read);
 }
 
-/* P11: if the journal cannot be read, the file is not called a stranger's, and
- * the next open succeeds. */
+/* P11: if the journal cannot be read, the file is not called foreign, and the
+ * next open succeeds. */
 TEST_LOOP(unreadable_journal_is_no_answer, 0, 3) {
   static const struct {
     int open, read, result;
@@ -553,8 +553,8 @@ static void roll_back_at_journal(seam_call *c) {
   if (ends_in(c->path, "-journal") && present(c->path)) race_roll_back();
 }
 
-/* P11: another process rolls the creation back while this one looks at the
- * file: at its header, or at its journal. */
+/* P11: another process rolls the creation back while this one reads the file's
+ * header, or its journal. */
 TEST_LOOP(rolled_back_meanwhile, 0, 2) {
   zke *z = NULL;
   static seam s = {.vfs = "racing",
@@ -571,8 +571,8 @@ TEST_LOOP(rolled_back_meanwhile, 0, 2) {
   ck_assert(!present(joined(raced, "-journal")));
 }
 
-/* P11: a network file system is refused, for a new and an existing file, and
- * one of which the system does not tell (1). */
+/* P11: a network file system is refused, for a new and an existing file; also
+ * if the system does not say what it is (1). */
 TEST_LOOP(network_file_system_is_refused, 0, 2) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   seam s = {.fail = {[SEAM_network] = {_i ? -EIO : 1, .times = SEAM_ALWAYS}}};
@@ -582,7 +582,7 @@ TEST_LOOP(network_file_system_is_refused, 0, 2) {
   refused_by(where, path, &options, _i ? ZKE_SYSTEMERROR : ZKE_NETWORKFS);
 }
 
-static int filled_before; /* structs that were not empty when given */
+static int filled_before; /* structs that were not zero when passed */
 
 static void expect_empty(seam_call *c) {
   const zke_file *f = c->out;
@@ -593,8 +593,8 @@ static void expect_empty(seam_call *c) {
 }
 
 /* zkembed.h: a table of an older header does not know all members of zke_file,
- * and leaves them as they are: they have to be 0.  They were what the stack
- * held: a file could have any number of hard links. */
+ * and does not set them, so they must be 0.  Once they had the stack's content,
+ * and a file could have any number of hard links. */
 TEST(table_is_given_empty_structs) {
   zke *z = NULL;
   static seam s = {
@@ -609,7 +609,7 @@ TEST(table_is_given_empty_structs) {
   ck_assert_int_eq(filled_before, 0);
 }
 
-/* P11: no name, no place for the handle. */
+/* P11: no name, or no place for the handle. */
 TEST(null_arguments_are_refused) {
   zke *z = (zke *)&z;
   ck_rc(zke_open(NULL, NULL, &z), ZKE_BADARGUMENTS);
@@ -619,7 +619,7 @@ TEST(null_arguments_are_refused) {
   ck_assert(!present(test_path("a.db")));
 }
 
-/* ZKE_OPEN_EXISTING makes nothing; nor does a read-only open. */
+/* ZKE_OPEN_EXISTING creates nothing; nor does a read-only open. */
 TEST(missing_file_is_not_made) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_EXISTING};
@@ -628,7 +628,8 @@ TEST(missing_file_is_not_made) {
   refused_by(where, path, &options, ZKE_CANTOPEN);
 }
 
-/* ZKE_OPEN_EXISTING opens what is there; an empty file becomes a database. */
+/* ZKE_OPEN_EXISTING opens an existing file; an empty file becomes a
+ * database. */
 TEST(existing_and_empty_files_are_opened) {
   zke *z = open_as(sample(test_path("a.db")), .flags = ZKE_OPEN_EXISTING);
   expect_data(z, "/a", "one");
@@ -643,8 +644,8 @@ TEST(existing_and_empty_files_are_opened) {
 
 /* ---- a full disk ---- */
 
-/* P11: changes are refused on a full disk, all that was acknowledged stays
- * readable, and changes go through again when there is room. */
+/* P11: changes are refused on a full disk, everything acknowledged stays
+ * readable, and changes succeed again when there is room. */
 TEST(full_disk_loses_nothing) {
   if (!test_small_disk("disk", 4096)) return;
   static char data[100000];
@@ -669,8 +670,8 @@ TEST(full_disk_loses_nothing) {
   expect_data(z, "/kept", data);
 }
 
-/* P11: acknowledged changes and none else are there when a disk fills up by
- * zkembed's own writing. */
+/* P11: when zkembed's own writing fills the disk, exactly the acknowledged
+ * changes are there. */
 TEST(filling_the_disk_loses_nothing) {
   if (!test_small_disk("disk", 2048)) return;
   static char data[30000], path[32];
@@ -713,8 +714,8 @@ TEST(full_disk_at_open) {
 
 /* ---- read-only ---- */
 
-/* A read-only handle beside a working one reads what it wrote, changes
- * nothing, and is no session. */
+/* A read-only handle reads what another handle has written, changes nothing,
+ * and is no session. */
 TEST(readonly_reads_only) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
@@ -742,8 +743,8 @@ TEST(readonly_reads_only) {
   ck_assert_int_eq(test_session_count(z), 1);
 }
 
-/* A read-only open of a database that nobody else has open leaves the file as
- * it is and no trace of a session; all that may appear is SQLite's -shm and an
+/* A read-only open of a database that no other handle has open leaves the file
+ * unchanged and no trace of a session; it may create only SQLite's -shm and an
  * empty -wal. */
 TEST(readonly_leaves_the_file_alone) {
   const char *path = test_path("a.db");
@@ -760,7 +761,7 @@ TEST(readonly_leaves_the_file_alone) {
 
 static void expect_file(seam_call *c) { ck_assert_int_ge(c->fd, 0); }
 
-/* P9: a read-only handle of a database without side files asks for none. */
+/* P9: a read-only handle of a database without side files reads none. */
 TEST(readonly_reads_no_file_that_is_missing) {
   static seam s = {.before = {[SEAM_pread] = expect_file}};
   copy_file(sample(test_path("b.db")), test_path("a.db"));
@@ -775,7 +776,7 @@ static const char *const beside[] = {"",          "-wal",      "-shm",
                                      "-zke/live", "-zke/gate", "-zke/line"};
 enum { BESIDE = sizeof beside / sizeof beside[0] };
 
-/* Within a tick or two of waiting every call fails loudly. */
+/* Within a tick or two of waiting every call fails with an error. */
 static void expect_replaced(zke *z) {
   int64_t end = test_now() + test_patience(4000);
   int rc = ZKE_OK;
@@ -788,8 +789,8 @@ static void expect_replaced(zke *z) {
   ck_rc(zke_set(z, "/a", "lost", 4, -1, NULL), ZKE_REPLACED);
 }
 
-/* design.md 8: each file that belongs to the database is unlinked, of a
- * database each: so their ticks come in the same second. */
+/* design.md 8: each file that belongs to the database is unlinked, each from
+ * another database, so that their ticks come in the same second. */
 TEST(unlinked_file_is_noticed) {
   zke *z[BESIDE];
   for (int i = 0; i < BESIDE; i++) {
@@ -815,7 +816,7 @@ TEST(renamed_database_is_noticed) {
   zke_close(z);
 }
 
-/* design.md 8: another database is moved over it; that one stays unharmed. */
+/* design.md 8: another database is moved over it, and stays unharmed. */
 TEST(replaced_database_is_noticed) {
   const char *path = sample(test_path("a.db")), *other = test_path("b.db");
   zke *z = test_open(other);
@@ -833,9 +834,9 @@ TEST(replaced_database_is_noticed) {
   ck_rc(see(z, "/e"), ZKE_NONODE);
 }
 
-/* design.md 5: with a session alive a newcomer that finds the liveness file or
- * the gate file missing, or another in its place, is refused: all bytes would
- * look free. */
+/* design.md 5: a session is alive, and the liveness file or the gate file is
+ * missing or was replaced.  A new process is refused, since all lock bytes
+ * would look free. */
 TEST_LOOP(newcomer_is_refused_without_side_files, 0, 4) {
   const char *path = test_path("a.db");
   const char *live = joined(path, _i < 2 ? "-zke/live" : "-zke/gate");
@@ -850,8 +851,8 @@ TEST_LOOP(newcomer_is_refused_without_side_files, 0, 4) {
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
-/* Side files may be removed when nobody has the database open.  It ends the
- * detached sessions. */
+/* Side files may be removed when no process has the database open.  That ends
+ * the detached sessions. */
 TEST(side_files_may_go_between) {
   const char *path = sample(test_path("a.db"));
   unsigned char password[16];
@@ -871,8 +872,9 @@ TEST(side_files_may_go_between) {
 
 /* ---- copies and restores ---- */
 
-/* design.md 7, P8: in a copy all sessions of the original are dead and zxids
- * begin above all that the original can have issued; the original goes on. */
+/* design.md 7, P8: in a copy all sessions of the original are dead, and zxids
+ * begin above all that the original can have issued; the original is not
+ * affected. */
 TEST(copy_has_no_sessions) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   zke *z = test_open(path);
@@ -890,9 +892,9 @@ TEST(copy_has_no_sessions) {
   ck_assert_int_eq(test_zxid(z), zxid + 1);
 }
 
-/* P8: a backup put back, by renaming (0), removing and copying (1: the new
- * file may have the old one's inode) or copying over (2), issues no zxid and
- * no session id that the time after the backup has seen. */
+/* P8: a backup is put back, by renaming (0), removing and copying (1: the new
+ * file may have the old one's inode) or copying over (2).  No zxid and no
+ * session id that was used after the backup is issued again. */
 TEST_LOOP(restored_database_reissues_nothing, 0, 3) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   copy_file(path, copy);
@@ -909,10 +911,10 @@ TEST_LOOP(restored_database_reissues_nothing, 0, 3) {
   ck_assert_int_gt(zke_session_id(z), id);
 }
 
-/* ---- what stays ---- */
+/* ---- what survives ---- */
 
-/* P8: after a close each node is the same in the file, and zxids, session ids
- * and sequence numbers go on. */
+/* P8: after a close and an open each node is the same, and zxids, session ids
+ * and sequence numbers continue. */
 TEST(reopened_database_goes_on) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
@@ -925,14 +927,14 @@ TEST(reopened_database_goes_on) {
   expect_same(node_rows(path), before);
   expect_data(z, "/a", "one");
   expect_data(z, "/a/b", "two");
-  ck_assert_int_eq(next_sequence(z), sequence + 2); /* after "/kept", too */
+  ck_assert_int_eq(next_sequence(z), sequence + 2); /* after "/kept" too */
   ck_assert_int_gt(test_zxid(z), zxid);
   ck_assert_int_eq(test_zxid(z) >> 32, zxid >> 32);
   ck_assert_int_gt(zke_session_id(z), id);
   ck_assert_int_eq(test_session_count(z), 1);
 }
 
-/* The schema of a database, a line for each of its objects. */
+/* The schema of a database, one line for each of its objects. */
 static char *schema_of(sqlite3 *db) {
   char *text = NULL;
   size_t size = 0;
@@ -945,9 +947,9 @@ static char *schema_of(sqlite3 *db) {
   return text;
 }
 
-/* format.md 7: a file that 1.0 wrote is read, with all that was in it, and is
- * written.  Its sessions have ended: it is a copy.  While format 4 is the one
- * that is written, a new file's schema is the same to the letter. */
+/* format.md 7: a file that 1.0 wrote is read, with everything in it, and is
+ * written.  Its sessions have ended, since it is a copy.  As long as format 4
+ * is the one that is written, a new file's schema is exactly the same. */
 TEST(a_file_of_1_0_is_read) {
   const char *path = test_path("a.db"), *fresh = test_path("new.db");
   char *text = read_file("test/engine/format4.sql", NULL), *data;
@@ -1021,14 +1023,14 @@ static const struct {
     {"watchtree /", false},      {"set /p z", true},
     {"delete /t", true},         {"create /e x 1", false},
     {"create /f x 1", false},    {"guard /e /p", true},
-    {"pass /e /f", false}, /* what it was told by another shape of multi */
+    {"pass /e /f", false}, /* another kind of multi has told it */
     {"guard /e /p", true},       {"light /g", false},
     {"create /h x 0", true},     {"batch /e /b /h", true},
     {"light /g", false},
 };
 
-/* After each change of the table: was the log synced, as this durability
- * asks? */
+/* After each change of the table: was the log synced as this durability
+ * requires? */
 static void expect_syncs(int durability) {
   test_worker w = test_spawn("talk", NULL);
   test_ask(&w, "open %s durable=%d", test_path("a.db"), durability);
@@ -1044,8 +1046,8 @@ static void expect_syncs(int durability) {
   test_kill(&w, SIGKILL);
 }
 
-/* P8: whether each change of the table syncs the log before it returns, as its
- * node's kind and the handle's durability ask. */
+/* P8: each change of the table syncs the log before it returns if its node's
+ * kind and the handle's durability require it. */
 TEST_LOOP(changes_are_synced_by_kind, 0, 3) { expect_syncs(_i); }
 
 /* ---- syncs of the directory ---- */
@@ -1067,8 +1069,8 @@ static zke *open_counting(const char *path) {
   return open_as(path, .os = seam_os(&s));
 }
 
-/* How often the directory was synced since the last time this was asked, the
- * first durable change of a new store included. */
+/* How often the directory was synced since this was last asked, including by
+ * the first durable change of a new store. */
 static int syncs_with_change(const char *path, const char *node) {
   zke *z = open_counting(path);
   make_with(z, node, "x");
@@ -1089,7 +1091,7 @@ static int64_t salts(const char *path) {
   return out;
 }
 
-/* Write until a checkpoint has emptied the log and it begins again. */
+/* Write until a checkpoint has emptied the log and it starts again. */
 static void begin_log_again(zke *z, const char *path) {
   static char data[100000];
   int64_t before = salts(path);
@@ -1097,9 +1099,9 @@ static void begin_log_again(zke *z, const char *path) {
     ck_ok(zke_set(z, "/a", data, sizeof data, -1, NULL));
 }
 
-/* P8: the name of the log is synced once, by whichever store comes first; also
- * one that finds a log which another program has made, in the place of one
- * whose name was synced. */
+/* P8: the directory entry of the log is synced once, by the first store.  It is
+ * synced again by a store that finds a log which another program has made to
+ * replace one whose entry was synced. */
 TEST(the_name_of_a_log_is_synced_once) {
   const char *path = sample(test_path("a.db"));
   sqlite3_vfs *v = sqlite3_vfs_find(NULL);
@@ -1159,8 +1161,8 @@ TEST(life_is_named_by_its_row) {
   ck_assert(found);
 }
 
-/* The maker of a file with lives may have died before it gave it the
- * database's mode: whoever puts a life into it does. */
+/* The maker of a file of lives may have died before it set the database's mode:
+ * a session that puts its life there sets it. */
 TEST(file_of_lives_gets_its_mode) {
   const char *path = sample(test_path("a.db"));
   char name[300];
@@ -1184,9 +1186,9 @@ TEST(file_of_lives_gets_its_mode) {
   }
 }
 
-/* The kernel says that a file with lives is of another group, as where its
- * maker is not a member of the database's: then the liveness file carries the
- * life. */
+/* The kernel says that a file of lives has another group, as it does if its
+ * maker is not a member of the database's group.  Then the liveness file
+ * carries the life. */
 static void move_life(seam_call *c) {
   char link[64], name[PATH_MAX] = "";
   snprintf(link, sizeof link, "/proc/self/fd/%d", c->fd);
@@ -1196,7 +1198,8 @@ static void move_life(seam_call *c) {
 
 static seam life_elsewhere = {.after = {[SEAM_fstat] = move_life}};
 
-/* P5: no life is put into a liveness file that is not the neighbours'. */
+/* P5: no life is put into a liveness file that is not the one other stores
+ * use. */
 TEST(life_in_a_replaced_file_is_refused) {
   const char *path = sample(test_path("a.db"));
   const char *live = joined(path, "-zke/live");
@@ -1220,8 +1223,8 @@ static int die_with_life_elsewhere(void *path) {
   return 0; /* without zke_close() */
 }
 
-/* A read-only handle tells of a dead session that it is dead, also where its
- * life was in the liveness file itself; it used to say that it is alive. */
+/* A read-only handle reports a dead session as dead, even if its life was in
+ * the liveness file; once it said alive. */
 TEST(readonly_sees_dead_sessions) {
   const char *path = sample(test_path("a.db"));
   zke_session_list *list = NULL;
@@ -1240,8 +1243,8 @@ TEST(readonly_sees_dead_sessions) {
   zke_free(list);
 }
 
-/* A link in the place of the liveness file is not followed: nobody is known to
- * be dead then. */
+/* A link that replaces the liveness file is not followed: then no session is
+ * known to be dead. */
 TEST(readonly_follows_no_link) {
   const char *path = sample(test_path("a.db"));
   const char *live = joined(path, "-zke/live");
@@ -1258,7 +1261,7 @@ TEST(readonly_follows_no_link) {
   }
 }
 
-/* A relative name stays good when the process changes its directory. */
+/* A relative name stays valid when the process changes its directory. */
 TEST(relative_name_survives_chdir) {
   sample(test_path("a.db"));
   ck_assert_int_eq(chdir(test_path(".")), 0);
@@ -1277,8 +1280,8 @@ static void expect_mode(const char *path, unsigned mode, gid_t group) {
                 "%s: mode %o, group %u", path, s.st_mode & 07777, s.st_gid);
 }
 
-/* All that lies in the side directory has the mode of a file; a FIFO may
- * only be written by others. */
+/* Everything in the side directory has the mode of a file; a FIFO may only be
+ * written by others. */
 static void expect_side_modes(const char *path, unsigned mode, gid_t group) {
   DIR *d = opendir(path);
   ck_assert_ptr_nonnull(d);
@@ -1319,8 +1322,9 @@ TEST_LOOP(side_files_follow_the_database, 0, 4) {
   expect_side_modes(joined(path, "-zke"), modes[_i].file, group);
 }
 
-/* So also for a user whom a umask locks out of what it has made (0), or a death
- * between making a name and giving it its mode (1): nothing stays locked. */
+/* The same for a user whose umask denies access to new files (0), or after a
+ * death between creating a file and setting its mode (1): nothing stays
+ * inaccessible. */
 TEST_LOOP(no_umask_locks_its_user_out, 0, 2) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   const char *side = joined(path, "-zke"), *gate = joined(path, "-zke/gate");
@@ -1346,7 +1350,7 @@ TEST_LOOP(no_umask_locks_its_user_out, 0, 2) {
 
 /* ---- epochs ---- */
 
-static const char *boot; /* "": none can be had */
+static const char *boot; /* "": there is none */
 
 static void pretend_boot(seam_call *c) {
   seam_refuse(c, boot[0] ? snprintf(c->data, c->size, "%s", boot) : -ENOENT);
@@ -1360,8 +1364,8 @@ static zke *open_booted(const char *path, const char *id) {
   return open_as(path, .os = seam_os(&booted));
 }
 
-/* P5, design.md 7: containers on one kernel can have boot ids of their own;
- * while a session lives another id is no reboot. */
+/* P5, design.md 7: containers on one kernel can have different boot ids; while
+ * a session lives, another id is no reboot. */
 TEST(other_boot_id_reaps_nobody) {
   const char *path = test_path("a.db");
   zke *z = open_booted(path, "one");
@@ -1381,9 +1385,10 @@ TEST(other_boot_id_reaps_nobody) {
   test_kill(&w, SIGKILL);
 }
 
-/* P8: after a reboot, faked by another boot id (or none) once all processes
- * are dead, also when it took the liveness file along: sessions and ephemerals
- * are gone, and no zxid, session id or sequence number comes twice. */
+/* P8: after a reboot, which another boot id (or none) simulates once all
+ * processes are dead, also if the liveness file is lost: sessions and
+ * ephemerals are gone, and no zxid, session id or sequence number is used
+ * twice. */
 TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   static const char *const next_boot[] = {"two", "", "two"};
   const char *path = sample(test_path("a.db"));
@@ -1403,13 +1408,13 @@ TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   expect_data(z, "/a", "one");
 }
 
-/* Calls that an opening needs answers from. */
+/* The calls whose answers an open needs. */
 static const seam_kind asked[] = {SEAM_open,  SEAM_stat,  SEAM_fstat,
                                   SEAM_pread, SEAM_probe, SEAM_boot_id};
 enum { ASKED = sizeof asked / sizeof *asked };
 
-/* Open while the n-th call of a kind fails, alone or with all after it, and
- * again without if that is told.  False: there were fewer calls. */
+/* Open while the n-th call of a kind fails, alone or with all after it; if that
+ * fails, open again without.  Returns false if there were fewer calls. */
 static bool open_missing(const char *path, seam_kind kind, seam_fault fault,
                          zke **z) {
   zke_options options = {.size = sizeof options, .os = seam_os(&booted)};
@@ -1423,8 +1428,8 @@ static bool open_missing(const char *path, seam_kind kind, seam_fault fault,
   return failed;
 }
 
-/* A process that dies with an ephemeral node; before that it has detached a
- * kept session. */
+/* A process that dies with an ephemeral node; before that it detaches a kept
+ * session. */
 static int die_with_a_lock(void *path) {
   zke *z, *kept;
   boot = "one";
@@ -1435,10 +1440,10 @@ static int die_with_a_lock(void *path) {
          zke_create(z, "/e", NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
 }
 
-/* Without the kernel's answer nobody is dead, and nobody lives: an opening that
- * does not get one fails, and leaves what a later one finds.  In turn: a new
- * boot; one that took the side files along; no boot, when nobody has the file
- * but a detached session is in it; a living process that has another boot id.
+/* Without the kernel's answer no session is dead, and none alive: an open that
+ * gets no answer fails, and leaves all as it was for a later one.  In turn: a
+ * new boot; a new boot that lost the side files; no new boot, with no process
+ * but a detached session; a living process that has another boot id.
  */
 TEST_LOOP(no_answer_decides_nothing, 0, 4 * ASKED) {
   test_in_memory();
@@ -1493,7 +1498,8 @@ TEST(same_boot_keeps_the_epoch) {
   ck_assert_int_eq(test_zxid(z) >> 32, zxid >> 32);
 }
 
-/* Use the database in that boot; the session's id.  *zxid is one of later. */
+/* Use the database in that boot; returns the session's id.  *zxid gets a later
+ * one. */
 static int64_t use_booted(const char *path, const char *id, int64_t *zxid) {
   zke *z = open_booted(path, id);
   int64_t session = zke_session_id(z);
@@ -1502,9 +1508,9 @@ static int64_t use_booted(const char *path, const char *id, int64_t *zxid) {
   return session;
 }
 
-/* P8: a power cut takes back how far the zxids had come, and a backup of before
- * is restored, by renaming (0) or copying over (1): the epoch of between is
- * known still. */
+/* P8: a power cut loses the record of the last zxid, and an earlier backup is
+ * restored, by renaming (0) or copying over (1): the epoch between the two is
+ * still known. */
 TEST_LOOP(cut_and_restore_reissue_nothing, 0, 2) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   char hint[8]; /* the zxid of the last change: doc/format.md */
@@ -1526,8 +1532,8 @@ TEST_LOOP(cut_and_restore_reissue_nothing, 0, 2) {
 
 /* ---- a failed sync ---- */
 
-/* P2: a sync that fails at COMMIT is ZKE_CONNECTIONLOSS; afterwards the store
- * knows what came of it, goes on, and everybody sees the same. */
+/* P2: a sync that fails at COMMIT gives ZKE_CONNECTIONLOSS; afterwards the
+ * store finds out the outcome and continues, and all handles see the same. */
 TEST(failed_sync_is_connection_loss) {
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
@@ -1567,7 +1573,7 @@ static void count_warning(void *context, int level, const char *text) {
   if (level == ZKE_LOG_WARN) warnings++;
 }
 
-/* Set a value of 64 KiB so often; the largest size of the log seen. */
+/* Set a value of 64 KiB this often; returns the largest size of the log. */
 static int64_t largest_wal(zke *z, const char *wal, int times) {
   static char data[65536];
   int64_t largest = 0;
@@ -1608,7 +1614,7 @@ TEST(wal_is_bounded) {
 
 enum { BULKS = 300 };
 
-/* A closed database of over two megabytes, of which little is in use. */
+/* A closed database of over two megabytes, mostly unused. */
 static const char *sparse(const char *path) {
   zke *z = test_open(sample(path));
   bulk(z, "/bulk", BULKS, BULK);
@@ -1620,9 +1626,9 @@ static const char *sparse(const char *path) {
   return path;
 }
 
-/* A compaction takes the space of what was removed and nothing else: each row,
- * the zxid among them, an event that is pending, watches, sessions, ephemerals
- * and the next number stay. */
+/* A compaction removes unused space and nothing else: each row with its zxid, a
+ * pending event, watches, sessions, ephemerals and the next sequence number
+ * stay. */
 TEST(compaction_shrinks_the_file) {
   const char *path = sparse(test_path("a.db"));
   test_events pending = {0}, later = {0};
@@ -1665,8 +1671,8 @@ static void compact_in_callback(zke *z, int type, int state, const char *path,
   compact_rc = zke_compact(z, ZKE_FOREVER);
 }
 
-/* zkembed.h: where there is no file, nothing may be written, no time is left,
- * or a callback of the handle runs, and nothing is done. */
+/* zkembed.h: without a file, without permission to write, without time, or in a
+ * callback of the handle, nothing is done. */
 TEST(compaction_that_cannot_be) {
   const char *path = sparse(test_path("a.db"));
   zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
@@ -1692,8 +1698,8 @@ TEST(compaction_that_cannot_be) {
   ck_assert_int_lt(file_size(path), size / 4);
 }
 
-/* When the clock is looked at for the n-th time an hour passes, or a foreign
- * reader begins. */
+/* At the n-th reading of the clock an hour passes, or a foreign reader
+ * begins. */
 static struct {
   int countdown; /* 0: off */
   int looks;
@@ -1716,8 +1722,8 @@ static zke *open_leaping(const char *path) {
   return open_as(path, .os = seam_os(&s));
 }
 
-/* P2: the deadline comes at each look at the clock; what is not compacted then
- * is as it was, and a later one gets through. */
+/* P2: the deadline passes at each reading of the clock; an unfinished
+ * compaction changes nothing, and a later one completes. */
 TEST(compaction_that_is_late) {
   const char *path = sparse(test_path("a.db"));
   int64_t size = file_size(path);
@@ -1742,7 +1748,8 @@ TEST(compaction_that_is_late) {
 }
 
 /* A reader with SQLite's locks that is there before keeps the compaction from
- * beginning, one that comes at its end keeps the log; another gets through. */
+ * beginning; one that comes at its end keeps the log.  Afterwards another
+ * compaction completes. */
 TEST(compaction_beside_a_long_reader) {
   const char *path = sparse(test_path("a.db"));
   int64_t size = file_size(path);
@@ -1757,10 +1764,10 @@ TEST(compaction_beside_a_long_reader) {
   must(reader, "COMMIT");
   leap.reader = reader;
   int rc = ZKE_OK;
-  while (rc == ZKE_OK) { /* again, where a tick has looked as well */
+  while (rc == ZKE_OK) { /* again, if a tick has read the clock too */
     leap.looks = leap.countdown = 0;
     ck_ok(zke_compact(z, ZKE_FOREVER));
-    leap.countdown = leap.looks; /* the look before the log is emptied */
+    leap.countdown = leap.looks; /* the reading before the log is emptied */
     rc = zke_compact(z, ZKE_FOREVER);
   }
   ck_rc(rc, ZKE_OPERATIONTIMEOUT);
@@ -1774,7 +1781,7 @@ TEST(compaction_beside_a_long_reader) {
 }
 
 /* Another process: it adds to a number by compare and swap, or reads what never
- * changes, until the pipe's other end is closed; true: all was right. */
+ * changes, until the pipe's other end is closed; true: it saw no error. */
 typedef struct neighbour {
   const char *path;
   int stop[2], ready[2];
@@ -1793,7 +1800,7 @@ static bool neighbour_adds(zke *z) {
   return zke_set(z, "/number", next, n, stat.version, NULL) == ZKE_OK;
 }
 
-/* Read rows that never change: are they right? */
+/* Read rows that never change; are they right? */
 static bool neighbour_reads(zke *z, int turn) {
   char path[64], *data = NULL;
   int len = 0;
@@ -1826,7 +1833,7 @@ static int be_neighbour(void *context) {
   return zke_close(z) == ZKE_OK ? 0 : 4;
 }
 
-/* Start it; it has made its first turn. */
+/* Start it, and wait until it has made its first turn. */
 static pid_t start_neighbour(neighbour *n) {
   char byte;
   ck_assert_int_eq(pipe2(n->stop, O_CLOEXEC), 0);
@@ -1836,8 +1843,8 @@ static pid_t start_neighbour(neighbour *n) {
   return pid;
 }
 
-/* P2, P12: processes that read without locks and one that writes go on while
- * the file is compacted again and again, and see what is right. */
+/* P2, P12: while the file is compacted again and again, processes that read
+ * without locks and one that writes continue, and read the right data. */
 TEST(compaction_beside_others) {
   enum { TIMES = 8 };
   const char *path = sparse(test_path("a.db"));
@@ -1863,7 +1870,7 @@ TEST(compaction_beside_others) {
   for (int i = 0; i < 3; i++) ck_assert_int_eq(test_child_end(pid[i]), 0);
 }
 
-/* P11: no room beside the database (0), none for SQLite's temporary file (1).
+/* P11: no room next to the database (0), none for SQLite's temporary file (1).
  * Nothing is changed, the log is empty, and with room it works. */
 TEST_LOOP(compaction_on_a_full_disk, 0, 2) {
   if (!test_small_disk("disk", _i ? 1024 : 16384)) return;
@@ -1887,7 +1894,7 @@ TEST_LOOP(compaction_on_a_full_disk, 0, 2) {
   ck_assert_int_lt(file_size(path), 500000);
 }
 
-/* P2: a sync that fails in it leaves open what became of it; the next call
+/* P2: if a sync fails in a compaction, its outcome is unknown; the next call
  * finds out, and nothing is lost. */
 TEST(compaction_whose_sync_fails) {
   const char *path = sparse(test_path("a.db"));
@@ -1939,7 +1946,7 @@ TEST(views_are_readable) {
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
-/* The same by the sqlite3 shell, where there is one. */
+/* The same by the sqlite3 shell, if it is installed. */
 TEST(views_are_readable_by_the_shell) {
   char line[64] = "";
   const char *path = sample(test_path("a.db"));
@@ -2013,9 +2020,8 @@ static void find(void *context, const char *sentence) {
   }
 }
 
-/* Each invariant: zke_check() finds nothing in a sound database, and names
- * the invariant once it has been broken behind the library's back; without a
- * function too. */
+/* Each invariant: zke_check() finds nothing in a sound database, and names the
+ * invariant after SQL has broken it, also without a function. */
 TEST_LOOP(check_finds_damage, 0, DAMAGES) {
   const char *path = sample(test_path("a.db"));
   findings f = {.wanted = damages[_i].invariant};
