@@ -4,7 +4,7 @@
  * nothing alive and does not disturb the parent's; the child may open its own.
  *
  * A child here must not use Check's assertions, which would report to the
- * runner in its parent's name: it answers by its exit status.
+ * runner as its parent: it reports by its exit status.
  */
 #define _GNU_SOURCE
 #include "test/functions.h"
@@ -34,7 +34,7 @@ static int in_child(int (*body)(void *), void *context) {
 /* ---- every call on the child's copy ---- */
 
 /* 0, or the number of the call (from 1) that was not refused as it should be.
- * Those that stand apart look for another mistake before, or return none. */
+ * The calls in `others` find another mistake first, or return no code. */
 static int call_all(void *context) {
   const char *others =
       " zke_compact zke_create_ttl zke_detach zke_password zke_remove_tables "
@@ -50,7 +50,7 @@ static int call_all(void *context) {
   return rc == ZKE_FORKED ? 0 : -1;
 }
 
-/* After a child has come and gone the parent's handle works as before. */
+/* After a child has come and gone, the parent's handle works as before. */
 static void expect_working(zke *z) {
   test_events events = {0};
   ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
@@ -86,7 +86,7 @@ TEST(other_copies_refuse_every_call) {
   ck_assert_int_eq(in_child(call_all, r), 0);
 }
 
-/* What does not return a code is harmless in the child. */
+/* Calls that return no code are harmless in the child. */
 static int ask_plain(void *context) {
   zke_session_id(context);
   zke_state(context);
@@ -94,8 +94,8 @@ static int ask_plain(void *context) {
   return 0;
 }
 
-/* P9: in a forked child calls that ask memory alone answer, and the parent's
- * handle works on. */
+/* P9: in a forked child, calls that only read memory answer, and the parent's
+ * handle still works. */
 TEST(plain_questions_do_no_harm) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
@@ -103,8 +103,8 @@ TEST(plain_questions_do_no_harm) {
   expect_working(z);
 }
 
-/* A grandchild's copy is no better; and a handle opened after the fork is not
- * touched by the fork before it. */
+/* A grandchild's copy is refused too; and a handle opened after the first fork
+ * is not affected by that fork. */
 static int fork_again(void *context) {
   pid_t pid = fork();
   if (pid == 0) _exit(call_all(context));
@@ -113,7 +113,7 @@ static int fork_again(void *context) {
   return call_all(context);
 }
 
-/* P9: so does a child's child. */
+/* P9: the same in a child's child. */
 TEST(grandchild_is_refused) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
@@ -125,7 +125,7 @@ TEST(grandchild_is_refused) {
 
 /* ---- what a copy must not do ---- */
 
-/* P5: a child's end ends no session: not here, not as others see it. */
+/* P5: a child's end ends no session, neither here nor for others. */
 TEST(childs_end_ends_no_session) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -144,8 +144,8 @@ TEST(childs_end_ends_no_session) {
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
-/* P6, P9: a forked child that lives on keeps its dead parent's session from
- * nobody: the kernel tells the waiter, and the node goes. */
+/* P6, P9: a forked child that outlives its parent does not keep the parent's
+ * session alive: the kernel tells the waiter, and the node is removed. */
 TEST(forked_child_keeps_nothing_alive) {
   const char *db = test_path("a.db");
   test_events events = {0};
@@ -164,7 +164,7 @@ TEST(forked_child_keeps_nothing_alive) {
 
 /* ---- the child's own handle ---- */
 
-/* One more in the number at /n, so many times; 0 or a result code. */
+/* Add one to the number at /n, `times` times; 0 or a result code. */
 static int add(zke *z, int times) {
   while (times > 0) {
     char *data = NULL, next[16];
@@ -189,13 +189,14 @@ static void expect_sum(zke *z, int expected) {
 
 enum { TIMES = 100 };
 
-/* Opens its own and works; says so; works again when told, and closes. */
+/* A child that opens its own handle, works and says so; works again when told,
+ * and closes. */
 static struct {
   const char *db;
   int told[2], says[2]; /* pipes to and from the child */
 } own;
 
-/* The child opens its own handle and works on it, before and after its parent
+/* The child opens its own handle and works with it, before and after its parent
  * has ended. */
 static int work_on_own(void *context) {
   zke *mine;
@@ -213,8 +214,9 @@ static int work_on_own(void *context) {
   return zke_close(mine) == ZKE_OK ? 0 : 8;
 }
 
-/* The child opens its own on the same file; parent and child, and then a
- * third process after the parent has closed, lose no update to each other. */
+/* The child opens its own handle on the same file.  Parent and child, and then
+ * a third process after the parent has closed, lose none of each other's
+ * updates. */
 TEST(child_opens_its_own) {
   char byte = 'x', line[64];
   own.db = test_path("a.db");
@@ -243,7 +245,7 @@ TEST(child_opens_its_own) {
   ck_rc(see(z, "/child"), ZKE_NONODE);
 }
 
-/* A child that only opens after its parent has closed everything. */
+/* A child that opens only after its parent has closed everything. */
 static int open_late(void *context) {
   zke *z;
   if (zke_open(context, NULL, &z) != ZKE_OK) return 1;
@@ -251,8 +253,8 @@ static int open_late(void *context) {
   return zke_close(z) == ZKE_OK ? 0 : 3;
 }
 
-/* A child forked after the parent's close opens the file as any process
- * does. */
+/* A child forked after the parent's close opens the file like any other
+ * process. */
 TEST(child_opens_after_the_parents_close) {
   char db[4096];
   snprintf(db, sizeof db, "%s", test_path("a.db"));
@@ -266,8 +268,8 @@ TEST(child_opens_after_the_parents_close) {
 
 enum { OTHERS = 32 };
 
-/* A worker as many are: it closes what it does not know, and may have its own
- * files open before it opens the database.  No such file is closed then. */
+/* A typical worker: it closes all descriptors, and may open its own files
+ * before the database.  None of these files is closed then. */
 static int open_after_closing(const char *db, int files) {
   zke *z = NULL;
   int fd[OTHERS], lost = 0;
@@ -288,9 +290,9 @@ static int open_after_closing(const char *db, int files) {
 static int open_with_files(void *db) { return open_after_closing(db, OTHERS); }
 static int open_without(void *db) { return open_after_closing(db, 0); }
 
-/* P9: what a child has opened under the numbers of its parent's descriptors
- * stays open, and nothing is opened beside it; a child that has only closed
- * them opens its own. */
+/* P9: files that a child has opened under the numbers of its parent's
+ * descriptors stay open, and it cannot open a database then; a child that has
+ * only closed them can. */
 TEST(child_that_closes_descriptors) {
   char db[4096];
   snprintf(db, sizeof db, "%s", test_path("a.db"));
@@ -338,7 +340,7 @@ static struct {
   bool stop;
 } staying;
 
-/* The function of a batch, which keeps the store's lock. */
+/* The function of a batch that keeps the store's lock. */
 static int stay_in_batch(zke *z, void *context) {
   (void)z, (void)context;
   __atomic_store_n(&staying.inside, true, __ATOMIC_SEQ_CST);
@@ -351,7 +353,7 @@ static void *run_batch(void *z) {
   return NULL;
 }
 
-/* A child of a process with a thread in SQLite: nothing is opened. */
+/* In a child of a process with a thread in SQLite nothing can be opened. */
 static int open_nothing(void *context) {
   zke *z;
   int fds = test_fd_count();
@@ -362,8 +364,8 @@ static int open_nothing(void *context) {
 }
 
 /* zkembed.h, ZKE_FORKED: the refusal comes before any of the parent's
- * connections is closed, which could wait for ever for what that thread had in
- * SQLite.  The idle one is the first that the child finds. */
+ * connections is closed.  That close could wait for ever for a lock of that
+ * thread in SQLite.  The child finds the idle connection first. */
 TEST(nothing_is_closed_while_a_thread_was_inside) {
   char name[] = ":memory:";
   test_open(test_path("idle.db"));
@@ -400,7 +402,7 @@ TEST(fork_inside_a_callback) {
 /* ---- a child that returns from the callback it was forked in ---- */
 
 enum { CALLBACKS = 64 };
-static int ran;       /* callbacks, in the child: since the fork */
+static int ran;       /* callbacks; in the child: since the fork */
 static bool is_child; /* of fork_and_return() */
 static pid_t child;   /* its id, in the parent */
 
@@ -423,7 +425,7 @@ static void dispatch_again(zke *z, int type, int state, const char *path,
   zke_dispatch(z, NULL);
 }
 
-/* As many callbacks as pending events, and for each as many watchers. */
+/* Make as many callbacks as there are pending events and watchers for each. */
 static void make_callbacks(zke *z) {
   static char contexts[CALLBACKS];
   for (int i = 0; i < CALLBACKS; i++)
@@ -432,8 +434,8 @@ static void make_callbacks(zke *z) {
   for (int i = 0; i < 3; i++) ck_ok(zke_set(z, "/n", "", 0, -1, NULL));
 }
 
-/* In the child, after the call in whose callback it was made: which returned
- * ZKE_FORKED and ran nothing more.  Its own handle works. */
+/* In the child, after the call that ran the callback: it returned ZKE_FORKED
+ * and ran no other.  The child's own handle works. */
 static void end_child(zke *z, int rc) {
   zke *mine;
   if (!is_child) return;
@@ -442,11 +444,11 @@ static void end_child(zke *z, int rc) {
   if (ran) _exit(3);
   if (call_all(z)) _exit(4);
   if (zke_open(test_path("a.db"), NULL, &mine) != ZKE_OK) _exit(5);
-  if (zke_set(mine, "/", "", 0, -1, NULL) != ZKE_OK) _exit(6); /* unwatched */
+  if (zke_set(mine, "/", "", 0, -1, NULL) != ZKE_OK) _exit(6); /* not watched */
   _exit(zke_close(mine) == ZKE_OK ? 0 : 7);
 }
 
-/* In the parent, which has run them all. */
+/* In the parent, which has run all callbacks. */
 static void expect_forked(zke *z, int callbacks) {
   ck_assert_int_gt(child, 0);
   ck_assert_int_eq(test_child_end(child), 0);
@@ -469,8 +471,7 @@ TEST_LOOP(child_returns_from_a_callback, 0, 3) {
   expect_forked(z, 3 * CALLBACKS);
 }
 
-/* P9: the same for a light session, in a dispatch on the handle that carries
- * it. */
+/* P9: the same for a light session, in a dispatch of its carrier's handle. */
 TEST(child_returns_from_a_light_sessions_callback) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
@@ -481,7 +482,7 @@ TEST(child_returns_from_a_light_sessions_callback) {
   expect_forked(z, 3 * CALLBACKS);
 }
 
-/* P9: the same where a time has come. */
+/* P9: the same in an alarm. */
 TEST(child_returns_from_a_call_at_a_time) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
@@ -509,8 +510,8 @@ TEST(child_returns_from_the_sessions_end) {
   expect_forked(z, CALLBACKS);
 }
 
-/* P9: while another thread of the parent holds the store's lock and mutex now
- * and then: the child touches neither. */
+/* P9: the same while another thread of the parent sometimes holds the store's
+ * lock and mutex: the child uses neither. */
 TEST(child_returns_among_threads) {
   zke *z = test_open(test_path("a.db"));
   zke *further = test_session(z, NULL);
@@ -537,9 +538,9 @@ static void fork_in_listener(zke_lock *lock, int event, int64_t token,
   fork_and_return(NULL, 0, 0, NULL, NULL);
 }
 
-/* P9: a recipe's blocking call, in whose wait a callback forks (0), or in whose
- * end its listener does (1): in the child it is refused, tells nothing, and the
- * parent has the lock. */
+/* P9: a recipe's blocking call, where a callback forks in its wait (0), or its
+ * listener at its end (1): in the child the call is refused and tells nothing,
+ * and the parent has the lock. */
 TEST_LOOP(child_returns_into_a_recipe, 0, 2) {
   zke_lock *lock, *held;
   zke *z = test_open(test_path("a.db")), *other = test_open(test_path("a.db"));
@@ -569,7 +570,7 @@ TEST_LOOP(child_returns_into_a_recipe, 0, 2) {
 
 static int forks;
 
-/* realloc() and free(), but for a fork() each time, whose child ends. */
+/* realloc() and free(), with a fork() each time, whose child ends. */
 static void *resize_forking(void *context, void *block, size_t size) {
   (void)context;
   pid_t pid = fork();
@@ -580,7 +581,7 @@ static void *resize_forking(void *context, void *block, size_t size) {
   return NULL;
 }
 
-/* zkembed.h, "Caveats": an allocator may fork, whatever it is called for. */
+/* zkembed.h, "Caveats": an allocator may fork, for whatever it is called. */
 TEST(fork_inside_an_allocator) {
   zke *z = open_as(test_path("a.db"), .allocator = {resize_forking, NULL});
   ck_assert_int_gt(forks, 0);

@@ -1,14 +1,15 @@
-/* test_gather.c - what is gathered before it is written to the write-ahead log
+/* test_gather.c - frames that are gathered before they are written to the
+ * write-ahead log
  *
  * White-box: the store's log over a file in memory that counts its writes.
- * That SQLite keeps to what it relies on is what test_power, torture and
- * test_fault show. */
+ * test_power, the tortures and test_fault show that SQLite behaves as it relies
+ * on. */
 #include "zkembed.c"
 #include "test/test.h"
 
 enum { PAGE = 512, FRAME = WAL_FRAME + PAGE };
 
-/* The file below. */
+/* The file below the log. */
 static struct {
   char bytes[1 << 20];
   int64_t size;
@@ -29,7 +30,7 @@ static int disk_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   return at + len <= disk.size ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
 }
 
-/* A write into the memory that is the file; counted, and it can fail. */
+/* A write to the file in memory; it is counted, and can fail. */
 static int disk_write(sqlite3_file *f, const void *data, int len,
                       sqlite3_int64 at) {
   (void)f;
@@ -111,7 +112,7 @@ static int disk_access(sqlite3_vfs *v, const char *name, int flags, int *out) {
   return SQLITE_OK;
 }
 
-/* The log over it, as SQLite has it. */
+/* The log over it, as SQLite sees it. */
 static sqlite3_file file;
 static sqlite3_file *const f = &file;
 
@@ -138,7 +139,7 @@ static int try_open(const char *name, int flags) {
   return vfs_open(&s.vfs_own, name, f, flags, NULL);
 }
 
-/* A log of an SQLite that is known. */
+/* Open a log of a known SQLite version. */
 static void open_log(bool memory) {
   static char name[] = "log";
   os_fill(&s.os, sizeof s.os);
@@ -149,7 +150,7 @@ static void open_log(bool memory) {
   s.wal_log.gather = s.wal_log.bytes != NULL;
 }
 
-/* The writers' lock goes. */
+/* The writers' lock is released. */
 static void end_transaction(void) { wal_forget(&s.wal_log); }
 
 static void put_number(char *at, uint32_t n) {
@@ -168,7 +169,8 @@ static int write_head(void) {
   return write_head_of(WAL_MAGIC, WAL_VERSION, PAGE);
 }
 
-/* Frame number n: commit is the database's size, 0 inside a transaction. */
+/* Write the head of frame n: commit is the database's size, 0 inside a
+ * transaction. */
 static int write_frame_head(int n, uint32_t commit, char salt) {
   char head[WAL_FRAME] = "";
   put_number(head + 4, commit);
@@ -188,7 +190,7 @@ static int write_frame(int n, uint32_t commit, char salt) {
   return rc ? rc : write_page(n, (char)('a' + n % 26));
 }
 
-/* Everything up to frame n stands in the file as it was written. */
+/* Everything up to frame n is in the file as it was written. */
 static void expect_pages(int n) {
   ck_assert_int_ge(disk.size, WAL_HEAD + n * FRAME);
   for (int i = 0; i < n; i++)
@@ -210,7 +212,7 @@ TEST(a_transaction_is_one_write) {
   expect_pages(6);
 }
 
-/* P2: nothing of a commit is held back when the call that ends it returns. */
+/* P2: when the call that ends a commit returns, the whole commit is written. */
 TEST(a_commit_is_written_at_once) {
   open_log(true);
   write_head();
@@ -221,8 +223,8 @@ TEST(a_commit_is_written_at_once) {
   expect_pages(100);
 }
 
-/* A transaction larger than the buffer is written in as few pieces as it takes,
- * and reads the same. */
+/* A transaction larger than the buffer is written in as few pieces as
+ * necessary, and reads the same. */
 TEST(more_than_there_is_room_for) {
   int many = 3 * ZKE_LOG_BYTES / FRAME;
   open_log(true);
@@ -232,7 +234,8 @@ TEST(more_than_there_is_room_for) {
   expect_pages(many);
 }
 
-/* A page over all the room goes through, behind what was gathered. */
+/* A page larger than the buffer is written directly, after the gathered
+ * frames. */
 TEST(a_page_larger_than_the_room) {
   static char page[2 * ZKE_LOG_BYTES];
   open_log(true);
@@ -246,8 +249,8 @@ TEST(a_page_larger_than_the_room) {
   ck_assert_int_eq(disk.writes, 2);
 }
 
-/* SQLite cuts the last page where a sector ends, syncs, writes the rest: also
- * where a piece is as long as a frame's head. */
+/* SQLite cuts the last page at the end of a sector, syncs, and writes the rest;
+ * also if a piece is as long as a frame's head. */
 TEST(a_page_in_pieces) {
   char page[PAGE];
   int64_t at = WAL_HEAD + WAL_FRAME;
@@ -265,7 +268,7 @@ TEST(a_page_in_pieces) {
   ck_assert(!s.wal_log.strange);
 }
 
-/* walRewriteChecksums(): heads alone, frames apart from each other or not. */
+/* walRewriteChecksums(): heads without pages, of adjacent frames or not. */
 TEST(heads_that_are_put_right_are_written_at_once) {
   char head[WAL_FRAME];
   open_log(true);
@@ -281,8 +284,8 @@ TEST(heads_that_are_put_right_are_written_at_once) {
   ck_assert_int_eq(s.wal_log.len, 0);
 }
 
-/* Frames written again in one transaction: SQLite writes the later ones
- * without salt and checksum at first. */
+/* Frames that are written again in one transaction: SQLite writes the later
+ * ones without salt and checksum first. */
 TEST(checksums_that_come_later) {
   char head[WAL_FRAME];
   open_log(true);
@@ -298,8 +301,7 @@ TEST(checksums_that_come_later) {
   }
 }
 
-/* SQLite's own questions, its sync and its truncation see what has been
- * gathered. */
+/* SQLite's own reads, sync and truncation see the gathered frames. */
 TEST(questions_to_the_file_find_it_written) {
   sqlite3_int64 size;
   open_log(true);
@@ -317,9 +319,9 @@ TEST(questions_to_the_file_find_it_written) {
   ck_assert_int_eq(disk.writes, 3);
 }
 
-/* P2: pages were spilled, a savepoint was undone behind some of them, and the
- * commit ends before the others. Once its last page is written it may be found
- * in the log, whatever SQLite says then. */
+/* P2: pages were spilled, a savepoint after some of them was undone, and the
+ * commit ends before the others.  Once its last page is written, the commit may
+ * be found in the log, whatever SQLite reports then. */
 TEST(a_commit_before_what_was_spilled_is_known) {
   open_log(true);
   write_head();
@@ -334,8 +336,8 @@ TEST(a_commit_before_what_was_spilled_is_known) {
   ck_assert(s.wal_log.written);
 }
 
-/* A commit that need not be durable leaves out each sync but that of a new
- * head, whatever SQLite has written. */
+/* A commit that need not be durable skips each sync but that of a new head,
+ * whatever SQLite has written. */
 TEST(only_a_head_is_synced_without_need) {
   char page[PAGE] = "";
   open_log(true);
@@ -345,7 +347,7 @@ TEST(only_a_head_is_synced_without_need) {
   ck_assert_int_eq(disk.syncs, 1);
   write_frame(0, 9, 's');
   f->pMethods->xSync(f, 0);
-  f->pMethods->xWrite(f, page, sizeof page, WAL_HEAD + 5); /* a strange one */
+  f->pMethods->xWrite(f, page, sizeof page, WAL_HEAD + 5); /* a strange write */
   f->pMethods->xSync(f, 0);
   ck_assert_int_eq(disk.syncs, 1);
   ck_assert(s.wal_log.strange);
@@ -354,7 +356,7 @@ TEST(only_a_head_is_synced_without_need) {
   ck_assert_int_eq(disk.syncs, 2);
 }
 
-/* Another process wrote frames, or began the log anew, since our last. */
+/* Another process has written frames, or restarted the log, since our last. */
 TEST(others_write_too) {
   open_log(true);
   write_head();
@@ -370,7 +372,7 @@ TEST(others_write_too) {
   expect_pages(2);
 }
 
-/* The log's head was written by somebody else: the size of pages is read. */
+/* Another process wrote the log's head: the page size is read from it. */
 TEST(the_head_is_another_process_s) {
   open_log(true);
   write_head();
@@ -384,9 +386,9 @@ TEST(the_head_is_another_process_s) {
   expect_pages(3);
 }
 
-/* Whatever SQLite would write otherwise is written as it is, at once, behind
- * what was gathered; from then on nothing is gathered, and the next commit
- * tells the logger. */
+/* Any other write of SQLite is made unchanged and immediately, after the
+ * gathered frames; from then on nothing is gathered, and the next commit tells
+ * the logger. */
 static const struct {
   int len;
   int64_t at; /* from frame 1 on */
@@ -397,11 +399,11 @@ static const struct {
     {WAL_FRAME, 8},                /* not where a frame begins */
     {WAL_FRAME + 8, 0},            /* longer than a head */
     {PAGE, WAL_FRAME - FRAME + 8}, /* across two frames */
-    {WAL_HEAD, -FRAME - WAL_HEAD}  /* a head in mid-transaction */
+    {WAL_HEAD, -FRAME - WAL_HEAD}  /* a head within a transaction */
 };
 enum { ODD_WRITES = sizeof odd_writes / sizeof *odd_writes };
 
-/* A write that is no frame in its place is passed on at once; from then on
+/* A write that does not match a frame is passed on immediately; from then on
  * nothing is gathered, and the host is told once. */
 TEST_LOOP(a_strange_write_ends_it, 0, ODD_WRITES) {
   char data[FRAME];
@@ -463,7 +465,7 @@ TEST_LOOP(another_vfs_sees_each_page, 0, 2) {
   ck_assert_int_eq(disk.writes, _i ? 3 : 0);
 }
 
-/* A failing write is returned by whichever call makes it, and the frames
+/* A failed write is returned by the call that makes it, and the frames that are
  * written again fill the log without a gap. */
 TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
   open_log(true);
@@ -488,7 +490,7 @@ TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
   ck_assert_int_eq(f->pMethods->xTruncate(f, 0), SQLITE_FULL);
 }
 
-/* Without the buffer each piece is written by itself, and reads the same. */
+/* Without a buffer each piece is written by itself, and reads the same. */
 TEST(without_memory_nothing_is_gathered) {
   open_log(false);
   write_head();
@@ -498,8 +500,8 @@ TEST(without_memory_nothing_is_gathered) {
   expect_pages(2);
 }
 
-/* What a transaction has written it reads: from what is gathered, from the
- * file, or across the border of both. */
+/* A transaction reads what it has written: from the gathered frames, from the
+ * file, or across both. */
 TEST(a_transaction_reads_what_it_wrote) {
   char page[PAGE];
   int64_t first = WAL_HEAD + WAL_FRAME;
@@ -527,7 +529,7 @@ TEST(a_transaction_reads_what_it_wrote) {
       SQLITE_FULL);
 }
 
-/* After a rollback another process has the frames' place. */
+/* After a rollback another process overwrites the frames. */
 TEST(a_rollback_forgets) {
   char byte;
   open_log(true);
@@ -546,7 +548,7 @@ TEST(a_rollback_forgets) {
   end_transaction();
 }
 
-/* P2: what no COMMIT has ended is not written by the close. */
+/* P2: the close does not write frames that no COMMIT has ended. */
 TEST(closing_drops_what_was_not_committed) {
   open_log(true);
   write_head();
@@ -557,7 +559,7 @@ TEST(closing_drops_what_was_not_committed) {
   ck_assert_int_eq(disk.size, WAL_HEAD + FRAME);
 }
 
-/* All other calls reach the VFS below as they are, a failing open too. */
+/* All other calls reach the VFS below unchanged, including a failing open. */
 TEST(the_rest_is_passed_on) {
   int reserved = 7;
   open_log(true);

@@ -1,7 +1,7 @@
 /* test_growth.c - programs and libraries of different versions
  *
- * zkembed.h, "How this interface may grow": whose header is older and whose is
- * newer must not matter, but for what is asked for and not known. */
+ * zkembed.h, "How this interface may grow": the program's header may be older
+ * or newer than the library, unless the program asks for something unknown. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -99,8 +99,8 @@ static int take_two_phase(zke *z, const void *o) {
   return rc;
 }
 
-/* A tree in memory has no tables to fence, which is found out behind the
- * options. */
+/* A tree in memory has no tables to fence; that is found after the options were
+ * checked. */
 static int take_fence(zke *z, const void *o) {
   int rc = zke_fence_set(z, "table", "/lock", o);
   return rc == ZKE_UNIMPLEMENTED ? ZKE_OK : rc;
@@ -111,8 +111,8 @@ static void fill_period(void *o) {
   ((zke_periodic_options *)o)->period_ms = 1000;
 }
 
-/* least: bytes that the oldest header could have had.  That the struct ends
- * without padding is seen by check_interface. */
+/* least: the size of the struct in the oldest possible header.  check_interface
+ * shows that the struct ends without padding. */
 #define ROW(TYPE, TAKE) \
   { #TYPE, sizeof(TYPE), sizeof(size_t), TAKE, fill_nothing }
 static const struct row {
@@ -147,8 +147,8 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-/* What the call says to options that occupy room bytes and no more, state that
- * they have size bytes, and are zero but for the byte at one_at (0: none). */
+/* The call's result for options that occupy `room` bytes, claim to have `size`
+ * bytes, and are zero except for the byte at one_at (0: none). */
 static int give(const struct row *r, zke *z, size_t room, size_t size,
                 size_t one_at) {
   unsigned char *o = malloc(room);
@@ -161,7 +161,7 @@ static int give(const struct row *r, zke *z, size_t room, size_t size,
   return rc;
 }
 
-/* zkembed.h: any version's size is accepted, and nothing behind it is read. */
+/* zkembed.h: any version's size is accepted, and nothing after it is read. */
 TEST_LOOP(older_and_newer_options_are_taken, 0, ROWS) {
   const struct row *r = &rows[_i];
   zke *z = test_open(":memory:");
@@ -173,8 +173,9 @@ TEST_LOOP(older_and_newer_options_are_taken, 0, ROWS) {
   ck_ok(zke_close(z));
 }
 
-/* zkembed.h: what a newer header asks for, and this library does not have, is
- * refused by a sentence that says why; so is a size that was not set. */
+/* zkembed.h: if a newer header asks for something that this library lacks, the
+ * call is refused with a sentence that says why; so is a size that was not
+ * set. */
 TEST_LOOP(unknown_options_are_refused, 0, ROWS) {
   const struct row *r = &rows[_i];
   zke *z = test_open(":memory:");
@@ -202,8 +203,8 @@ static int64_t still(void *context, int which) {
   return *(const int64_t *)context;
 }
 
-/* zkembed.h, zke_os: what the caller's header does not have, and what it leaves
- * NULL, is the library's own; what it has is used. */
+/* zkembed.h, zke_os: members that the caller's header lacks or that are NULL
+ * are the library's own; all others are used. */
 TEST(older_table_is_filled_up) {
   const size_t sizes[] = {sizeof(zke_os), offsetof(zke_os, lock_range),
                           offsetof(zke_os, random), sizeof(zke_os) + 64};
@@ -224,7 +225,7 @@ TEST(older_table_is_filled_up) {
 }
 
 /* zkembed.h, zke_os: a system call that the library does not know is refused,
- * by both ways to open. */
+ * by both functions that open. */
 TEST(newer_table_is_refused) {
   struct {
     zke_os os;
@@ -257,8 +258,8 @@ TEST(fill_keeps_to_the_size) {
 
 /* ---- structs with reserved room ---- */
 
-/* zkembed.h: reserved members of an operation have to be zero, in both calls,
- * and nothing is done. */
+/* zkembed.h: reserved members of an operation must be zero, in both calls;
+ * otherwise nothing is done. */
 TEST(reserved_members_are_zero) {
   zke *z = test_open(":memory:");
   for (int i = 0; i < 3; i++) {
@@ -285,7 +286,7 @@ TEST(reserved_members_are_zero) {
   ck_ok(zke_close(z));
 }
 
-/* zkembed.h: the library sets reserved members to zero in what it returns. */
+/* zkembed.h: the library sets reserved members to zero in its results. */
 TEST(reserved_members_come_as_zero) {
   static const int64_t zeros[4];
   zke *z = test_open(":memory:");

@@ -23,7 +23,7 @@
 
 /* ---- a database of the program's ---- */
 
-/* A program's database, with an application_id and a version of its own. */
+/* A program's database, with its own application_id and version. */
 static const char *make_shop(void) {
   const char *path = test_path("shop.db");
   sqlite3 *db = plain_open(path);
@@ -61,9 +61,8 @@ static zke *open_shop(unsigned flags) {
 
 /* ---- the tables in it ---- */
 
-/* zkembed.h, "The program's own data": the program's tables and its header
- * stay as they are, and once the tables of zkembed are there no flag is
- * needed. */
+/* zkembed.h, "The program's own data": the program's tables and its header are
+ * unchanged, and once zkembed's tables are there no flag is needed. */
 TEST(tables_are_made_beside_the_programs) {
   zke *z = open_shop(0);
   make(z, "/a");
@@ -79,7 +78,7 @@ TEST(tables_are_made_beside_the_programs) {
   ck_ok(see(z, "/a"));
 }
 
-/* An empty file is left to the program, too: its header is not ours. */
+/* A new file also belongs to the program: its header is not ours. */
 TEST(a_new_database_is_the_programs) {
   const char *path = test_path("new.db");
   zke *z = open_flags(path, ZKE_OPEN_HOST);
@@ -91,8 +90,8 @@ TEST(a_new_database_is_the_programs) {
   ck_ok(see(z, "/a"));
 }
 
-/* P11: without the flag nothing is made in a program's database, and a
- * read-only handle makes nothing with it. */
+/* P11: without the flag nothing is created in a program's database; a read-only
+ * handle creates nothing even with it. */
 TEST(without_the_flag_it_is_refused) {
   zke *z;
   zke_options options = {.size = sizeof options,
@@ -107,7 +106,7 @@ TEST(without_the_flag_it_is_refused) {
                    0);
 }
 
-/* Nothing lies beside the database, and its header says that it has no log. */
+/* The database has no side files, and its header says that it has no log. */
 static void is_untouched(const char *path) {
   static const char *const suffixes[] = {"-wal", "-shm", "-journal", "-zke"};
   unsigned char head[20];
@@ -124,8 +123,8 @@ static void is_untouched(const char *path) {
   ck_assert_int_eq(head[19], 1);
 }
 
-/* What cannot hold the tables is refused by a sentence, and left alone: its
- * journal mode, too, and nothing is made beside it. */
+/* A file that cannot hold the tables is refused with a sentence, and left
+ * alone: its journal mode is unchanged, and it gets no side files. */
 TEST(what_cannot_hold_the_tables_is_refused) {
   static const char *const bad[][2] = {
       {"PRAGMA encoding='UTF-16';CREATE TABLE t(a)", "UTF-16"},
@@ -148,7 +147,7 @@ TEST(what_cannot_hold_the_tables_is_refused) {
   }
 }
 
-/* Undo the creation of the tables before its first statement is done, once. */
+/* Undo the creation of the tables once, before its first statement is done. */
 static int undo_creation(unsigned what, void *context, void *statement,
                          void *text) {
   static bool done;
@@ -164,7 +163,7 @@ static int trace_creation(sqlite3 *db, char **error, const void *routines) {
   return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, undo_creation, db);
 }
 
-/* Put the tables there, once, before another handle asks whether it can. */
+/* Create the tables once, just before another handle checks whether it can. */
 static zke *winner;
 static int come_first(unsigned what, void *context, void *statement,
                       void *text) {
@@ -181,8 +180,8 @@ static int trace_question(sqlite3 *db, char **error, const void *routines) {
   return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, come_first, NULL);
 }
 
-/* Of two that make the tables at the same time one is first; the other does not
- * take the names for the program's. */
+/* Of two handles that create the tables at the same time one is first; the
+ * other does not take the tables for the program's. */
 TEST(two_make_the_tables_at_once) {
   void (*extension)(void) = (void (*)(void))trace_question;
   shop = make_shop();
@@ -194,8 +193,8 @@ TEST(two_make_the_tables_at_once) {
   ck_ok(see(second, "/a"));
 }
 
-/* Where SQLite undoes the creation of the tables by itself, as it may do
- * without memory, no table stays in the program's database. */
+/* If SQLite itself undoes the creation of the tables, as it may without memory,
+ * no table stays in the program's database. */
 TEST(an_undone_creation_leaves_nothing) {
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_HOST};
   zke *z;
@@ -216,9 +215,9 @@ static int write_outbox(sqlite3 *db, int64_t zxid, void *context) {
   return sqlite3_exec(db, "UPDATE orders SET id=id", NULL, NULL, NULL);
 }
 
-/* The outbox of programs is in nobody's way.  Everybody writes to it, and it
- * goes with the tables, with its triggers; a trigger of the program's that uses
- * it holds that up. */
+/* A program's outbox is not refused.  Anyone may write to it, and it is removed
+ * with the tables, including its triggers; but a trigger of the program that
+ * uses it prevents that. */
 TEST(the_outbox_goes_with_the_tables) {
   zke *z;
   zke_op op;
@@ -252,8 +251,8 @@ static int own_hook(void *arg, sqlite3 *db, const char *name, int pages) {
   return SQLITE_OK;
 }
 
-/* A program that only writes its own tables does not let the log grow without
- * end, even if it has set a WAL hook of its own. */
+/* A program that only writes its own tables does not make the log grow
+ * endlessly, even if it has set its own WAL hook. */
 TEST(the_programs_commits_shorten_the_log) {
   zke *z = open_shop(0);
   sqlite3 *db = plain_open(shop);
@@ -270,7 +269,7 @@ TEST(the_programs_commits_shorten_the_log) {
   ck_assert_int_lt(log.st_size, 30 * 400000);
 }
 
-/* P11: written by a later version; a table of that name that is not ours. */
+/* P11: a file of a later version; a table of that name that is not ours. */
 TEST(another_format_is_refused) {
   zke *z = open_shop(0);
   ck_ok(zke_close(z));
@@ -284,8 +283,8 @@ TEST(another_format_is_refused) {
   ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
 }
 
-/* A program may take over a file that was ours alone by giving it an
- * application_id: the tables say what it is. */
+/* A program may take over a file that had only our tables by giving it an
+ * application_id: the tables show what it is. */
 TEST(a_file_of_ours_may_become_the_programs) {
   const char *path = test_path("ours.db");
   zke *z = test_open(path);
@@ -298,7 +297,7 @@ TEST(a_file_of_ours_may_become_the_programs) {
   ck_ok(see(z, "/a"));
 }
 
-/* Pages of other sizes, and a file that gives free pages back. */
+/* Other page sizes, and a file that returns free pages. */
 TEST_LOOP(page_sizes, 0, 3) {
   static const char *const kinds[] = {
       "PRAGMA page_size=512;PRAGMA auto_vacuum=FULL;CREATE TABLE t(a)",
@@ -328,8 +327,8 @@ static void remove_in_callback(zke *z, int type, int state, const char *path,
   *(int *)context = zke_remove_tables(z);
 }
 
-/* zke_remove_tables(): the program's database is as before, whoever uses it
- * holds it up, and a later tree gives no number again. */
+/* zke_remove_tables(): the program's database is as before; anything that still
+ * uses the tables prevents it; a later tree uses no number again. */
 TEST(tables_are_removed) {
   zke *z = open_shop(0), *other;
   zke_stat before;
@@ -377,7 +376,7 @@ TEST(tables_are_removed) {
   ck_assert_int_gt(after.czxid, before.czxid);
 }
 
-/* A file of ours alone is not taken apart. */
+/* The tables of a file that has only ours are not removed. */
 TEST(tables_of_an_own_file_stay) {
   zke *z = test_open(test_path("own.db"));
   ck_rc(zke_remove_tables(z), ZKE_BADARGUMENTS);
@@ -389,11 +388,11 @@ TEST(tables_of_an_own_file_stay) {
 
 /* ---- SQL in a change ---- */
 
-/* What a function does, and what it has seen. */
+/* The SQL of a function, and its results. */
 typedef struct job {
   const char *sql;
-  int code;        /* what it returns where the SQL has gone well */
-  const char *why; /* said by zke_fail(), or NULL */
+  int code;        /* its result if the SQL has succeeded */
+  const char *why; /* the sentence for zke_fail(), or NULL */
   int64_t zxid;
   int calls, result; /* of the SQL */
 } job;
@@ -426,8 +425,8 @@ static int64_t orders(const char *path) {
   return test_number(path, "SELECT count(*)FROM orders");
 }
 
-/* zke_op_sql(): row and znode come together, with one zxid; whoever hears of
- * the znode finds the row. */
+/* zke_op_sql(): row and znode appear together, with one zxid; a session that is
+ * told of the znode finds the row. */
 TEST(row_and_znode_come_together) {
   zke *z = open_shop(0);
   job j = {.sql = "INSERT INTO orders(what)VALUES('second')"};
@@ -437,7 +436,7 @@ TEST(row_and_znode_come_together) {
   ck_assert_int_eq(orders(shop), 2);
 }
 
-/* Neither comes where the znode is refused, before the SQL or after it. */
+/* Neither appears if the znode is refused, before the SQL or after it. */
 TEST_LOOP(neither_comes_where_the_znode_is_refused, 0, 2) {
   zke *z = open_shop(0);
   job j = {.sql = "INSERT INTO orders(what)VALUES('second')"};
@@ -452,8 +451,8 @@ TEST_LOOP(neither_comes_where_the_znode_is_refused, 0, 2) {
   ck_assert_int_eq(orders(shop), 1);
 }
 
-/* A function's own code is the call's, with its sentence or SQLite's; the
- * library's own codes it cannot take. */
+/* A function's own code becomes the call's, with its sentence or SQLite's; it
+ * cannot return the library's own codes. */
 TEST(a_refusal_has_the_functions_code) {
   zke *z = open_shop(0);
   static const struct {
@@ -490,8 +489,8 @@ TEST(a_refusal_has_the_functions_code) {
   ck_ok(both(z, &j, "/o"));
 }
 
-/* What a function must not do is refused, and nothing of it stays.  The
- * sentence names it. */
+/* What a function must not do is refused, by a sentence that names it, and has
+ * no effect. */
 TEST(forbidden_statements_are_refused) {
   static const struct {
     const char *sql, *says;
@@ -541,8 +540,9 @@ TEST(forbidden_statements_are_refused) {
   ck_assert_int_eq(orders(shop), 1);
 }
 
-/* SQLite lets a program rename its table to a name that we have not taken yet.
- * Then there is no history, which is said, and the table stays the program's.
+/* SQLite lets a program rename its table to a name that we have not used yet.
+ * Then there is no history, which a sentence says, and the table stays the
+ * program's.
  */
 TEST(a_renamed_table_is_still_the_programs) {
   zke *z = open_shop(0);
@@ -559,8 +559,8 @@ TEST(a_renamed_table_is_still_the_programs) {
   ck_says("zkembed_history already exists");
 }
 
-/* What a function may do: tables, indices and triggers of its own, savepoints,
- * reads of what is ours. */
+/* A function may make its own tables, indices and triggers, use savepoints, and
+ * read our tables. */
 TEST(permitted_statements_pass) {
   static const char *const good[] = {
       "CREATE TABLE mine(zke_token INTEGER);CREATE INDEX i ON mine(zke_token);"
@@ -580,7 +580,7 @@ TEST(permitted_statements_pass) {
   }
 }
 
-/* A statement that is left open, in the middle of its rows or not. */
+/* Leave a statement open, in the middle of its rows or not. */
 static int leave_open(sqlite3 *db, int64_t zxid, void *context) {
   sqlite3_stmt **st = context;
   (void)zxid;
@@ -591,8 +591,8 @@ static int leave_open(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
-/* A statement that a function has not finalized fails the operation, and holds
- * up no checkpoint. */
+/* A statement that a function has not finalized fails the operation, and blocks
+ * no checkpoint. */
 TEST(an_open_statement_is_refused) {
   zke *z = open_shop(0);
   sqlite3_stmt *st;
@@ -604,7 +604,7 @@ TEST(an_open_statement_is_refused) {
   ck_ok(zke_compact(z, zke_now(z) + 5000));
 }
 
-/* A statement that was left open long ago hides no refusal of a later
+/* A statement that was left open earlier hides no refusal of a later
  * function. */
 TEST(a_refusal_is_heard_beside_an_open_statement) {
   zke *z = open_shop(0);
@@ -624,7 +624,7 @@ static void expect_lockless(zke *z) {
   ck_assert_int_ge(zke_now(z), 0);
 }
 
-/* Every call on a handle in a function that needs a lock is refused, and
+/* In a function, every call on a handle that needs a lock is refused, and so is
  * opening another. */
 static int call_back(sqlite3 *db, int64_t zxid, void *context) {
   zke *z = context, *other;
@@ -644,14 +644,14 @@ static int call_back(sqlite3 *db, int64_t zxid, void *context) {
 }
 
 /* Every call that a function makes on a handle is refused, unless it needs no
- * lock, which leaves the transaction and the handle as they were. */
+ * lock; the transaction and the handle are not affected. */
 TEST(calls_in_a_function_are_refused) {
   zke *z = open_shop(0);
   ck_ok(alone(z, call_back, z));
   make(z, "/b");
 }
 
-/* What belongs to a multi_read, or lacks its function, is refused before
+/* An operation for a multi_read, or one without its function, is refused before
  * anything runs. */
 TEST(malformed_operations_are_refused) {
   zke *z = open_shop(0);
@@ -663,8 +663,8 @@ TEST(malformed_operations_are_refused) {
   ck_rc(zke_multi_read(z, &op, 1, &result), ZKE_BADARGUMENTS);
 }
 
-/* SQLite undoes a transaction by itself where it runs out of memory or disk.
- * What a function does after that is not committed either. */
+/* SQLite itself undoes a transaction if memory or the disk runs out.  What a
+ * function does after that is not committed either. */
 static int go_on_after_undo(sqlite3 *db, int64_t zxid, void *context) {
   int *result = context;
   (void)zxid;
@@ -677,8 +677,8 @@ static int go_on_after_undo(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
-/* Where SQLite has undone the transaction by itself the multi fails and says
- * so, though the function has returned ZKE_OK. */
+/* If SQLite has undone the transaction, the multi fails and says so, even if
+ * the function has returned ZKE_OK. */
 TEST(nothing_is_committed_after_an_undo) {
   zke *z = open_shop(0);
   int result = SQLITE_OK;
@@ -689,8 +689,9 @@ TEST(nothing_is_committed_after_an_undo) {
   make(z, "/a");
 }
 
-/* Each row in a savepoint of its own, whose failure the function passes over.
- * The first one undoes everything, the next begins a transaction by itself. */
+/* Each row in its own savepoint, whose failure the function ignores.  The first
+ * failure undoes everything, and the next savepoint begins a new
+ * transaction. */
 static int go_on_by_savepoints(sqlite3 *db, int64_t zxid, void *context) {
   (void)zxid, (void)context;
   plain_run(db, "SAVEPOINT r;INSERT OR ROLLBACK INTO orders VALUES(1,'again')");
@@ -699,8 +700,8 @@ static int go_on_by_savepoints(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
-/* An undo is noticed also where another transaction is open by then: neither
- * the row of that nor the operations around the function stay. */
+/* An undo is noticed even if another transaction is open by then: neither its
+ * row nor the operations around the function stay. */
 TEST(an_undo_is_noticed_behind_savepoints) {
   zke *z = open_shop(0);
   zke_op ops[3];
@@ -715,8 +716,8 @@ TEST(an_undo_is_noticed_behind_savepoints) {
   make(z, "/a");
 }
 
-/* A savepoint that a function leaves open ends with it: no later one can go
- * back behind what has come in between. */
+/* A savepoint that a function leaves open ends with it: no later function can
+ * roll back to it, past the operations between them. */
 TEST(a_savepoint_ends_with_its_function) {
   zke *z = open_shop(0);
   job first = {.sql = "SAVEPOINT early;INSERT INTO orders VALUES(12,'twelve')"},
@@ -733,7 +734,7 @@ TEST(a_savepoint_ends_with_its_function) {
 }
 
 /* ZKE_OPEN_FOREIGN_KEYS: with it a deferred constraint refuses the COMMIT, and
- * all is undone; without it the row is taken. */
+ * everything is undone; without it the row is accepted. */
 TEST_LOOP(foreign_keys_by_option, 0, 2) {
   zke *z = open_shop(_i ? ZKE_OPEN_FOREIGN_KEYS : 0);
   job j = {.sql = "INSERT INTO parts VALUES(42)"};
@@ -744,7 +745,7 @@ TEST_LOOP(foreign_keys_by_option, 0, 2) {
   make(z, "/p");
 }
 
-/* A batch: SQL that is refused is undone alone, the rest stays. */
+/* A batch: only the refused SQL is undone. */
 static int batch_of_sql(zke *z, void *context) {
   job *jobs = context;
   ck_ok(both(z, &jobs[0], "/o0"));
@@ -753,8 +754,8 @@ static int batch_of_sql(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* A function whose SQL is refused takes its own znodes along and uses no zxid;
- * those before and behind it stay. */
+/* A function whose SQL is refused undoes its own znodes too and uses no zxid;
+ * those before and after it stay. */
 TEST(sql_in_a_batch) {
   zke *z = open_shop(0);
   job jobs[3] = {{.sql = "INSERT INTO orders VALUES(2,'b')"},
@@ -768,7 +769,7 @@ TEST(sql_in_a_batch) {
 }
 
 /* zke_multi_read(): rows and znodes of one snapshot; nothing can be written,
- * and a refusal is its own. */
+ * and a refusal concerns one operation. */
 TEST(sql_in_a_snapshot) {
   zke *z = open_shop(0);
   job good = {.sql = "SELECT count(*)FROM orders"},
@@ -791,8 +792,8 @@ TEST(sql_in_a_snapshot) {
   ck_assert_int_eq(orders(shop), 1);
 }
 
-/* Where a function may only read, the sentence names what it would change, and
- * not SQLite's own table of tables. */
+/* If a function may only read, the sentence names the object it would change,
+ * not SQLite's schema table. */
 TEST(what_a_reader_would_change_is_named) {
   static const struct {
     const char *sql, *says;
@@ -822,8 +823,8 @@ TEST(what_a_reader_would_change_is_named) {
   ck_assert_int_eq(orders(shop), 1);
 }
 
-/* A function cannot write to the table of tables itself either, which SQLite
- * lets a connection with writable_schema do. */
+/* A function cannot write to the schema table either, which SQLite allows with
+ * writable_schema. */
 static int write_schema(sqlite3 *db, int64_t zxid, void *context) {
   (void)zxid, (void)context;
   sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, (int *)NULL);
@@ -832,7 +833,7 @@ static int write_schema(sqlite3 *db, int64_t zxid, void *context) {
   return rc;
 }
 
-/* What SQLite would allow then, the engine still refuses. */
+/* The engine refuses what SQLite would then allow. */
 TEST(a_reader_cannot_write_the_schema) {
   zke *z = open_shop(0);
   zke_op op;
@@ -843,7 +844,7 @@ TEST(a_reader_cannot_write_the_schema) {
   ck_assert_int_eq(orders(shop), 1);
 }
 
-/* The tree in memory can have tables, too. */
+/* A tree in memory can have tables too. */
 TEST(sql_in_memory) {
   zke *z = test_open(":memory:");
   job j = {.sql = "CREATE TABLE t(a);INSERT INTO t VALUES(1)"};
@@ -852,7 +853,7 @@ TEST(sql_in_memory) {
   ck_ok(both(z, &k, "/p"));
 }
 
-/* A process that dies in the middle leaves neither row nor znode. */
+/* If a process dies in the middle, neither row nor znode is left. */
 TEST(a_death_in_a_function_leaves_nothing) {
   zke *z = open_shop(0);
   ck_ok(zke_close(z));
@@ -875,8 +876,8 @@ TEST(a_death_in_a_function_leaves_nothing) {
   ck_assert_int_eq(orders(shop), 1);
 }
 
-/* A child that is forked in a function and returns from it is told, and leaves
- * the parent's transaction alone. */
+/* A child that is forked in a function and returns from it is told so, and does
+ * not touch the parent's transaction. */
 static int fork_in(sqlite3 *db, int64_t zxid, void *context) {
   pid_t *child = context;
   (void)db, (void)zxid;
@@ -885,9 +886,9 @@ static int fork_in(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
-/* P9: a child that is forked between zke_sql_begin() and its end is told that,
- * whatever it calls, and the parent's transaction goes on. It can open nothing,
- * since the parent was using SQLite. */
+/* P9: a child that is forked between zke_sql_begin() and its end is told so by
+ * every call, and the parent's transaction continues.  The child cannot open
+ * anything, since the parent was using SQLite. */
 TEST(a_fork_in_a_transaction) {
   zke *z = open_shop(0);
   sqlite3 *db = plain_open(shop);
@@ -921,8 +922,8 @@ TEST(a_fork_in_a_function) {
   make(z, "/p");
 }
 
-/* A lost reply: the function was called, and what it did stays or not with the
- * rest. */
+/* A lost reply: the function was called, and its changes share the fate of all
+ * others. */
 TEST_LOOP(a_lost_reply_is_of_both, 0, 2) {
   zke *z = open_shop(0);
   job j = {.sql = "INSERT INTO orders VALUES(2,'b')"};
@@ -937,14 +938,14 @@ TEST_LOOP(a_lost_reply_is_of_both, 0, 2) {
 enum { WATCHERS = 3, COMMITS = 200 };
 
 /* Shared with the watchers: how often each was woken, and whether it was told
- * of a commit whose row it did not find. */
+ * of a commit whose row it could not find. */
 typedef struct watcher {
   int woken, missed;
   bool ready;
   sqlite3 *db; /* its own */
 } watcher;
 
-/* Is there the row of the commit that the event tells of? */
+/* Looks for the row of the commit that the event reports. */
 static void find_row(zke *z, int type, int state, const char *path,
                      void *context) {
   watcher *w = context;
@@ -986,8 +987,8 @@ static int add_row(sqlite3 *db, int64_t zxid, void *context) {
   return plain_run(db, sql);
 }
 
-/* zke_op_sql(), seen from outside: a process that the znode's change wakes
- * reads the row at once, with plain SQLite, and finds it each time. */
+/* zke_op_sql(), from outside: a process that the znode's change wakes reads the
+ * row immediately, with plain SQLite, and always finds it. */
 TEST(woken_watchers_find_the_row) {
   zke *z = open_shop(0);
   pid_t pid[WATCHERS];
@@ -1008,7 +1009,7 @@ TEST(woken_watchers_find_the_row) {
     zke_op_sql(&ops[n % 2], add_row, NULL);
     zke_op_set(&ops[1 - n % 2], "/n", "x", 1, -1);
     ck_ok(zke_multi(z, ops, 2, NULL));
-    for (int i = 0; i < WATCHERS; i++) /* so that the next finds it waiting */
+    for (int i = 0; i < WATCHERS; i++) /* so that it waits in the next round */
       ck_until(__atomic_load_n(&w[i].woken, __ATOMIC_SEQ_CST) >= n, 10000);
   }
   for (int i = 0; i < WATCHERS; i++) {
@@ -1020,8 +1021,8 @@ TEST(woken_watchers_find_the_row) {
 
 /* ---- the program's own connection ---- */
 
-/* zke_sql_adopt(): no checkpoint by that connection, neither after a commit nor
- * when it is closed (P12). */
+/* zke_sql_adopt(): that connection runs no checkpoint, neither after a commit
+ * nor when it is closed (P12). */
 TEST(an_adopted_connection_makes_no_checkpoint) {
   zke *z = open_shop(0);
   sqlite3 *db = plain_open(shop);
@@ -1038,14 +1039,14 @@ TEST(an_adopted_connection_makes_no_checkpoint) {
   sqlite3_close(db);
   ck_assert_int_eq(stat(name, &log), 0);
   ck_assert_int_eq((int64_t)log.st_size, size);
-  make(z, "/a"); /* the engine's writer does it, with the gate */
+  make(z, "/a"); /* the engine's writer runs it, with the gate */
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM t"), 1500);
 }
 
-/* P8: whatever SQLite was built with, a commit on an adopted connection is
- * synced, unless the store's changes are not.  A setting that syncs more stays,
- * and so does one that the program makes afterwards. */
+/* P8: however SQLite was built, a commit on an adopted connection is synced,
+ * unless the store's changes are not.  A setting that syncs more is kept, and
+ * so is one that the program makes afterwards. */
 TEST_LOOP(an_adopted_connection_syncs_its_commits, 0, 3) {
   zke_options options = {.size = sizeof options, .durability = _i};
   bool none = _i == ZKE_DURABLE_NONE;
@@ -1071,18 +1072,18 @@ TEST_LOOP(an_adopted_connection_syncs_its_commits, 0, 3) {
   must(db, "COMMIT");
 }
 
-/* Count the statements that set how much is synced. */
+/* Count the statements that set `synchronous`. */
 static int count_settings(unsigned what, void *context, void *st, void *text) {
   (void)what, (void)st;
   if (strncmp(text, "PRAGMA synchronous=", 19) == 0) ++*(int *)context;
   return 0;
 }
 
-/* P8: the level stays at the first transaction behind the adoption, too.  Where
- * the connection has read the schema before the file got its log, SQLite takes
- * the default for files with a log there, unless a PRAGMA has set the level.
- * That default can be less, so the PRAGMA is run even where the level is high
- * enough; few builds of SQLite show the difference by the level itself. */
+/* P8: the level also holds in the first transaction after the adoption.  If the
+ * connection has read the schema before the file got its log, SQLite then takes
+ * the default for files with a log, unless a PRAGMA has set the level.  That
+ * default can be lower, so the PRAGMA is run even if the level is high enough;
+ * few builds of SQLite show the difference in the level itself. */
 TEST(a_default_that_is_enough_is_set_all_the_same) {
   int set = 0;
   shop = make_shop();
@@ -1095,7 +1096,7 @@ TEST(a_default_that_is_enough_is_set_all_the_same) {
   must(db, "BEGIN IMMEDIATE;COMMIT");
   ck_assert_int_eq(number_of(db, "PRAGMA synchronous"), 2);
   must(db, "BEGIN");
-  ck_ok(zke_sql_adopt(z, db)); /* nothing can be set now, nor need be */
+  ck_ok(zke_sql_adopt(z, db)); /* nothing can be set now, nor need it */
   ck_assert_int_eq(set, 1);
   must(db, "COMMIT");
 }
@@ -1105,9 +1106,9 @@ static void count_directory(seam_call *c) {
   synced_directories += seam_type(c->fd) == ZKE_FILE_DIRECTORY;
 }
 
-/* P8: the log that the engine's connection has made is known to the directory
- * before a commit of the program's: without its name a power cut would take
- * the synced commit with it. */
+/* P8: the directory entry of a log that the engine's connection has made is
+ * synced before a commit of the program: otherwise a power cut would take the
+ * synced commit with it. */
 TEST(the_log_has_a_synced_name_before_a_guest_commits) {
   static seam s = {.before = {[SEAM_fsync] = count_directory}};
   zke_options options = {.size = sizeof options, .os = seam_os(&s)};
@@ -1133,9 +1134,9 @@ static int lower_limits(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
-/* zkembed.h, zke_op_sql(): limits that a function sets end with it.  The
- * engine's next statements would else be refused, and a list of permissions
- * that is longer than the limit would be stored as none. */
+/* zkembed.h, zke_op_sql(): limits that a function sets end with it.  Otherwise
+ * the engine's next statements would be refused, and an ACL longer than the
+ * limit would be stored as none. */
 TEST_LOOP(a_functions_limits_end_with_it, 0, 2) {
   char id[300];
   zke *z = open_shop(0);
@@ -1155,13 +1156,13 @@ TEST_LOOP(a_functions_limits_end_with_it, 0, 2) {
 
 /* ---- a commit of its own that fails ---- */
 
-/* The log's syncs can fail, or its disk have no room. */
+/* Syncs of the log can fail, or its disk can be full. */
 static seam disk = {
     .vfs = "disk",
     .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC, .opened_as = SQLITE_OPEN_WAL},
              [SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
 
-/* A connection to the shop by that VFS, adopted. */
+/* An adopted connection to the shop through that VFS. */
 static sqlite3 *open_by_disk(zke *z, const char *parameters) {
   sqlite3 *db;
   char uri[400];
@@ -1180,16 +1181,16 @@ static int log_size(void) {
   return stat(name, &log) == 0 ? (int)log.st_size : -1;
 }
 
-/* Count what the engine logs as an error. */
+/* Count the errors that the engine logs. */
 static void count_errors(void *context, int level, const char *sentence) {
   (void)sentence;
   if (level == ZKE_LOG_ERROR) ++*(int *)context;
 }
 
-/* P2: where the sync of a guest's COMMIT fails, nobody knows what of the log is
- * on the disk.  Before the next change is acknowledged, the store has connected
- * anew, and has emptied the log into the database; a read may come before.  The
- * guest can go on. */
+/* P2: if the sync of a guest's COMMIT fails, it is unknown how much of the log
+ * is on the disk.  Before the next change is acknowledged, the store has
+ * reconnected, and has emptied the log into the database; a read may come
+ * before.  The guest can continue. */
 TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   int errors = 0;
   shop = make_shop();
@@ -1206,7 +1207,7 @@ TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   ck_assert_int_gt(disk.calls[SEAM_xSync], 0);
   ck_assert_int_eq(errors, 1);
   ck_rc(see(z, "/a"), ZKE_NONODE);
-  ck_assert_int_eq(log_size(), 0); /* what was in it is in the database */
+  ck_assert_int_eq(log_size(), 0); /* its content is in the database */
   make(z, "/a");
   int count = (int)number_of(db, "SELECT count(*)FROM orders");
   ck_assert(count == 1 || count == 2);
@@ -1219,7 +1220,7 @@ TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   sqlite3_close(db);
 }
 
-/* How many orders there were if all processes died now. */
+/* How many orders there would be if all processes died now. */
 static int orders_after_a_death(void) {
   char command[700];
   char *copy = strdup(test_path("copy.db"));
@@ -1231,10 +1232,10 @@ static int orders_after_a_death(void) {
   return count;
 }
 
-/* P2: a COMMIT of a guest's that finds no room at any of its writes was not
- * made, if that is said.  Where a write may harm what lies beside it (psow=0)
- * SQLite fills the sector behind the last frame, and the commit may be in the
- * log by then. */
+/* P2: if a guest's COMMIT finds no room at any of its writes and this is its
+ * result, it was not made.  If a write may damage neighbouring bytes (psow=0),
+ * SQLite fills the sector after the last frame, and the commit may already be
+ * in the log. */
 TEST_LOOP(a_guest_that_finds_no_room, 0, 2) {
   static const char *const parameters[] = {"psow=1", "psow=0"};
   int lost = 0, made = 0, rc = ZKE_FULL;
@@ -1268,7 +1269,7 @@ static int keep_connection(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
-/* zkembed's own connection, as a function is given it, is no guest. */
+/* zkembed's own connection, which a function is given, is no guest. */
 static void expect_own_refused(zke *z) {
   sqlite3 *own = NULL;
   ck_ok(alone(z, keep_connection, &own));
@@ -1278,7 +1279,7 @@ static void expect_own_refused(zke *z) {
   ck_says("zkembed's own");
 }
 
-/* Begin, write, commit; begin, write, roll back; and what is refused. */
+/* Begin, write, commit; begin, write, roll back; and refused calls. */
 TEST(transactions_of_the_programs_connection) {
   zke *z = open_shop(0);
   sqlite3 *db = plain_open(shop), *stranger = plain_open(test_path("other.db"));
@@ -1305,7 +1306,8 @@ TEST(transactions_of_the_programs_connection) {
   make(z, "/a");
 }
 
-/* A thread that ends, or ends itself, in a transaction of this connection. */
+/* A thread that ends in a transaction of this connection, by returning or by
+ * pthread_exit(). */
 typedef struct leaver {
   zke *z;
   sqlite3 *db;
@@ -1322,9 +1324,10 @@ static void *leave_transaction(void *context) {
   return NULL;
 }
 
-/* zkembed.h, zke_sql_begin: a thread that ends before its transaction does
- * leaves nothing of it, and the handle, the connection and the gate are free.
- * (2: it has closed the connection.)  The handle could not even be closed. */
+/* zkembed.h, zke_sql_begin: if a thread ends before its transaction does,
+ * nothing of it is left, and the handle, the connection and the gate are free.
+ * (2: it has closed the connection.)  Once the handle could not even be
+ * closed. */
 TEST_LOOP(a_thread_ends_in_its_transaction, 0, 3) {
   zke *z = open_shop(0), *other = test_open(shop);
   leaver l = {z, plain_open(shop), .exits = _i == 1, .closes = _i == 2};
@@ -1342,8 +1345,8 @@ TEST_LOOP(a_thread_ends_in_its_transaction, 0, 3) {
   }
 }
 
-/* zkembed.h: zke_sql_commit() ends the transaction whatever it returns.  So it
- * does where SQLite gets no memory any more. */
+/* zkembed.h: zke_sql_commit() ends the transaction whatever it returns, even if
+ * SQLite gets no more memory. */
 TEST_LOOP(a_transaction_ends_without_memory, 0, 2) {
   zke *z = open_shop(0);
   sqlite3 *db = plain_open(shop);
@@ -1361,7 +1364,8 @@ TEST_LOOP(a_transaction_ends_without_memory, 0, 2) {
   ck_ok(zke_sql_commit(z, db));
 }
 
-/* What the program has ended by itself is told; so is a deferred constraint. */
+/* A transaction that the program itself has ended is reported; so is a deferred
+ * constraint. */
 TEST(a_commit_that_cannot_be) {
   zke *z = open_shop(0);
   sqlite3 *db = plain_open(shop);
@@ -1378,8 +1382,8 @@ TEST(a_commit_that_cannot_be) {
   make(z, "/a");
 }
 
-/* While it writes no other process can, and a plain writer that is in the way
- * makes it give up in time. */
+/* While it writes no other process can, and if a plain writer blocks it, it
+ * gives up in time. */
 TEST(it_stands_in_the_line) {
   zke *z = open_shop(0);
   zke *other = open_as(shop, .busy_timeout_ms = 50);
@@ -1402,8 +1406,8 @@ TEST(it_stands_in_the_line) {
   ck_ok(zke_sql_commit(other, db));
 }
 
-/* The program has used up all keys of its threads: no transaction begins, and
- * one does when there is a key again. */
+/* If the program has used up all thread keys, no transaction begins; once a key
+ * is free again, one does. */
 TEST(a_transaction_needs_a_key) {
   pthread_key_t keys[PTHREAD_KEYS_MAX];
   int count = 0;
@@ -1419,13 +1423,13 @@ TEST(a_transaction_needs_a_key) {
   ck_ok(zke_sql_commit(z, db));
 }
 
-static int stat_error; /* of the shop, or 0 */
+static int stat_error; /* of fstat on the shop, or 0 */
 static void fail_stat(seam_call *c) {
   if (stat_error && strcmp(c->path, shop) == 0) seam_refuse(c, stat_error);
 }
 
-/* P11: if the system does not tell which file a connection has, the program is
- * not told that it has given the wrong one. */
+/* P11: if the system cannot say which file a connection has, the program is not
+ * told that it is the wrong one. */
 TEST(a_guest_is_not_refused_for_a_passing_error) {
   zke *z = open_shop(0);
   static seam s = {.before = {[SEAM_stat] = fail_stat}};
@@ -1444,21 +1448,21 @@ TEST(a_guest_is_not_refused_for_a_passing_error) {
   ck_ok(zke_sql_commit(z, db));
 }
 
-/* The clock goes on by 10 ms at each look. */
+/* The clock advances by 10 ms at each reading. */
 static void hurry_clock(seam_call *c) {
   (void)c;
   seam_pass(10);
 }
 
-/* How long SQLite wanted to sleep, ms; it does not. */
+/* How long SQLite wanted to sleep, in ms; it does not. */
 static int slept_ms;
 static void note_sleep(seam_call *c) {
   slept_ms += (int)c->time / 1000;
   seam_refuse(c, c->time);
 }
 
-/* A call waits for the busy timeout in all, not for that long in the line and
- * then once more for SQLite's lock; the connection's own timeout stays. */
+/* A call waits for the busy timeout in all, not once in the line and again for
+ * SQLite's lock; the connection's own timeout is unchanged. */
 TEST(a_begin_waits_for_one_timeout) {
   static seam s = {
       .vfs = "wakeful",
@@ -1485,7 +1489,8 @@ TEST(a_begin_waits_for_one_timeout) {
 static int gate = -1; /* held by the test */
 static int64_t ending;
 
-/* The handle waits: end its session, as another process would, and let go. */
+/* While the handle waits, end its session, as another process would, and
+ * release the gate. */
 static void end_meanwhile(seam_call *c) {
   char sql[100];
   if (gate < 0 || c->time == 0) return;
@@ -1529,7 +1534,7 @@ TEST(a_session_that_ends_meanwhile_begins_nothing) {
 
 /* ---- tokens ---- */
 
-/* The view zke_tokens and zke_claim(): what is in office, and who is not. */
+/* The view zke_tokens and zke_claim(): the valid token, and one that is not. */
 TEST(tokens_in_office) {
   zke *z = open_shop(0);
   zke_stat held;
@@ -1559,7 +1564,7 @@ TEST(tokens_in_office) {
   ck_says("fenced");
 }
 
-/* The view is asked by the index of the path. */
+/* The view uses the index of the path. */
 TEST(tokens_are_found_by_the_index) {
   zke *z = open_shop(0);
   ck_ok(zke_close(z));

@@ -1,6 +1,6 @@
 /* test_light.c - light sessions, and sessions that outlive their host
  *
- * A carrier a has light sessions; b is another store on the same file, or
+ * A carrier `a` has light sessions; b is another store on the same file, or
  * another session of the store in memory.  Kept sessions move between the two.
  */
 #include "test/seam.h"
@@ -39,13 +39,13 @@ static void begin(int way) {
 /* A light session on a handle's carrier. */
 static zke *light(zke *z) { return session_as(z, .flags = ZKE_OPEN_LIGHT); }
 
-/* Watches a node that may be missing. */
+/* Watch a node that may be missing. */
 static int watch(zke *z, const char *path, test_events *events) {
   int rc = zke_exists(z, path, test_record, events, NULL);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* What z's database says of a session; id 0 where it has none. */
+/* A session as z's database describes it; id 0 if there is none. */
 static zke_session_info info(zke *z, int64_t id) {
   zke_session_info found = {0};
   zke_session_list *list = NULL;
@@ -61,8 +61,8 @@ static zke_session_info info(zke *z, int64_t id) {
 
 /* ---- light sessions ---- */
 
-/* zkembed.h: a light session has no descriptors of its own, whichever handle of
- * its carrier it was opened by; and it is a session like any other. */
+/* zkembed.h: a light session has no descriptors, whichever handle of its
+ * carrier opened it; otherwise it is a session like any other. */
 TEST_LOOP(light_sessions_need_no_descriptors, 0, WAYS) {
   enum { MANY = 300 };
   zke *all[MANY];
@@ -91,7 +91,7 @@ TEST_LOOP(light_sessions_need_no_descriptors, 0, WAYS) {
 }
 
 /* A dispatch of the carrier dispatches its light sessions; so does one of a
- * light session, and the descriptor is the same. */
+ * light session.  All have the same descriptor. */
 TEST_LOOP(sessions_of_a_carrier_are_dispatched_together, 0, 2 * WAYS) {
   begin(_i % WAYS);
   zke *x = light(a), *y = light(a);
@@ -115,7 +115,7 @@ TEST_LOOP(sessions_of_a_carrier_are_dispatched_together, 0, 2 * WAYS) {
   ck_assert_int_eq(poll(&p, 1, 0), 0);
 }
 
-/* zke_dispatch_to() of a light session tells it alone. */
+/* zke_dispatch_to() of a light session calls only its own watchers. */
 TEST(dispatch_to_tells_one_light_session) {
   begin(IN_FILE);
   zke *x = light(a), *y = light(a);
@@ -134,8 +134,8 @@ TEST(dispatch_to_tells_one_light_session) {
   ck_assert_int_eq(other.count, 1);
 }
 
-/* zke_wait() on a light session ends by its own watcher, and calls those of its
- * siblings meanwhile. */
+/* zke_wait() on a light session returns after its own watcher, and meanwhile
+ * calls those of its siblings. */
 TEST_LOOP(wait_on_a_light_session, 0, WAYS) {
   begin(_i);
   zke *x = light(a), *y = light(a);
@@ -149,8 +149,8 @@ TEST_LOOP(wait_on_a_light_session, 0, WAYS) {
   ck_assert_int_eq(seen.count, 1);
 }
 
-/* A thread that waits on a light session of its own, and is told as often as
- * its node is set; whichever thread has the role calls the watcher. */
+/* A thread that waits on its own light session, and is told as often as its
+ * node is set; any thread that dispatches may call the watcher. */
 typedef struct waiter {
   zke *z;
   int told;
@@ -207,8 +207,8 @@ TEST_LOOP(threads_wait_on_light_sessions, 0, WAYS) {
   }
 }
 
-/* The carrier may be closed first: its own session ends, the light ones live on
- * by what it leaves them, and can be waited on. */
+/* The carrier may be closed first: its own session ends, and the light ones
+ * live on with its descriptors, and can be waited on. */
 TEST_LOOP(carrier_may_be_closed_first, 0, WAYS) {
   begin(_i);
   zke *x = light(a);
@@ -232,8 +232,8 @@ TEST_LOOP(carrier_may_be_closed_first, 0, WAYS) {
   ck_assert_int_eq(test_session_count(b), 1);
 }
 
-/* zke_expire() of a light session by another process is told at the carrier's
- * next dispatch, and to that session alone. */
+/* If another process calls zke_expire() on a light session, the carrier's next
+ * dispatch reports it, to that session only. */
 TEST_LOOP(expired_light_session_is_told, 0, WAYS) {
   begin(_i);
   zke *x = light(a), *y = light(a);
@@ -245,7 +245,7 @@ TEST_LOOP(expired_light_session_is_told, 0, WAYS) {
   test_expect(a, &other, "");
   ck_rc(see(x, "/"), ZKE_INVALIDSTATE);
   ck_ok(see(y, "/"));
-  /* the carrier's own session may end as well */
+  /* the carrier's own session may end too */
   ck_ok(zke_expire(b, zke_session_id(a)));
   make(b, "/n");
   ck_ok(zke_dispatch(a, NULL));
@@ -253,7 +253,7 @@ TEST_LOOP(expired_light_session_is_told, 0, WAYS) {
   zke *late = light(a);
   ck_ok(watch(late, "/n", &seen));
   ck_ok(zke_delete(b, "/n", -1));
-  ck_ok(zke_wait(late, zke_now(late) + 900)); /* sooner than its tick */
+  ck_ok(zke_wait(late, zke_now(late) + 900)); /* before its tick */
 }
 
 static void close_context(zke *z, int type, int state, const char *path,
@@ -273,8 +273,8 @@ static void close_self(zke *z, int type, int state, const char *path,
   ck_rc(zke_close(dispatching), ZKE_MISUSE);
 }
 
-/* A callback may close another light session, whose events are ready as well,
- * but neither its own nor the one by which it is dispatched. */
+/* A callback may close another light session with pending events, but neither
+ * its own nor the one that is dispatching. */
 TEST(callback_closes_a_sibling) {
   begin(IN_FILE);
   enum { MANY = 20 };
@@ -297,7 +297,7 @@ TEST(callback_closes_a_sibling) {
 }
 
 /* Alarms of light sessions ring in the carrier's dispatch, in the order of
- * their times, and set its deadline and its descriptor. */
+ * their times, and count for its deadline and its descriptor. */
 TEST(alarms_of_light_sessions) {
   begin(IN_FILE);
   enum { MANY = 50 };
@@ -323,8 +323,8 @@ TEST(alarms_of_light_sessions) {
 /* ---- a heap that grows while others set times ---- */
 
 static struct {
-  int calls, when;  /* so many of the heap, and at which … */
-  pthread_t thread; /* … another thread sets … */
+  int calls, when;  /* of the heap's calls this many, and at which … */
+  pthread_t thread; /* … of them another thread sets … */
   zke *z;           /* … this session's time … */
   int64_t at;       /* … to this one */
 } growing;
@@ -335,8 +335,8 @@ static void *set_a_time(void *arg) {
   return NULL;
 }
 
-/* Moves each block that grows.  At the call that was asked for another thread
- * sets a time, after the copy and before the old block goes. */
+/* Moves each block that grows.  At the chosen call another thread sets a time,
+ * after the copy and before the old block is freed. */
 static void *moving_resize(void *context, void *block, size_t size) {
   (void)context;
   if (!size) {
@@ -355,11 +355,10 @@ static void *moving_resize(void *context, void *block, size_t size) {
   return made;
 }
 
-/* A time that another thread sets while a session comes is not lost, at
- * whichever allocation of the opening that is: the first one is the heap's that
- * has to grow, or stands beside it. */
+/* A time that another thread sets while a session is opened is not lost, at
+ * whichever allocation that happens; at one of them the heap of times grows. */
 TEST_LOOP(a_time_is_set_while_the_heap_grows, 1, 30) {
-  enum { MANY = 17 }; /* one more than there is room for at first */
+  enum { MANY = 17 }; /* one more than initially fit */
   zke *all[MANY];
   zke_options o = ZKE_INIT(zke_options);
   o.allocator.resize = moving_resize;
@@ -379,8 +378,8 @@ TEST_LOOP(a_time_is_set_while_the_heap_grows, 1, 30) {
   for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
 }
 
-/* Waiting for a light session's node by a lock, whose process is killed: the
- * kernel tells, as for any other (P6). */
+/* In a child: hold /held by a light session until the process is killed, of
+ * which the kernel tells waiters (P6). */
 static int hold_light(void *context) {
   zke *z = NULL, *x = NULL;
   zke_options o = ZKE_INIT(zke_options);
@@ -393,8 +392,8 @@ static int hold_light(void *context) {
   for (;;) pause();
 }
 
-/* When a carrier's process is killed its light sessions end with it: whoever
- * watches their ephemerals hears of it without waiting for a timeout. */
+/* When a carrier's process is killed its light sessions end with it: a process
+ * that watches their ephemerals hears of it without a timeout. */
 TEST(death_of_a_carrier_is_told_at_once) {
   begin(IN_FILE);
   pid_t pid = test_child(hold_light, (void *)(uintptr_t)test_path("light.db"));
@@ -409,7 +408,7 @@ TEST(death_of_a_carrier_is_told_at_once) {
   ck_assert_int_eq(test_session_count(b), 3);
 }
 
-static bool no_locks; /* none is granted, and bytes that wake get lost */
+static bool no_locks; /* none is granted, and bytes that wake are lost */
 
 static void lose_write(seam_call *c) {
   if (no_locks) seam_refuse(c, (int64_t)c->size);
@@ -419,7 +418,7 @@ static void fail_lock(seam_call *c) {
   if (no_locks && c->how != ZKE_LOCK_NONE) seam_refuse(c, -EIO);
 }
 
-/* Handle a, whose locks and writes may fail, and b of another store. */
+/* Handle `a`, whose locks and writes may fail, and b of another store. */
 static void open_failing(void) {
   static seam s = {
       .before = {[SEAM_lock_range] = fail_lock, [SEAM_write] = lose_write}};
@@ -429,9 +428,9 @@ static void open_failing(void) {
   ck_ok(zke_open(test_path("light.db"), NULL, &b));
 }
 
-/* The end of a light session that could not be written is written later, by a
- * host that looks at the descriptor alone, too (zkembed.h, zke_close), and
- * whose other thread has taken the byte that the closing has sent. */
+/* If a light session's end could not be written, it is written later.  A host
+ * that looks only at the descriptor does it too (zkembed.h, zke_close), even if
+ * its other thread has read the byte that the close sent. */
 TEST_LOOP(owed_end_shows_at_the_descriptor, 0, 2) {
   open_failing();
   zke *x = light(a), *y = light(a);
@@ -461,8 +460,8 @@ static zke *kept(zke *z, int64_t timeout_ms, unsigned char password[16]) {
   return made;
 }
 
-/* A kept session on the store of `a` that owns /e, and whose close could not be
- * written; its id. */
+/* A kept session on a's store that owns /e, and whose close could not be
+ * written; returns its id. */
 static int64_t closed_in_vain(unsigned char password[16]) {
   open_failing();
   zke *x = kept(a, 3600000, password);
@@ -475,8 +474,8 @@ static int64_t closed_in_vain(unsigned char password[16]) {
   return id;
 }
 
-/* The end of a kept session that could not be written is written later: it is
- * ended and not detached, as whoever has closed it wanted (zkembed.h,
+/* If the end of a kept session could not be written, it is written later: the
+ * session ends and is not detached, as its close required (zkembed.h,
  * zke_close). */
 TEST(owed_end_of_a_kept_session_is_no_detachment) {
   unsigned char password[16];
@@ -486,8 +485,8 @@ TEST(owed_end_of_a_kept_session_is_no_detachment) {
   ck_rc(see(b, "/e"), ZKE_NONODE);
 }
 
-/* Attached once more, nothing is owed of it: a detachment that could not be
- * written is made later, and is no end. */
+/* If the session is attached again, the debt is void: a detachment that could
+ * not be written is made later, and is no end. */
 TEST(nothing_is_owed_of_a_session_that_is_attached_again) {
   unsigned char password[16];
   zke *x;
@@ -501,8 +500,8 @@ TEST(nothing_is_owed_of_a_session_that_is_attached_again) {
   ck_ok(see(b, "/e"));
 }
 
-/* Detached and attached again, its ephemerals are there; watches, events and
- * identities of before are not. */
+/* After a detach and an attach, a session still has its ephemerals, but not its
+ * watches, events and identities. */
 TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
   unsigned char password[16], wrong[16] = "another password";
   begin(_i);
@@ -543,8 +542,8 @@ TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
   ck_assert_int_eq(info(a, id).id, 0);
 }
 
-/* Attached while another handle has it: that one is refused from then on, is
- * told once, and its end takes nothing with it. */
+/* A session is attached while another handle has it: that handle is refused
+ * from then on, is told once, and its close ends nothing. */
 TEST_LOOP(attached_session_moves, 0, 2 * WAYS) {
   unsigned char password[16];
   begin(_i % WAYS);
@@ -574,8 +573,8 @@ TEST_LOOP(attached_session_moves, 0, 2 * WAYS) {
   ck_rc(see(b, "/e"), ZKE_NONODE);
 }
 
-/* A handle whose session has moved, and that does not know it yet, ends nothing
- * when it is closed or detached. */
+/* A handle whose session has moved without its knowledge ends nothing when it
+ * is closed or detached. */
 TEST_LOOP(moved_handle_ends_nothing, 0, 2) {
   unsigned char password[16];
   begin(IN_FILE);
@@ -587,7 +586,7 @@ TEST_LOOP(moved_handle_ends_nothing, 0, 2) {
   ck_assert_int_eq(info(a, zke_session_id(y)).carrier, zke_session_id(b));
 }
 
-/* The last handle of a store may be one whose session has moved. */
+/* The last handle of a store may have lost its session to another. */
 TEST(moved_handle_may_be_the_last_of_its_store) {
   unsigned char password[16];
   begin(IN_FILE);
@@ -598,9 +597,9 @@ TEST(moved_handle_may_be_the_last_of_its_store) {
   ck_rc(see(x, "/"), ZKE_SESSIONMOVED);
 }
 
-/* A session that ends before a watcher was told what it is owed since
- * zke_set_watch() has nothing to do once its end was told: its carrier sleeps.
- * It had work for ever, and zke_wait() of the carrier never slept. */
+/* If a session ends before a watcher got the event that zke_set_watch() owed
+ * it, that event is void once the end was reported, and its carrier sleeps.
+ * Once the carrier had work for ever, and its zke_wait() never slept. */
 TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
   int pending = 1;
   begin(_i % WAYS);
@@ -611,7 +610,7 @@ TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
   else
     ck_rc(zke_add_auth(x, "none", "", 0), ZKE_AUTHFAILED);
   test_expect(a, &seen, _i < WAYS ? "SESSION -112" : "SESSION -113");
-  ck_ok(zke_dispatch(a, NULL)); /* what woke it has been read */
+  ck_ok(zke_dispatch(a, NULL)); /* its wake-up has been read */
   int64_t at = deadline_of(a);
   ck_assert_int_gt(at, zke_now(a));
   ck_ok(zke_pending(x, &pending));
@@ -619,9 +618,9 @@ TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
   test_expect(a, &seen, "");
 }
 
-/* ---- the time of kept sessions, on a clock of the test's ---- */
+/* ---- the timeouts of kept sessions, on a clock of the test ---- */
 
-/* a and b on a clock that stands still until it is moved. */
+/* Open a and b on a clock that stands still until it is moved. */
 static void begin_driven(int way) {
   static seam s;
   zke_options o = ZKE_INIT(zke_options);
@@ -645,9 +644,9 @@ static void pass(zke *z, zke *z2, int64_t ms) {
 
 enum { TIMEOUT = 4 * SECOND };
 
-/* An attached session ends when its host has dispatched for its timeout and has
- * not heard from it: neither sooner nor much later.  A touch, and a call by its
- * handle, begin the time anew. */
+/* An attached session ends when its host has dispatched for its timeout without
+ * hearing from it: neither earlier nor much later.  A touch, or a call by its
+ * handle, restarts the time. */
 TEST_LOOP(host_ends_what_it_does_not_hear, 0, 3 * WAYS) {
   unsigned char password[16];
   begin_driven(_i % WAYS);
@@ -672,8 +671,8 @@ TEST_LOOP(host_ends_what_it_does_not_hear, 0, 3 * WAYS) {
   ck_ok(see(y, "/"));
 }
 
-/* Only the host judges while its process lives, and a time in which it stood
- * still counts as at most 1.5 s: another process that goes on ends nothing. */
+/* Only the host judges while its process lives, and a pause of the host counts
+ * as at most 1.5 s: another process that keeps running ends nothing. */
 TEST(time_in_which_the_host_stands_still_does_not_count) {
   unsigned char password[16];
   begin_driven(IN_FILE);
@@ -685,14 +684,15 @@ TEST(time_in_which_the_host_stands_still_does_not_count) {
     ck_ok(zke_dispatch(a, NULL));
     ck_ok(see(b, "/x"));
   }
-  pass(a, b, 800); /* 3 s have counted before */
+  pass(a, b, 800); /* 3 s have counted so far */
   ck_ok(see(b, "/x"));
   pass(a, b, 400);
   ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
-/* zkembed.h, zke_detach: a session that is over, or another handle's, is not
- * detached; it was ZKE_OK.  Its handle may know that (2, 3) or not. */
+/* zkembed.h, zke_detach: a session that has ended, or that another handle has,
+ * is not detached; once the result was ZKE_OK.  Its handle may know that (2, 3)
+ * or not. */
 TEST_LOOP(what_is_over_is_not_detached, 0, 4) {
   unsigned char password[16];
   begin(IN_FILE);
@@ -707,8 +707,8 @@ TEST_LOOP(what_is_over_is_not_detached, 0, 4) {
   if (y) ck_ok(see(y, "/"));
 }
 
-/* A detached session ends when its timeout is over, by whoever sweeps; one that
- * is attached before that lives on. */
+/* A detached session ends after its timeout, by the sweep of any process; if it
+ * is attached before, it lives on. */
 TEST_LOOP(detached_session_ends_by_its_stamp, 0, WAYS) {
   unsigned char password[16];
   begin_driven(_i);
@@ -728,8 +728,8 @@ TEST_LOOP(detached_session_ends_by_its_stamp, 0, WAYS) {
   ck_rc(zke_attach(a, id, password, NULL, &x), ZKE_SESSIONEXPIRED);
 }
 
-/* Time in which no process sweeps does not count for detached sessions: that of
- * a server that was down alone; nor what zke_rearm() gives back. */
+/* Time in which no process sweeps does not count for detached sessions: neither
+ * that of a server that was down nor the time that zke_rearm() returns. */
 TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
   unsigned char password[16];
   int overdue = -1;
@@ -756,8 +756,8 @@ TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
   ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
-/* A kept session whose authentication failed can do nothing any more, and ends
- * by its timeout like others; its handle stays as it was. */
+/* A kept session whose authentication failed can do nothing more, and ends by
+ * its timeout like any other; its handle does not change. */
 TEST_LOOP(failed_authentication_does_not_keep_a_session, 0, WAYS) {
   unsigned char password[16];
   begin_driven(_i);
@@ -777,8 +777,8 @@ TEST_LOOP(failed_authentication_does_not_keep_a_session, 0, WAYS) {
   ck_assert_int_eq(zke_state(x), ZKE_STATE_AUTH_FAILED);
 }
 
-/* Attached by another handle of the store, it is not ended by the close of the
- * one whose authentication failed. */
+/* If another handle of the store attaches it, closing the handle whose
+ * authentication failed does not end it. */
 TEST_LOOP(failed_handle_does_not_end_a_moved_session, 0, WAYS) {
   unsigned char password[16];
   zke *y = NULL;
@@ -794,13 +794,13 @@ TEST_LOOP(failed_handle_does_not_end_a_moved_session, 0, WAYS) {
   ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
-/* A host in a time namespace whose offset it does not know: an hour behind. */
+/* A host in a time namespace that cannot read its offset: an hour behind. */
 static void strange_clock(seam_call *c) {
   if (c->how == ZKE_CLOCK_BOOTTIME) c->result -= 3600 * INT64_C(1000000000);
 }
 
-/* What such a host detaches, or gives its whole timeout again, has it by the
- * clock of the one that sweeps. */
+/* A session that such a host detaches, or restarts the timeout of, gets its
+ * whole timeout by the clock of the process that sweeps. */
 TEST_LOOP(stamps_of_a_host_with_a_strange_clock, 0, 2) {
   unsigned char password[16];
   static seam s = {.fail = {[SEAM_boot_offset] = {-EIO, .times = SEAM_ALWAYS}},
@@ -819,8 +819,8 @@ TEST_LOOP(stamps_of_a_host_with_a_strange_clock, 0, 2) {
 
 /* ---- hosts that die ---- */
 
-/* In a child: a kept session with /kept and a watch; its id and password go
- * into a file that the parent reads. */
+/* In a child: a kept session with /kept and a watch; writes its id and password
+ * to a file that the parent reads. */
 static int host_kept(void *context) {
   zke *z = NULL, *x = NULL;
   unsigned char password[16];
@@ -852,10 +852,10 @@ static int host_kept(void *context) {
 static struct {
   int64_t id;
   unsigned char password[16];
-  bool gives_up; /* it detaches the session and goes */
+  bool gives_up; /* it detaches the session and exits */
 } moving;
 
-/* In a child: attach it, and keep it until somebody kills this process. */
+/* In a child: attach it, and keep it until this process is killed. */
 static int take_over(void *context) {
   zke *z = NULL, *x = NULL;
   if (zke_open(context, NULL, &z) != ZKE_OK) return 1;
@@ -869,9 +869,9 @@ static int take_over(void *context) {
 }
 
 /* P5, P6: a handle whose session another process has taken does not keep it
- * alive, though its owner has not closed it: when that process is killed, or
- * detaches the session, it ends by its timeout.  It used to stay for ever where
- * nobody but the store of that handle swept. */
+ * alive, even if its owner has not closed it: when that process is killed, or
+ * detaches the session, it ends by its timeout.  Once it stayed for ever if
+ * only the store of that handle swept. */
 TEST_LOOP(moved_handle_keeps_nothing_alive, 0, 2) {
   const char *db = test_path("light.db");
   begin_driven(IN_FILE); /* the child's time is the real one */
@@ -904,8 +904,8 @@ static pid_t start_host(int64_t *id, unsigned char password[16]) {
   return pid;
 }
 
-/* A host that is killed: its ephemerals stay, the session is detached by
- * whoever notices, can be attached, and ends when nobody does. */
+/* A host is killed: its ephemerals stay, the process that notices detaches the
+ * session, and it can be attached, or else ends. */
 TEST_LOOP(killed_hosts_session_can_be_attached, 0, 2) {
   unsigned char password[16];
   int64_t id;
@@ -929,8 +929,9 @@ TEST_LOOP(killed_hosts_session_can_be_attached, 0, 2) {
   ck_rc(see(b, "/kept"), ZKE_NONODE);
 }
 
-/* A host that is stopped: nobody ends its session, however long; another may
- * attach it meanwhile, and what the host does when it goes on ends nothing. */
+/* A host is stopped: its session does not end, however long that takes.
+ * Another handle may attach it, and when the host continues, nothing that it
+ * does ends the session. */
 TEST(stopped_hosts_session_can_be_attached) {
   unsigned char password[16];
   int64_t id;
@@ -954,9 +955,9 @@ TEST(stopped_hosts_session_can_be_attached) {
   ck_ok(see(x, "/kept"));
 }
 
-/* Two threads attach one session over and over, by two stores: each time one of
- * them has it, its ephemeral is there throughout, and no handle that lost it
- * can change anything. */
+/* Two threads attach one session repeatedly, by two stores: each time one of
+ * them has it, its ephemeral is always there, and no handle that lost it can
+ * change anything. */
 typedef struct rival {
   zke *z;
   int64_t id;
@@ -988,8 +989,8 @@ static void *attach_often(void *context) {
   return NULL;
 }
 
-/* Two stores that attach one session at the same time, again and again, have it
- * or are told that it has moved; nothing else happens to it. */
+/* Two stores that attach one session at the same time, again and again, either
+ * have it or are told that it has moved; nothing else happens to it. */
 TEST(rivals_attach_one_session) {
   unsigned char password[16];
   pthread_t thread;
@@ -1011,7 +1012,7 @@ TEST(rivals_attach_one_session) {
   ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
-/* Options that do not go together, and calls on sessions that are not kept. */
+/* Incompatible options, and calls on sessions that are not kept. */
 TEST(kept_sessions_refuse) {
   unsigned char password[16];
   zke *x = NULL;

@@ -1,9 +1,9 @@
-/* test_limits.c - what hardly ever happens
+/* test_limits.c - rare cases
  *
- * Arguments at their limits, files that are something else, systems that
- * refuse; and instants: between a look and the gate, between a watch and its
- * notice, between two calls of one dispatch.  An instant is brought about by a
- * table of system calls that does something just before a call.
+ * Arguments at their limits, files of the wrong type, systems that refuse; and
+ * moments: between a check and the gate, between a watch and its notice,
+ * between two calls of one dispatch.  For such a moment a table of system calls
+ * does something just before a call.
  */
 #include "test/seam.h"
 #include "test/engine/calls.h"
@@ -32,7 +32,7 @@ static struct {
   void (*at_gate)(void);    /* done once, before the gate is locked */
   void (*after_gate)(void); /* … after it was unlocked */
   void (*asleep)(void);     /* … before it sleeps in the kernel */
-  atomic_int busy_gates;    /* so often the gate is taken; */
+  atomic_int busy_gates;    /* how many times the gate is busy; */
   int gate_error;           /* … then this happens; 0: nothing */
   int live_error;           /* of opening the liveness file */
   int directory_error;      /* of opening the side directory */
@@ -41,11 +41,11 @@ static struct {
 
 static void sys_do(void (**what)(void)) {
   void (*now)(void) = *what;
-  *what = NULL; /* what it does itself is not interrupted */
+  *what = NULL; /* its own calls are not interrupted */
   if (now) now();
 }
 
-/* At the gate another one may act, keep it, or let it fail. */
+/* At the gate, let another handle act, or let the lock be busy or fail. */
 static void before_lock(seam_call *c) {
   if (c->at != GATE || c->how != ZKE_LOCK_EXCLUSIVE) return;
   sys_do(&sys.at_gate);
@@ -104,7 +104,7 @@ static zke *sys_handle(const char *name) {
 
 /* ---- small things ---- */
 
-enum { STAY = 100000 }; /* ms that containers and TTL nodes have */
+enum { STAY = 100000 }; /* ms until containers and TTL nodes are due */
 
 static void make_ttl(zke *z, const char *path) {
   ck_ok(zke_create_ttl(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
@@ -117,7 +117,7 @@ static void put(const char *path) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
-/* The name of a session's FIFO beside a database of this test. */
+/* The name of a session's FIFO next to a database of this test. */
 static const char *fifo_of(const char *db, const zke *z) {
   static char path[PATH_MAX];
   snprintf(path, sizeof path, "%s-zke/%016llx", db,
@@ -135,7 +135,7 @@ static void refused(const char *name, const zke_options *options, int rc,
 
 /* ---- arguments ---- */
 
-/* zkembed.h: the version that was linked is the header's. */
+/* zkembed.h: the linked library has the header's version. */
 TEST(version_is_the_headers) {
   ck_assert_str_eq(zke_version(), ZKE_VERSION);
   ck_assert_int_eq(zke_version_number(), ZKE_VERSION_NUMBER);
@@ -172,7 +172,7 @@ static const struct {
 };
 enum { BAD_OPTIONS = sizeof bad_options / sizeof bad_options[0] };
 
-/* zkembed.h, zke_options: each is refused, by both ways to open. */
+/* zkembed.h, zke_options: each is refused, by both functions that open. */
 TEST_LOOP(bad_option_is_refused, 0, BAD_OPTIONS) {
   zke *z = test_open(":memory:"), *further = (zke *)&z;
   refused(":memory:", &bad_options[_i].o, ZKE_BADARGUMENTS,
@@ -181,8 +181,8 @@ TEST_LOOP(bad_option_is_refused, 0, BAD_OPTIONS) {
   ck_assert_ptr_null(further);
 }
 
-/* zkembed.h: with ZKE_AT_ONCE a change waits for nobody, and a read is not
- * disturbed; afterwards all works. */
+/* zkembed.h: with ZKE_AT_ONCE a change does not wait, and a read is not
+ * affected; afterwards everything works. */
 TEST(at_once_does_not_wait) {
   zke *z = open_as(test_path("a.db"), .busy_timeout_ms = ZKE_AT_ONCE,
                    .os = seam_os(&host));
@@ -196,7 +196,7 @@ TEST(at_once_does_not_wait) {
   make(z, "/a");
 }
 
-/* zkembed.h: a container goes at the sweep after it was emptied. */
+/* zkembed.h: a container is removed by the first sweep after it was emptied. */
 TEST(container_goes_at_once) {
   zke *z = open_as(test_path("a.db"), .container_ms = ZKE_AT_ONCE);
   make_as(z, "/c", ZKE_CONTAINER);
@@ -205,8 +205,8 @@ TEST(container_goes_at_once) {
   ck_until((zke_wait(z, zke_now(z) + 50), see(z, "/c") == ZKE_NONODE), 20000);
 }
 
-/* zkembed.h, ZKE_CANTOPEN: the sentence names the limit, also where the path is
- * longer than the sentence; a path of just that length is fine. */
+/* zkembed.h, ZKE_CANTOPEN: the sentence names the limit, even if the path is
+ * longer than the sentence; a path of exactly that length is fine. */
 TEST(path_has_a_limit) {
   char name[1100];
   size_t len = strlen(test_path("")), most = 504;
@@ -235,7 +235,7 @@ TEST(path_has_a_limit) {
   }
 }
 
-/* The greatest times are no times that have passed. */
+/* The greatest times count as times to come. */
 TEST(greatest_times_are_fine) {
   zke_options o = {.size = sizeof o,
                    .busy_timeout_ms = INT64_MAX / 1000000,
@@ -285,8 +285,8 @@ static int (*const bad_calls[])(void) = {
     skip_low,     no_cert, low_cert,    memory_readonly};
 enum { BAD_CALLS = sizeof bad_calls / sizeof bad_calls[0] };
 
-/* zkembed.h: what may not be NULL or out of range, with a sentence; the handle
- * goes on. */
+/* zkembed.h: an argument that may not be NULL or out of range gets a sentence;
+ * the handle still works. */
 TEST_LOOP(bad_argument_is_refused, 0, BAD_CALLS) {
   some = test_open(":memory:");
   ck_rc(bad_calls[_i](), ZKE_BADARGUMENTS);
@@ -294,8 +294,8 @@ TEST_LOOP(bad_argument_is_refused, 0, BAD_CALLS) {
   make(some, "/n");
 }
 
-/* 12 #41 and its neighbours: no certificate is the identity of the empty one,
- * and given twice it is still one. */
+/* 12 #41 and similar: no certificate is the identity of the empty one, and if
+ * given twice it is still one. */
 TEST(empty_certificate_is_an_identity) {
   zke *z = test_open(":memory:"), *stranger = test_session(z, NULL);
   ck_ok(zke_add_auth(z, "digest", NULL, 0));
@@ -322,8 +322,8 @@ TEST(entries_without_id_are_repeated) {
   zke_free(got);
 }
 
-/* semantics.md 8: an identity is the whole id: neither its beginning nor more
- * than it opens anything. */
+/* semantics.md 8: an identity is the whole id: neither a part of it nor a
+ * longer one grants anything. */
 TEST(part_of_an_id_opens_nothing) {
   const char *right = "u:PykoYIm2RC4wJUHoU2aXpBMUW0I=";
   zke_acl e = {ZKE_PERM_ALL, "digest", right};
@@ -349,14 +349,14 @@ TEST(part_of_an_id_opens_nothing) {
 
 /* ---- names and files ---- */
 
-/* P11: what is neither a file nor a directory. */
+/* P11: a path that is neither a file nor a directory. */
 TEST(special_file_is_refused) {
   const char *path = test_path("fifo");
   ck_assert_int_eq(mkfifo(path, 0600), 0);
   refused(path, NULL, ZKE_CANTOPEN, "special");
 }
 
-/* P11: read-only, an empty file is no database, and stays empty. */
+/* P11: opened read-only, an empty file is no database, and stays empty. */
 TEST(empty_file_is_nothing_to_read) {
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   const char *path = test_path("a.db");
@@ -367,7 +367,7 @@ TEST(empty_file_is_nothing_to_read) {
   ck_assert_int_eq(st.st_size, 0);
 }
 
-/* P11: a VFS that nobody has registered, for names of all kinds. */
+/* P11: a VFS that is not registered, for names of all kinds. */
 TEST(unknown_vfs_is_refused) {
   zke_options o = {.size = sizeof o, .vfs = "no-such-vfs"};
   ck_assert_int_eq(chdir(test_path(".")), 0);
@@ -377,14 +377,14 @@ TEST(unknown_vfs_is_refused) {
   refused("/no-such-directory/a.db", &o, ZKE_CANTOPEN, "its directory");
 }
 
-/* P11: a host that has taken SQLite's default VFS away. */
+/* P11: a host that has removed SQLite's default VFS. */
 TEST(missing_vfs_is_refused) {
   for (sqlite3_vfs *v; (v = sqlite3_vfs_find(NULL)) != NULL;)
     ck_assert_int_eq(sqlite3_vfs_unregister(v), SQLITE_OK);
   refused(test_path("a.db"), NULL, ZKE_CANTOPEN, "(default)");
 }
 
-/* P11: a host that has switched URIs on, and one that names no file. */
+/* P11: a host that has enabled URIs, and a URI that names no file. */
 TEST(uri_of_memory_is_refused) {
   ck_assert_int_eq(sqlite3_config(SQLITE_CONFIG_URI, 1), SQLITE_OK);
   ck_assert_int_eq(chdir(test_path(".")), 0);
@@ -397,8 +397,8 @@ static void name_as_given(seam_call *c) {
   seam_refuse(c, SQLITE_OK);
 }
 
-/* A VFS may call the file what the host calls it: it lies where the process
- * is, and that directory is synced. */
+/* A VFS may use the name that the host gives: the file is in the process's
+ * directory, and that directory is synced. */
 TEST(vfs_with_relative_names) {
   static seam relative = {.vfs = "relative",
                           .before = {[SEAM_xFullPathname] = name_as_given}};
@@ -411,7 +411,7 @@ TEST(vfs_with_relative_names) {
   ck_ok(see(z, "/n"));
 }
 
-/* A database in the root directory; for which one has to be root. */
+/* A database in the root directory; only root can make one. */
 TEST(database_in_the_root_directory) {
   int outside = open("/", O_RDONLY | O_DIRECTORY);
   ck_assert_int_ge(outside, 0);
@@ -429,7 +429,7 @@ TEST(database_in_the_root_directory) {
   ck_assert_int_eq(chroot("."), 0);
 }
 
-/* P11: a file, or a link, where the side directory is to be. */
+/* P11: a file, or a link, in place of the side directory. */
 TEST_LOOP(side_directory_must_be_one, 0, 3) {
   const char *db = test_path("a.db"), *side = test_path("a.db-zke");
   if (_i == 0) {
@@ -450,29 +450,29 @@ static const struct {
                     {EMLINK, ZKE_SYSTEMERROR}};
 enum { MKDIR_ERRORS = sizeof mkdir_errors / sizeof mkdir_errors[0] };
 
-/* zkembed.h: which result tells of which failure of the system. */
+/* zkembed.h: which result reports which failure of the system. */
 TEST_LOOP(system_errors_have_their_results, 0, MKDIR_ERRORS) {
   host.fail[SEAM_mkdir] =
       (seam_fault){-mkdir_errors[_i].error, .times = SEAM_ALWAYS};
   refused(test_path("a.db"), sys_options(), mkdir_errors[_i].rc, "a.db-zke");
 }
 
-/* P11: something else where the liveness file is to be. */
+/* P11: something else in place of the liveness file. */
 TEST(liveness_file_must_be_one) {
   ck_assert_int_eq(mkdir(test_path("a.db-zke"), 0700), 0);
   ck_assert_int_eq(mkfifo(test_path("a.db-zke/live"), 0600), 0);
   refused(test_path("a.db"), NULL, ZKE_CANTOPEN, "is not a file");
 }
 
-/* It is missing whenever it is opened and there whenever it is made: that
- * does not go on for ever. */
+/* The liveness file is missing at each open and exists at each creation: the
+ * loop ends. */
 TEST(liveness_file_that_comes_and_goes) {
   sys.live_error = ENOENT;
   refused(test_path("a.db"), sys_options(), ZKE_SYSTEMERROR, "live");
 }
 
-/* P5: a further session whose life would be in another file than the
- * neighbours' is refused. */
+/* P5: a further session whose life would be in another file than those of the
+ * store's other sessions is refused. */
 TEST(further_session_with_another_live_file) {
   const char *db = test_path("a.db"), *live = test_path("a.db-zke/live");
   zke *z = sys_handle(db), *further = NULL;
@@ -487,15 +487,15 @@ TEST(further_session_with_another_live_file) {
   zke_close(z);
 }
 
-/* A handle whose authentication failed, on a file that is gone: it closes,
- * and does not write. */
+/* A handle whose authentication failed, and whose file is gone, closes and
+ * writes nothing. */
 TEST(closing_after_refusal_and_replacement) {
   const char *db = test_path("a.db");
   zke *z = sys_handle(db), *other = test_session(z, NULL);
   ck_rc(zke_add_auth(z, "no-such-scheme", "x", 1), ZKE_AUTHFAILED);
   ck_assert_int_eq(unlink(db), 0);
   seam_pass(2000);
-  ck_ok(zke_dispatch(other, NULL)); /* it notices, and tells of the end */
+  ck_ok(zke_dispatch(other, NULL)); /* it notices, and reports the end */
   ck_rc(see(other, "/"), ZKE_REPLACED);
   ck_ok(zke_close(z));
   zke_close(other);
@@ -508,8 +508,8 @@ static char *string_copy(const char *text) {
   return copy;
 }
 
-/* P10: a session's FIFO goes with it even where its end could not be written;
- * but not when nobody can tell that it is the session's. */
+/* P10: a session's FIFO is removed with it even if its end could not be
+ * written; but not if the FIFO cannot be identified as the session's. */
 TEST_LOOP(fifo_of_an_unwritten_end, 0, 2) {
   const char *db = test_path("a.db");
   zke *z = sys_handle(db);
@@ -533,7 +533,8 @@ static zke *read_only(const char *db) {
   return z;
 }
 
-/* A read-only handle notices, but sweeps nothing: the dead stay as they are. */
+/* A read-only handle notices dead sessions, but sweeps nothing: they stay as
+ * they are. */
 TEST(readonly_handle_sweeps_nothing) {
   const char *db = test_path("a.db");
   test_worker w = test_spawn("hold", db, "/e", NULL);
@@ -559,9 +560,9 @@ TEST(readonly_handle_with_an_unknown_scheme) {
   ck_rc(see(r, "/"), ZKE_INVALIDSTATE);
 }
 
-/* ---- instants ---- */
+/* ---- moments ---- */
 
-static zke *z1, *z2; /* who looks, who comes between */
+static zke *z1, *z2; /* the handle that sweeps, and one that comes between */
 
 static void begin_two(void) {
   zke_options *o = sys_options();
@@ -611,9 +612,9 @@ static const struct {
                  {plant_ttl, replace_by_plain}};
 enum { REPRIEVES = sizeof reprieves / sizeof reprieves[0] };
 
-/* P10, semantics.md 9: what was due when the sweep looked, and is not any
- * more when the gate is its own, stays.  The clocks stand, lest who comes
- * between sweeps as well. */
+/* P10, semantics.md 9: a node that was due when the sweep checked, and is not
+ * when the sweep has the gate, stays.  The clocks stand still, so that the
+ * handle that comes between does not sweep too. */
 TEST_LOOP(node_no_longer_due_stays, 0, REPRIEVES) {
   seam_stand();
   begin_two();
@@ -621,7 +622,7 @@ TEST_LOOP(node_no_longer_due_stays, 0, REPRIEVES) {
   seam_pass(3 * STAY);
   sys.at_gate = reprieves[_i].between;
   ck_ok(see(z1, "/c"));
-  ck_assert(sys.at_gate == NULL); /* the sweep has come to the gate */
+  ck_assert(sys.at_gate == NULL); /* the sweep has reached the gate */
   ck_ok(see(z1, "/c"));
   seam_pass(STAY / 2);
   ck_ok(see(z1, "/c"));
@@ -630,7 +631,7 @@ TEST_LOOP(node_no_longer_due_stays, 0, REPRIEVES) {
 
 static void renew(void) { ck_ok(see(z2, "/")); }
 
-/* P5: nor does a lease that was renewed in that instant end. */
+/* P5: a lease that is renewed in that moment does not end either. */
 TEST(lease_renewed_at_the_gate) {
   const char *db = test_path("a.db");
   seam_stand();
@@ -649,7 +650,7 @@ TEST(lease_renewed_at_the_gate) {
 }
 
 /* P5: a stamp that could not be written is written by the next call, and the
- * call itself is fine. */
+ * call itself succeeds. */
 TEST(stamp_is_tried_again) {
   const char *db = test_path("a.db");
   z1 = sys_handle(db);
@@ -669,8 +670,8 @@ TEST(stamp_is_tried_again) {
 
 static void owner_closes(void) { ck_ok(zke_close(z2)); }
 
-/* P6: the owner ends after the watch was written and before its notice is
- * made: the news comes all the same. */
+/* P6: the owner ends after the watch was written and before its notice is made:
+ * the event still arrives. */
 TEST(owner_ends_just_after_the_watch) {
   test_events seen = {0};
   begin_two();
@@ -682,7 +683,7 @@ TEST(owner_ends_just_after_the_watch) {
   ck_rc(see(z1, "/e"), ZKE_NONODE);
 }
 
-/* zkembed.h: a system that has no locks to give, found out late. */
+/* zkembed.h: a system that runs out of locks, which is found late. */
 TEST(gate_that_fails_while_waited_for) {
   z1 = sys_handle(test_path("a.db"));
   sys.busy_gates = 100;
@@ -708,8 +709,8 @@ static void *change_root(void *z) {
   return NULL;
 }
 
-/* P9: a caller waits for another thread's call as long as busy_timeout_ms
- * says, and no longer. */
+/* P9: a caller waits for another thread's call for busy_timeout_ms, and no
+ * longer. */
 TEST(thread_waits_its_time_for_another) {
   zke_options *o = sys_options();
   sem_init(&inside, 0, 0);
@@ -759,7 +760,7 @@ static void close_here(void) {
   ck_until(zke_wake(z1) == ZKE_CLOSING, 5000);
 }
 
-/* zkembed.h, zke_close: a compaction is given up, too, and the database is as
+/* zkembed.h, zke_close: a compaction is also stopped, and the database is as
  * before. */
 TEST(close_ends_a_compaction) {
   const char *db = test_path("a.db");
@@ -774,7 +775,8 @@ TEST(close_ends_a_compaction) {
   ck_ok(see(z2, "/n"));
 }
 
-/* The first of two: begin to close, and go on once that is under way. */
+/* In the first of two calls: begin to close, and continue once that has
+ * begun. */
 static void close_meanwhile(zke *z, int type, int state, const char *path,
                             void *context) {
   (void)type, (void)state, (void)path, (void)context;
@@ -786,7 +788,8 @@ static void close_meanwhile(zke *z, int type, int state, const char *path,
   ck_says("is being closed");
 }
 
-/* zkembed.h, zke_close: of the calls that are still to be made none is. */
+/* zkembed.h, zke_close: watchers that have not been called yet are not
+ * called. */
 TEST_LOOP(close_stops_the_calls, 0, 2) {
   z1 = sys_handle(_i ? test_path("a.db") : ":memory:");
   make(z1, "/n");
@@ -800,8 +803,8 @@ TEST_LOOP(close_stops_the_calls, 0, 2) {
   ck_assert_int_eq(called, 1);
 }
 
-/* The same of a light session that a dispatch of its carrier serves; the
- * carrier goes on. */
+/* The same for a light session that its carrier's dispatch serves; the carrier
+ * continues. */
 TEST_LOOP(close_stops_the_calls_of_a_light_session, 0, 2) {
   zke *carrier = sys_handle(_i ? test_path("a.db") : ":memory:");
   z1 = session_as(carrier, .flags = ZKE_OPEN_LIGHT);
@@ -832,8 +835,8 @@ static int sync_elsewhere(zke *z) {
   return atomic_load(&synced);
 }
 
-/* This thread is inside a call: who comes before the first one has begun to
- * close waits for it, until that is a timeout; who comes later does not. */
+/* This thread is inside a call: a caller that comes before the first close has
+ * begun waits for it, until it times out; one that comes later does not. */
 static void close_twice(void) {
   closing = begin_thread(close_it, closed_twice);
   ck_until(sync_elsewhere(closed_twice) == ZKE_CLOSING, 20000);
@@ -861,7 +864,7 @@ TEST(close_ends_a_wait_that_sweeps) {
 
 /* ---- events ---- */
 
-/* The handle's own session ends in a callback: what is queued is void, and
+/* The handle's own session ends in a callback: queued events are void, and
  * every pair is told of the end. */
 static void expire_here(zke *z, int type, int state, const char *path,
                         void *context) {
@@ -869,8 +872,8 @@ static void expire_here(zke *z, int type, int state, const char *path,
   if (type == ZKE_EVENT_CHANGED) ck_ok(zke_expire(z, zke_session_id(z)));
 }
 
-/* P5: a session that ends in its own callback gets the end as the next event,
- * and none of those that were collected. */
+/* P5: a session that ends in its own callback gets its end as the next event,
+ * and none of the collected ones. */
 TEST_LOOP(expiry_in_a_callback_voids_the_rest, 0, 2) {
   test_events seen = {0};
   z1 = test_open(_i ? test_path("a.db") : ":memory:");
@@ -882,8 +885,8 @@ TEST_LOOP(expiry_in_a_callback_voids_the_rest, 0, 2) {
   ck_assert_int_eq(seen.count, 0);
 }
 
-/* 12 #61: the call that finds the session gone says so; a multi has its own
- * code for that, as ZooKeeper's client has. */
+/* 12 #61: the call that finds the session ended returns that; a multi has its
+ * own code for it, as in ZooKeeper's client. */
 TEST_LOOP(call_that_finds_the_expiry, 0, 2) {
   zke_op op;
   zke_op_result answer = {.rc = 77};
@@ -899,7 +902,7 @@ TEST_LOOP(call_that_finds_the_expiry, 0, 2) {
   ck_rc(see(z1, "/"), ZKE_INVALIDSTATE);
 }
 
-/* As many events as one dispatch reads, but for a few: it reads them all. */
+/* Slightly fewer events than one dispatch reads: it reads them all. */
 TEST(nearly_too_many_for_one_dispatch) {
   int count = 0;
   z1 = test_open(":memory:");
@@ -941,7 +944,7 @@ static const char *node_of(int i) {
   return path;
 }
 
-/* Wait in a poll loop of the host, or in zke_wait(), for one event. */
+/* Wait for one event, in a poll loop of the host, or in zke_wait(). */
 static void expect_death(zke *z, test_events *seen, int owner, bool loop) {
   char expected[64];
   int64_t end = test_now() + test_patience(10000);
@@ -967,7 +970,8 @@ static test_heap heap;
 
 static void kill_one(void) { test_kill(&owners[dying], SIGKILL); }
 
-/* P6: without memory for all notices the sweep must do: the wait goes on. */
+/* P6: without memory for all notices the sweep must find the deaths: the wait
+ * continues. */
 static void sleep_without_memory(zke *z) {
   heap.fail_at = heap.calls + 1;
   heap.fail_all = 1;
@@ -975,9 +979,9 @@ static void sleep_without_memory(zke *z) {
   heap.fail_at = 0;
 }
 
-/* P6: one session waits for many owners, among them one whose FIFO somebody
- * has removed, and is told of each death; with epoll and without, in a wait
- * and in a loop of the host's. */
+/* P6: one session waits for many owners, one of whose FIFOs was removed, and is
+ * told of each death; with epoll and without, in a wait and in a loop of the
+ * host. */
 TEST_LOOP(many_owners_die, 0, 4) {
   const char *db = test_path("a.db");
   test_events seen = {0}, more = {0};
@@ -1010,14 +1014,14 @@ TEST_LOOP(many_owners_die, 0, 4) {
 
 /* ---- damage ---- */
 
-/* A table of nodes without constraints: names that are NULL bring no crash,
- * and zke_check() tells of them. */
+/* A table of nodes without constraints: names that are NULL cause no crash, and
+ * zke_check() reports them. */
 static void count_null(void *context, const char *sentence) {
   if (strstr(sentence, "I15") && strstr(sentence, "(null)")) ++*(int *)context;
 }
 
-/* P11: rows that no table of ours allows do not crash a read; zke_check() finds
- * them. */
+/* P11: rows that our tables would not allow do not crash a read; zke_check()
+ * finds them. */
 TEST(nodes_without_names) {
   const char *db = test_path("a.db");
   int found = 0;
@@ -1043,7 +1047,7 @@ TEST(nodes_without_names) {
   zke_close(z1);
 }
 
-/* A time to live that cannot be is none that has passed. */
+/* An impossible time to live never expires. */
 TEST(negative_ttl_is_never_over) {
   damaged = true;
   begin_two();
@@ -1060,7 +1064,7 @@ static void no_log(void *context, int level, const char *text) {
   if (level == ZKE_LOG_ERROR && strstr(text, "zxids")) ++*(int *)context;
 }
 
-/* Without zxids left the sweep removes nothing, and says so. */
+/* If no zxids are left, the sweep removes nothing, and says so. */
 TEST(sweep_without_zxids) {
   const char *db = test_path("a.db");
   int errors = 0;
@@ -1077,7 +1081,7 @@ TEST(sweep_without_zxids) {
   zke_close(z1);
 }
 
-/* semantics.md 2.3: the counters of two parents at their ends are two. */
+/* semantics.md 2.3: counters of two parents overflow separately. */
 TEST(two_parents_overflow) {
   static const char *const expected[] = {"/a/x2147483647", "/bc/x2147483647",
                                          "/a/x-2147483648", "/bc/x-2147483648"};

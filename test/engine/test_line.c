@@ -1,9 +1,9 @@
-/* test_line.c - the line of writers (P10): in which order they come, and how
- * stopped, killed, late, cancelled and closing ones leave it
+/* test_line.c - the line of writers (P10): their order, and how stopped,
+ * killed, late, cancelled and closing writers leave it
  *
- * The test itself holds the gate, as doc/format.md 5 tells it, and sees in the
- * line file who waits; so the order in which writers come is certain.  Each
- * writer makes one sequential node: its number is its turn. */
+ * The test itself holds the gate, as described in doc/format.md 5, and sees the
+ * waiting writers in the line file; so it knows the order in which they come.
+ * Each writer makes one sequential node: its number is its turn. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -31,7 +31,7 @@ enum { PATIENT_MS = 60000 };
 static zke *z;
 static const char *db;
 
-/* ---- the files beside the database ---- */
+/* ---- the side files ---- */
 
 static int side_file(const char *name, int mode) {
   char path[4096];
@@ -48,10 +48,10 @@ static int lock_bytes(const char *name, int64_t from, int64_t count) {
   return fd;
 }
 
-/* Hold the gate as the holder with a number does; close() lets it go. */
+/* Hold the gate as the holder with this number; close() releases it. */
 static int hold_gate(int64_t number) { return lock_bytes("gate", 0, number); }
 
-/* A place in the line from one on; 0: there is none. */
+/* The first place in the line at or after `from`; 0: there is none. */
 static int64_t place_from(int64_t from) {
   struct flock l = {
       .l_type = F_WRLCK, .l_start = from, .l_len = (INT64_C(1) << 61) - from};
@@ -72,7 +72,7 @@ static int places(void) {
 typedef struct writer {
   pid_t pid;
   int go[2], ready[2];
-  int inner[2]; /* in a PID namespace: which process it is out here */
+  int inner[2]; /* in a PID namespace: its pid outside */
   int number;
 } writer;
 
@@ -91,16 +91,16 @@ static void after_poll(seam_call *c) {
   if (c->time == LONG_MS && c->result == 0) slept_out = true;
 }
 
-static bool slept_outside; /* where nobody in the line can be told its turn */
+static bool slept_outside; /* where no writer in the line can be woken */
 
 static void before_sleep(seam_call *c) {
   (void)c;
   slept_outside = true;
 }
 
-/* How much slower time passes for handles that are opened from now on, by the
- * clock after which a first is passed over: so that none is that only waits for
- * a processor.  Sleeps and polls are as long as ever. */
+/* How much slower time passes for handles that are opened from now on, on the
+ * clock by which the first in line is passed over, so that a writer that only
+ * waits for a processor is not.  Sleeps and polls are as long as ever. */
 enum { SLOW = 50 };
 static int slowness = SLOW;
 
@@ -108,8 +108,8 @@ static void slow_clock(seam_call *c) {
   if (c->how == ZKE_CLOCK_MONOTONIC) c->result /= (intptr_t)c->seam->context;
 }
 
-/* A handle on these system calls, with much patience; NULL if it fails.  A
- * process has those of one slowness. */
+/* A handle on these system calls that waits long; NULL if it fails.  All
+ * handles of a process have the same slowness. */
 static zke *open_patient(void) {
   static seam s = {
       .before = {[SEAM_poll] = poll_long, [SEAM_sleep] = before_sleep},
@@ -121,7 +121,7 @@ static zke *open_patient(void) {
   return zke_open(db, &o, &own) == ZKE_OK ? own : NULL;
 }
 
-/* A process that writes one node, at the test's word. */
+/* A process that writes one node when the test tells it to. */
 static int write_once(void *context) {
   writer *w = context;
   char text[16], byte = 'r';
@@ -135,7 +135,7 @@ static int write_once(void *context) {
   return zke_close(own) == ZKE_OK ? 0 : 4;
 }
 
-/* Start a writer; it has opened its handle. */
+/* Start a writer, and wait until it has opened its handle. */
 static writer start_writer_as(int number, int (*body)(void *)) {
   writer w = {.number = number};
   char byte;
@@ -147,8 +147,8 @@ static writer start_writer_as(int number, int (*body)(void *)) {
   return w;
 }
 
-/* Set /q once; before that, if asked to, a node of its own, so that it begins
- * as a change that is not synced. */
+/* Set /q once; if `light`, first make and change an ephemeral, so that the call
+ * begins as a change that is not synced. */
 static int set_once(writer *w, bool light) {
   char byte = 'r';
   zke *own = open_patient();
@@ -172,7 +172,7 @@ static writer start_writer(int number) {
   return start_writer_as(number, write_once);
 }
 
-/* One whose time passes so much slower. */
+/* A writer whose time passes this much slower. */
 static writer start_slow_writer(int number, int slow) {
   slowness = slow;
   writer w = start_writer(number);
@@ -197,7 +197,7 @@ static void begin(void) {
   ck_ok(zke_create(z, "/q", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
-/* Start writers and let them come one after the other; the gate is held. */
+/* Start writers and let them come one after another; the gate is held. */
 static void line_up(writer *w, int count) {
   for (int i = 0; i < count; i++) w[i] = start_writer(i);
 }
@@ -214,7 +214,7 @@ static void end_writers(writer *w, int from, int count) {
     ck_assert_int_eq(test_child_end(w[i].pid), 0);
 }
 
-/* The writers wrote in this order, by their numbers. */
+/* The writers wrote in this order, given by their numbers. */
 static void expect_order(const char *expected) {
   zke_strings *names;
   char order[200] = "", path[64];
@@ -253,14 +253,14 @@ TEST(first_come_first_served) {
   finish();
 }
 
-/* P10: whoever finds at its turn that its change has to be synced (0) does not
- * wait for a second turn; it used to go to the end of the line.  The first
- * change of a session (1) stands in the line at once. */
+/* P10: if a writer finds at its turn that its change has to be synced (0), it
+ * does not wait for a second turn; once it went to the end of the line.  The
+ * first change of a session (1) joins the line immediately. */
 TEST_LOOP(change_of_unknown_kind_has_one_turn, 0, 2) {
   writer w[6];
   zke_stat set, first;
   begin();
-  slowness = 1; /* the first passes nobody over */
+  slowness = 1; /* the first passes over no one */
   w[0] = start_writer_as(0, _i ? set_at_first : set_guessed);
   slowness = SLOW;
   for (int i = 1; i < 6; i++) w[i] = start_writer(i);
@@ -275,8 +275,8 @@ TEST_LOOP(change_of_unknown_kind_has_one_turn, 0, 2) {
   finish();
 }
 
-/* zkembed.h: zke_limit() holds for the end of a session as well, and not for
- * the next handle, which may lie at the same address. */
+/* zkembed.h: zke_limit() also holds for the end of a session, but not for the
+ * next handle, even if that has the same address. */
 TEST(a_close_keeps_its_limit) {
   zke *other, *next;
   begin();
@@ -292,13 +292,13 @@ TEST(a_close_keeps_its_limit) {
   finish();
 }
 
-/* P10: a first that is stopped is passed over, once, and a dead one is not in
- * the line any more: neither holds up those behind it.  When the stopped one
- * goes on it takes a new place, and writes.  (The simulated host cannot tell a
- * line that waits for a stopped one from one that is slow.) */
+/* P10: a stopped first writer is passed over, once, and a dead one is no longer
+ * in the line: neither delays those after it.  When the stopped one continues
+ * it takes a new place, and writes.  (The simulated host cannot distinguish a
+ * line that waits for a stopped writer from a slow one.) */
 TEST(stopped_and_killed_writers_hold_up_nobody) {
   writer w[4];
-  slowness = 1; /* of z, which may have to pass it over, too */
+  slowness = 1; /* of z, which may have to pass it over too */
   begin();
   slowness = SLOW;
   line_up(w, 2);
@@ -320,8 +320,8 @@ TEST(stopped_and_killed_writers_hold_up_nobody) {
   finish();
 }
 
-/* A word of the last place that is too low, left by a process that was stopped
- * before it wrote it: nobody gets a place before one who waits. */
+/* The word of the last place is too low, since a process was stopped before it
+ * wrote it: no writer gets a place before a waiting one. */
 TEST_LOOP(place_is_behind_all_others, 0, 3) {
   writer w[1];
   int64_t garbage[] = {0, -1, INT64_MAX};
@@ -339,10 +339,10 @@ TEST_LOOP(place_is_behind_all_others, 0, 3) {
   finish();
 }
 
-/* ---- who leaves the line ---- */
+/* ---- leaving the line ---- */
 
-/* P10: at the deadline; the sentence names the holder, by its session's number
- * and its process, or by the process alone where it has no session yet. */
+/* P10: at the deadline the sentence names the holder, by its session's number
+ * and its process, or by the process alone if it has no session yet. */
 TEST(late_writer_is_told_the_holder) {
   char whose[100];
   zke *late = NULL;
@@ -387,8 +387,9 @@ static void *expire_nobody(void *arg) {
   return NULL;
 }
 
-/* P10: another thread closes the handle, whose call (_i is 1: one that is no
- * change by the session) sleeps in the line: it is woken, and leaves. */
+/* P10: another thread closes the handle while a call of it (_i is 1: one that
+ * is no change by the session) sleeps in the line: the call is woken, and
+ * leaves. */
 TEST_LOOP(closing_writer_leaves_the_line, 0, 2) {
   pthread_t setter, closer;
   begin();
@@ -408,8 +409,8 @@ TEST_LOOP(closing_writer_leaves_the_line, 0, 2) {
   finish();
 }
 
-/* P7: a wake-up for events that comes to one who stands in the line, and sleeps
- * at the same FIFO, is not lost. */
+/* P7: a wake-up for events is not lost if it reaches a session in the line,
+ * which sleeps at the same FIFO. */
 TEST(event_reaches_a_waiting_writer) {
   pthread_t setter;
   char fifo[32];
@@ -440,12 +441,12 @@ static zke *cancelled;
 static void *set_and_end(void *arg) {
   pthread_setcanceltype(*(int *)arg, NULL);
   set_rc = zke_set(cancelled, "/q", "x", 1, -1, NULL);
-  for (;;) pause(); /* it ends by being cancelled alone */
+  for (;;) pause(); /* only a cancellation ends it */
   return NULL;
 }
 
-/* P9, P10: a thread that is cancelled while it waits in the line waits on,
- * makes its change, and ends after the call; one that then comes too late (_i
+/* P9, P10: a thread that is cancelled while it waits in the line keeps waiting,
+ * makes its change, and ends after the call; one that then runs out of time (_i
  * is 2) has left the line. */
 TEST_LOOP(cancelled_writer_finishes_its_call, 0, 3) {
   int type = _i == 1 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
@@ -471,9 +472,9 @@ TEST_LOOP(cancelled_writer_finishes_its_call, 0, 3) {
   finish();
 }
 
-/* ---- in a PID namespace of its own ---- */
+/* ---- in a PID namespace ---- */
 
-/* Run as the first process of one; -1: not permitted. */
+/* Run as the first process of a namespace; -1: not permitted. */
 static int run_in_namespace(int (*body)(void *), writer *w) {
   int status;
   if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
@@ -510,9 +511,9 @@ static bool namespaces_permitted(void) {
   return false;
 }
 
-/* P10: writers that all are process 1, each in a namespace of its own, stand in
- * one line with the others: in order; the dead leave it; a stopped first is
- * passed over. */
+/* P10: writers that all are process 1, each in its own namespace, stand in one
+ * line with the others, in order; dead ones leave it; a stopped first is passed
+ * over. */
 TEST(line_across_pid_namespaces) {
   writer w[5];
   begin();
