@@ -1,14 +1,14 @@
-/* test_lockfree.c - reading without locks, and who looks at the files
+/* test_lockfree.c - reads without locks, and which process checks the files
  *
- * White-box.  A VFS around the default one calls back before the n-th read,
- * lock or barrier of SQLite's; there another connection changes what is being
- * read, moves the log into the database, begins it anew.  Whatever n is, what
- * was read must be one committed state, and not an old one.  The clock stands
- * unless a test moves it, so nothing but the tested call is going on. */
+ * White-box.  A VFS over the default one calls the test before SQLite's n-th
+ * read, lock or barrier.  There another connection changes the data that is
+ * being read, runs a checkpoint, or restarts the log.  For every n the read
+ * must return one committed state, and not an old one.  The clock stands still
+ * unless a test moves it, so nothing but the tested call happens. */
 #define _GNU_SOURCE
 #define ZKE_CHECKPOINT_PAGES 64
 #define ZKE_CHECKPOINT_RETRY_PAGES 16
-static int read_locks, plain_log; /* of stores that are opened from now on */
+static int read_locks, plain_log; /* for stores that are opened from now on */
 #define ZKE_READ_LOCKS read_locks
 #define ZKE_PLAIN_LOG plain_log
 #include "zkembed.c"
@@ -22,20 +22,20 @@ static int read_locks, plain_log; /* of stores that are opened from now on */
 /* ---- a VFS that calls back ---- */
 
 static struct {
-  bool page_1_only; /* no other page of the database can be written */
+  bool page_1_only; /* writes to other pages of the database fail */
   bool armed;
   int calls;        /* since it was armed */
-  int first, times; /* the call to act before, and so many after it */
+  int first, times; /* the call to act before, and how many in all */
   void (*act)(void);
-  int read_locks; /* asked for: a read's own */
-  int mark_locks; /* … those to set a mark */
+  int read_locks; /* requested: a read's own */
+  int mark_locks; /* … and to set a mark */
   int unlocks;    /* of either */
-  bool writing;   /* it has the lock of the one writer: others would wait */
-  void (*see_otherwise)(shm_index *x); /* before the header is looked at */
+  bool writing;   /* it has SQLite's write lock: others would wait */
+  void (*see_otherwise)(shm_index *x); /* before the header is read */
 } spy;
 
-/* One call of the reader's to its files: at the chosen one the test acts, but
- * while a writer is inside, for which it would wait. */
+/* One of the reader's calls to its files: at the chosen one the test acts,
+ * unless a writer is inside, for which it would wait. */
 static void spy_call(seam_call *c) {
   (void)c;
   if (!spy.armed) return;
@@ -47,7 +47,7 @@ static void spy_call(seam_call *c) {
   spy.armed = true;
 }
 
-/* Counts the locks that a read takes, which should be none. */
+/* Counts the locks that a read takes; there should be none. */
 static void spy_lock(seam_call *c) {
   spy_call(c);
   if (c->at < SHM_READ) return;
@@ -82,7 +82,8 @@ static seam spied = {.vfs = "unix-spy",
                                 [SEAM_xShmBarrier] = spy_barrier},
                      .after = {[SEAM_xShmLock] = spy_locked}};
 
-/* From now on: act before the call of that number, and so many in all. */
+/* From now on: act before the `first` call and those after it, `times` in
+ * all. */
 static void spy_arm(int first, int times, void (*act)(void)) {
   spy.calls = spy.read_locks = spy.mark_locks = spy.unlocks = 0;
   spy.first = first;
@@ -91,19 +92,19 @@ static void spy_arm(int first, int times, void (*act)(void)) {
   spy.armed = true;
 }
 
-/* Was there a call of the number that was armed? */
+/* Has the chosen call been made? */
 static bool spy_disarm(void) {
   spy.armed = false;
   return spy.calls >= spy.first;
 }
 
-/* ---- a clock that stands, files that are looked at ---- */
+/* ---- a clock that stands still, checks of the files ---- */
 
 static bool clock_goes;
-static seam looking; /* its stat() of a database is counted */
+static seam looking; /* its stat() calls on a database are counted */
 
-/* Warnings that the log cannot be moved into the database, and that SQLite is
- * not the one that is known. */
+/* How often these warnings came: the log cannot be moved into the database;
+ * SQLite is not a known one. */
 static int in_the_way, strange;
 
 static void warn(void *context, int level, const char *text) {
@@ -114,8 +115,8 @@ static void warn(void *context, int level, const char *text) {
   strange++;
 }
 
-/* A handle on that clock, by a VFS, whose looks at the files are counted if the
- * test says so. */
+/* A handle on that clock, by a VFS.  If the test says so, its checks of the
+ * files are counted. */
 static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
   if (!clock_goes) seam_stand();
   return open_as(test_path("a.db"), .vfs = vfs, .flags = flags,
@@ -127,9 +128,9 @@ static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
  *
  * A change makes a generation of the tree: /g, a value of several pages, and
  * the children of /c in one transaction.  The number is the version of /g and
- * stands all over its data, and is that of /s, a short one; /c has MANY
- * children that stay, one that is called by the number, and some more, how many
- * tells the number. */
+ * fills its data; it is also the version of /s, a short value.  /c has MANY
+ * permanent children, one named by the number, and a few more, as many as the
+ * number says. */
 
 enum { MANY = 300, VALUE = 20000, SOME = 5 };
 
@@ -143,7 +144,7 @@ static const char *child(const char *kind, int n) {
   return at;
 }
 
-/* The data of a generation: its number, again and again, so that a value of two
+/* The data of a generation: its number repeated, so that a mix of two
  * generations shows. */
 static const char *value(int n) {
   static char data[VALUE + 1];
@@ -165,7 +166,8 @@ static void first_generation(zke *z) {
   ck_ok(zke_create(z, "/s", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
-/* From generation n to the next; ZKE_BADVERSION when it is not n. */
+/* Make the next generation after n; ZKE_BADVERSION if n is not the current
+ * one. */
 static int try_advance(zke *z, int n) {
   zke_op ops[4 + SOME];
   char number[16];
@@ -188,7 +190,7 @@ static void advance(zke *z, int times) {
   for (int i = 0; i < times; i++) ck_ok(try_advance(z, generation++));
 }
 
-/* The generation that /g is of. */
+/* The generation of /g. */
 static int read_value(zke *z) {
   char *data = NULL;
   int len;
@@ -201,7 +203,7 @@ static int read_value(zke *z) {
   return stat.version;
 }
 
-/* The generation that /s is of.  It is short, so that the store keeps it. */
+/* The generation of /s.  It is short, so the store caches it. */
 static int read_short(zke *z) {
   char *data = NULL;
   int len;
@@ -212,7 +214,7 @@ static int read_short(zke *z) {
   return stat.version;
 }
 
-/* The generation that the children of /c are of. */
+/* The generation of the children of /c. */
 static int read_names(zke *z) {
   zke_strings *names = NULL;
   zke_stat stat;
@@ -236,22 +238,22 @@ static int read_names(zke *z) {
   return n;
 }
 
-/* ---- who reads, who changes, who checkpoints ---- */
+/* ---- a reader, a writer, and one that checkpoints ---- */
 
 static zke *reader, *writer;
 static sqlite3 *plain;
 
-/* A connection of SQLite's own, which knows nothing of this library and does
- * not checkpoint by itself. */
+/* A connection of plain SQLite, which knows nothing of this library and runs no
+ * checkpoint by itself. */
 static void open_plain(const char *vfs) {
   ck_assert_int_eq(
       sqlite3_open_v2(test_path("a.db"), &plain, SQLITE_OPEN_READWRITE, vfs),
       SQLITE_OK);
   sqlite3_wal_autocheckpoint(plain, 0);
-  must(plain, "SELECT * FROM zkembed_meta"); /* it knows that there is a log */
+  must(plain, "SELECT * FROM zkembed_meta"); /* so that it knows of the log */
 }
 
-/* A writer, a reader whose calls are spied upon, and the plain connection. */
+/* A writer, a reader with observed calls, and the plain connection. */
 static void begin(void) {
   writer = open_with(NULL, NULL, 0);
   first_generation(writer);
@@ -259,7 +261,7 @@ static void begin(void) {
   open_plain(NULL);
 }
 
-/* By a connection that is not ours: nobody is in its way. */
+/* Run by a connection that is not ours: no reader may block it. */
 static void checkpoint(int mode) {
   int log = -1, moved = -1;
   int rc = sqlite3_wal_checkpoint_v2(plain, "main", mode, &log, &moved);
@@ -274,22 +276,22 @@ static int64_t log_bytes(void) {
   return st.st_size;
 }
 
-/* Nothing of the database is in the reader's memory. */
+/* Drop the database's pages from the reader's memory. */
 static void make_cold(zke *z) {
   ck_ok(db_end(z->s));
   sqlite3_db_release_memory(z->s->db);
 }
 
-/* The writer leaves the log to the test. */
+/* The writer leaves checkpoints to the test. */
 static void keep_log(void) { writer->s->wal_limit = INT_MAX; }
 
-/* Reads are without locks again, whatever happened before. */
+/* Read without locks again, whatever happened before. */
 static void trust(zke *z) { z->s->index.distrust = 0; }
 
 /* ---- a read that is kept open ---- */
 
-/* Nobody's checkpoint waits for it, and it is not stale: neither within the
- * process nor of another. */
+/* No checkpoint waits for an idle reader, and its next read is not stale,
+ * whether the writer is in the same process or in another. */
 TEST(idle_reader_hinders_nobody) {
   begin();
   int64_t most = (int64_t)3 * ZKE_CHECKPOINT_PAGES * (4096 + WAL_FRAME);
@@ -304,20 +306,20 @@ TEST(idle_reader_hinders_nobody) {
   ck_assert_int_eq(in_the_way, 0);
 }
 
-/* ---- nodes that are kept ---- */
+/* ---- cached nodes ---- */
 
-/* How often a statement was run since this was asked last. */
+/* How often a statement was run since the last call. */
 static int runs(const zke *z, const sql_text *sql) {
   sqlite3_stmt *st = z->s->statement[sql->id];
   return st ? sqlite3_stmt_status(st, SQLITE_STMTSTATUS_RUN, 1) : 0;
 }
 
-/* How often SQLite was asked for a node since this was called last. */
+/* How often SQLite was asked for a node since the last call. */
 static int asked(const zke *z) {
   return runs(z, SQL_NODE_DATA) + runs(z, SQL_NODE_ROW);
 }
 
-/* The data of a node is this text, or NULL, and its length goes with it. */
+/* The data of a node is this text, or NULL, with the right length. */
 static void gives(zke *z, const char *path, const char *text) {
   char *data = NULL;
   int len;
@@ -332,8 +334,8 @@ static void gives(zke *z, const char *path, const char *text) {
   zke_free(data);
 }
 
-/* SQLite is asked for a node once, and once more where its data was not wanted
- * before; then again after each commit, by whomever and of whatever. */
+/* SQLite is asked for a node once, and again if its data was not read before;
+ * and after each commit, whatever it changed and whichever handle made it. */
 TEST(a_node_is_read_once_until_a_commit) {
   zke_stat stat;
   begin();
@@ -361,8 +363,8 @@ TEST(a_node_is_read_once_until_a_commit) {
   ck_assert_int_eq(zke_exists(reader, "/s", NULL, NULL, NULL), ZKE_NONODE);
 }
 
-/* More nodes than there are places, and one that is too long for any: each
- * gives its own. */
+/* More nodes than there are places, and one too long for any: each read returns
+ * its own node. */
 TEST(nodes_that_share_a_place) {
   char path[40], text[16];
   begin();
@@ -381,8 +383,8 @@ TEST(nodes_that_share_a_place) {
   }
 }
 
-/* A node that one session may read and has read is not given to another one of
- * the same store that may not. */
+/* A node that one session has read is not given to another session of the same
+ * store without permission to read it. */
 TEST(a_kept_node_has_its_acl) {
   begin();
   ck_ok(zke_add_auth(reader, "digest", "a:b", 3));
@@ -399,8 +401,8 @@ TEST(a_kept_node_has_its_acl) {
   ck_ok(zke_close(other));
 }
 
-/* A tree in memory has no other process that could commit: its reads go on
- * until a change of its own. */
+/* A tree in memory has no other process that could commit: its reads continue
+ * until it makes a change itself. */
 TEST(nodes_kept_in_memory) {
   zke *z = test_open(":memory:");
   make(z, "/a");
@@ -415,7 +417,7 @@ TEST(nodes_kept_in_memory) {
   ck_ok(zke_close(z));
 }
 
-/* Run in a child that has no handle of its own yet; its exit tells. */
+/* Run in a child that has no handle yet; its exit status reports. */
 static pid_t start_child(void (*run)(void)) {
   fflush(NULL);
   pid_t pid = fork();
@@ -430,13 +432,14 @@ static void end_child(pid_t pid) { ck_assert_int_eq(test_child_end(pid), 0); }
 /* Shared with children. */
 static struct { atomic_int step, committed, reads, checkpoints; } * shared;
 
-/* What the test's processes share, and what they must have in common. */
+/* The memory that the test's processes share, and the settings they must have
+ * in common. */
 static void share(void) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(shared, MAP_FAILED);
   test_path("a.db");             /* the directory is the parent's */
-  if (!clock_goes) seam_stand(); /* and the hour */
+  if (!clock_goes) seam_stand(); /* and the time */
 }
 
 /* A process that writes a hundred generations while the reader sleeps. */
@@ -451,8 +454,8 @@ static void write_apart(void) {
   ck_ok(zke_close(writer));
 }
 
-/* A reader that sleeps while another process writes, checkpoints and begins the
- * log anew reads the newest state afterwards. */
+/* A reader sleeps while another process writes, runs checkpoints and restarts
+ * the log; afterwards it reads the newest state. */
 TEST(idle_reader_beside_another_process) {
   share();
   pid_t pid = start_child(write_apart);
@@ -467,7 +470,7 @@ TEST(idle_reader_beside_another_process) {
   end_child(pid);
 }
 
-/* … nor are checkpoints of other programs. */
+/* … the same with checkpoints of other programs. */
 TEST(idle_reader_and_foreign_checkpoints) {
   static const int modes[] = {SQLITE_CHECKPOINT_TRUNCATE,
                               SQLITE_CHECKPOINT_RESTART, SQLITE_CHECKPOINT_FULL,
@@ -483,7 +486,7 @@ TEST(idle_reader_and_foreign_checkpoints) {
   }
 }
 
-/* A get that finds the state it knows asks SQLite for no lock at all. */
+/* A get that finds the cached state current takes no lock of SQLite. */
 TEST(read_takes_no_lock) {
   begin();
   for (int i = 0; i < 4; i++) {
@@ -501,16 +504,16 @@ TEST(read_takes_no_lock) {
   }
 }
 
-/* ---- interference in the midst of a read ---- */
+/* ---- interference during a read ---- */
 
 enum { FROM_LOG, FROM_FILE, FROM_MEMORY, PLACES };
 
 static int act_kind, act_count;
 
-/* Change what is being read, in one of these ways. */
+/* Change the data that is being read, in one of these ways. */
 static void interfere(void) {
   act_count++;
-  bool first = act_count == 1; /* after that the reader may have locks */
+  bool first = act_count == 1; /* after that the reader may take locks */
   if (first && act_kind == 1) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
   advance(writer, 1);
   if (first && act_kind == 2) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
@@ -521,7 +524,7 @@ static void interfere(void) {
 
 enum { ACTS = 5 };
 
-/* What is read lies in the log, in the database, or is known. */
+/* Put the data into the log or the database, or leave it cached. */
 static void place(int where) {
   trust(reader);
   if (where == FROM_FILE) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
@@ -536,7 +539,7 @@ static void place(int where) {
   act_count = 0;
 }
 
-/* One read disturbed before its n-th call; false: it makes fewer. */
+/* One read with interference before its n-th call; false if it makes fewer. */
 static bool disturb(int (*read)(zke *), int where, int n, int times) {
   place(where);
   int before = generation;
@@ -556,12 +559,12 @@ static bool disturb(int (*read)(zke *), int where, int n, int times) {
 
 static int (*const readings[])(zke *) = {read_value, read_names, read_short};
 
-/* A read beside every act of another connection, in every place of the log,
+/* A read with every act of another connection, in every place of the log,
  * before each of its calls. */
 static void disturb_all(int (*read)(zke *)) {
   begin();
   keep_log();
-  read(reader); /* looks after the session, once a tick */
+  read(reader); /* checks the session, once a tick */
   for (int where = 0; where < PLACES; where++) {
     for (act_kind = 0; act_kind < ACTS; act_kind++) {
       for (int times = 1; times < 4; times += 2) {
@@ -571,8 +574,8 @@ static void disturb_all(int (*read)(zke *)) {
   }
 }
 
-/* Another connection commits before each step of a read, for every step: what
- * is read is of one state. */
+/* Another connection commits before each step of a read: the read returns one
+ * state. */
 TEST_LOOP(read_is_one_state, 0, 3) { disturb_all(readings[_i]); }
 
 /* Events in the order of their commits, each once. */
@@ -594,11 +597,11 @@ static void hear_once(zke *z, int type, int state, const char *path,
   told_value++;
 }
 
-/* One dispatch disturbed before its n-th call. */
+/* One dispatch with interference before its n-th call. */
 static bool disturb_dispatch(int where, int n) {
   told_value = 0;
   ck_ok(zke_get(reader, "/g", hear_once, NULL, NULL, NULL, NULL));
-  ck_ok(zke_set(reader, "/own", "", 0, -1, NULL)); /* drops what was told */
+  ck_ok(zke_set(reader, "/own", "", 0, -1, NULL)); /* drops counted events */
   place(where);
   spy_arm(n, 1, interfere);
   ck_ok(zke_dispatch(reader, NULL));
@@ -612,7 +615,7 @@ static bool disturb_dispatch(int where, int n) {
 }
 
 /* P4: changes and checkpoints before each step of a dispatch: no event is
- * missed, doubled or out of order. */
+ * missed, repeated or out of order. */
 TEST(event_in_the_midst_of_a_dispatch) {
   begin();
   keep_log();
@@ -626,8 +629,8 @@ TEST(event_in_the_midst_of_a_dispatch) {
   }
 }
 
-/* A write takes no read lock either: another program's changes just before it
- * has SQLite's lock of the one writer are noticed. */
+/* A write takes no read lock either: it notices the changes that another
+ * program makes just before it takes SQLite's write lock. */
 static void interfere_plainly(void) {
   act_count++;
   if (act_kind == 1) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
@@ -640,7 +643,7 @@ static void interfere_plainly(void) {
   }
 }
 
-/* The same for one set; false: it has no such call. */
+/* The same for one set; false if it makes fewer calls. */
 static bool disturb_write(int where, int n) {
   zke_stat stat;
   place(where);
@@ -654,8 +657,8 @@ static bool disturb_write(int where, int n) {
   return act_count > 0;
 }
 
-/* P2: a set after a read without locks is made over what others have committed
- * meanwhile. */
+/* P2: a set after a read without locks is based on what others have committed
+ * in between. */
 TEST_LOOP(write_is_over_the_current_state, 0, 4) {
   begin();
   keep_log();
@@ -679,8 +682,8 @@ static int expect_ok(void *context, int columns, char **value, char **name) {
   return 0;
 }
 
-/* Another program makes an index and dies when it has moved one page of it into
- * the database. */
+/* Another program makes an index and dies after a checkpoint has moved one page
+ * of it into the database. */
 static void index_and_die(void) {
   act_count++;
   run_plainly("CREATE INDEX host_i ON zkembed_node(mzxid)");
@@ -691,8 +694,8 @@ static void index_and_die(void) {
   spy.page_1_only = false;
 }
 
-/* A read before whose n-th call that happens; the reader then writes, and the
- * database is sound. false: it has no such call. */
+/* A read with that before its n-th call; then the reader writes, and the
+ * database is sound.  False if the read makes fewer calls. */
 static bool disturb_by_index(int where, int n) {
   place(where);
   spy_arm(n, 1, index_and_die);
@@ -707,12 +710,12 @@ static bool disturb_by_index(int where, int n) {
   return reached;
 }
 
-/* A read that does not stand leaves no tables' definitions behind.  Half of
- * such a checkpoint is the new number of the definitions on page 1 with their
- * old text on others; SQLite keeps both, has no cause to look again, and the
- * next write left out the index.  There are more definitions than page 1 holds,
- * and free pages enough that the file keeps its length: else SQLite takes it
- * for damaged. */
+/* A read that is discarded leaves no definitions of tables behind.  After half
+ * of such a checkpoint, page 1 has the new schema number, and other pages have
+ * the old definitions.  SQLite keeps both, has no reason to reload them, and
+ * once the next write did not update the index.  There are more definitions
+ * than fit on page 1, and enough free pages that the file keeps its length:
+ * otherwise SQLite takes it for damaged. */
 TEST(definitions_of_a_discarded_read) {
   begin();
   ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
@@ -734,7 +737,7 @@ TEST(definitions_of_a_discarded_read) {
 
 /* ---- with locks ---- */
 
-/* After a read that did not stand, SHM_DISTRUST ones are made under locks. */
+/* After a discarded read, the next SHM_DISTRUST reads take locks. */
 TEST(distrust_ends) {
   begin();
   read_value(reader);
@@ -759,7 +762,8 @@ TEST(distrust_ends) {
   ck_assert_int_eq(spy.read_locks, 0);
 }
 
-/* The marks behind the WAL-index's header (SQLite's format): none usable. */
+/* Make all read marks after the WAL-index's header unusable (SQLite's
+ * format). */
 static void spoil_marks(void) {
   volatile uint32_t *index =
       (volatile uint32_t *)(uintptr_t)reader->s->index.head;
@@ -767,8 +771,8 @@ static void spoil_marks(void) {
   for (int i = 1; i <= SHM_MARKS; i++) index[MARKS + i] = UINT32_MAX;
 }
 
-/* To do with the marks that there are is enough, but where there is none
- * SQLite must set one. */
+/* A read usually uses the existing marks, but if there is none, SQLite must set
+ * one. */
 TEST_LOOP(read_mark_is_set_if_missing, 0, 3) {
   begin();
   keep_log();
@@ -794,7 +798,7 @@ TEST_LOOP(read_mark_is_set_if_missing, 0, 3) {
   ck_assert_int_eq(spy.mark_locks, 0);
 }
 
-/* A process that is killed leaves a log; the -shm is gone as well. */
+/* A process that is killed leaves a log; its -shm is lost too. */
 static void leave_a_log(void) {
   zke *z = open_with(NULL, NULL, 0);
   first_generation(z);
@@ -802,7 +806,7 @@ static void leave_a_log(void) {
   _exit(0);
 }
 
-/* A log that a killed process left, with and without its index, is recovered
+/* A log that a killed process left, with its index or without, is recovered
  * before the first read without locks. */
 TEST_LOOP(reading_after_a_recovery, 0, 2) {
   share();
@@ -820,8 +824,8 @@ TEST_LOOP(reading_after_a_recovery, 0, 2) {
   ck_assert(reader->s->index.open);
 }
 
-/* P7: a connection that is opened anew after a COMMIT that failed has not seen
- * the events that the old one's reads had not. */
+/* P7: after a failed COMMIT the new connection has not seen the events that the
+ * old one's reads had not seen. */
 TEST(events_after_a_reconnection) {
   begin();
   ck_ok(zke_get(reader, "/g", hear_once, NULL, NULL, NULL, NULL));
@@ -847,10 +851,10 @@ TEST(events_after_a_reconnection) {
   ck_assert_int_eq(told_value, 1);
 }
 
-/* ---- an SQLite that is not known ---- */
+/* ---- an unknown SQLite ---- */
 
-/* What the engine sees of a WAL-index that is laid out otherwise: fake holds
- * it, made of what SQLite has. */
+/* A WAL-index with another layout, for the engine: `fake` holds it, made from
+ * SQLite's. */
 static struct {
   const volatile uint32_t *real; /* SQLite's -shm */
   uint32_t words[2 * SHM_WORDS];
@@ -859,10 +863,10 @@ static struct {
 } fake;
 
 enum {
-  ELSEWHERE,    /* behind a hundred bytes more */
-  FROZEN,       /* an old one stays for old readers */
-  COUNTS_TWICE, /* another counter */
-  VERSION,      /* each kind from here on is one word of another value */
+  ELSEWHERE,    /* a hundred bytes further on */
+  FROZEN,       /* an old header stays, for old readers */
+  COUNTS_TWICE, /* another kind of counter */
+  VERSION,      /* from here on each kind changes the value of one word */
   READY,
   PAGE_SIZE,
   FRAMES,
@@ -873,14 +877,13 @@ enum {
   SALT_2,
   SUM,
   SUM_2,
-  COPY,      /* the second copy is something else */
-  NO_LOCK,   /* SQLite's read locks are others */
-  TWO_LOCKS, /* … or more */
+  COPY,      /* the second copy differs */
+  NO_LOCK,   /* SQLite takes other read locks */
+  TWO_LOCKS, /* … or more of them */
   KINDS
 };
 
-/* Change one of the words, with the checksums right but where these are
- * meant. */
+/* Change one of the words, with correct checksums unless the word is one. */
 static void fake_word(int word, uint32_t change) {
   uint32_t *sum = fake.words + SHM_SUMMED;
   fake.words[word] ^= change;
@@ -906,7 +909,7 @@ static uint32_t word_of(size_t member, unsigned char value) {
   fake_word(offsetof(shm_head, member) / 4, \
             word_of(offsetof(shm_head, member), value))
 
-/* Make the index look as another SQLite's might. */
+/* Change the index as another SQLite might. */
 static void fake_kind(shm_index *x) {
   switch (fake.kind) {
     case COUNTS_TWICE:
@@ -959,8 +962,8 @@ static void fake_kind(shm_index *x) {
   }
 }
 
-/* Put the fake before the engine's eyes.  A frozen header is what SQLite had
- * in the midst of opening. */
+/* Let the engine see the fake.  A frozen header is what SQLite had during the
+ * opening. */
 static void see_fake(shm_index *x) {
   if (!x->head) return;
   if (x->head != fake.words) fake.real = x->head;
@@ -975,8 +978,9 @@ static void see_fake(shm_index *x) {
   x->head = fake.words;
 }
 
-/* Every layout but the known one is noticed by the first commit, told once, and
- * read under SQLite's locks for ever: what is read is current. */
+/* Every unknown layout is noticed at the first commit, and reported once; from
+ * then on the store reads under SQLite's locks, and what it reads is
+ * current. */
 TEST_LOOP(another_layout_is_noticed, 0, KINDS) {
   begin();
   ck_ok(zke_close(reader));
@@ -999,8 +1003,8 @@ TEST_LOOP(another_layout_is_noticed, 0, KINDS) {
   ck_assert_int_eq(strange, 1);
 }
 
-/* What SQLite does is seen anew on each connection; what another process makes
- * of the header later is seen at each read. */
+/* SQLite's behaviour is checked again on each connection; changes that another
+ * process makes to the header later are checked at each read. */
 TEST(trust_is_earned) {
   begin();
   ck_assert_int_eq(reader->s->index.trust, SHM_KNOWN);
@@ -1028,7 +1032,7 @@ TEST(trust_is_earned) {
   ck_assert(reader->s->index.open);
 }
 
-/* A transaction that is rolled back, or writes nothing, shows nothing. */
+/* A transaction that is rolled back, or writes nothing, proves nothing. */
 TEST(trust_needs_a_commit) {
   begin();
   reader->s->index.trust = SHM_UNTRIED;
@@ -1048,7 +1052,7 @@ TEST(trust_needs_a_commit) {
   ck_assert_int_eq(strange, 0);
 }
 
-/* Pages of any size, with any part of them reserved for an extension. */
+/* Pages of any size, with any number of bytes reserved for an extension. */
 static const struct {
   int size, reserved;
 } pages[] = {{512, 0},   {1024, 32}, {4096, 8},
@@ -1084,8 +1088,8 @@ TEST_LOOP(pages_of_all_sizes, 0, PAGE_KINDS) {
   ck_assert(writer->s->wal_log.gather && !writer->s->wal_log.strange);
 }
 
-/* Both short cuts can be left out, each without the other.  Reads, changes,
- * compaction and the session's end do without them what they do with them. */
+/* Both optimizations can be switched off, each without the other.  Reads,
+ * changes, compaction and the session's end give the same results. */
 TEST_LOOP(short_cuts_are_left_out, 0, 4) {
   begin();
   ck_ok(zke_close(reader));
@@ -1110,7 +1114,7 @@ TEST_LOOP(short_cuts_are_left_out, 0, 4) {
 
 enum { VEILED = 4096, VEIL = 0x5a };
 
-/* What lies within a page of the log is veiled on the disk. */
+/* Encrypts the content of a page of the log on the disk. */
 static void veil(char *bytes, int len, int64_t at) {
   for (int i = 0; i < len; i++) {
     int64_t in = (at + i - WAL_HEAD) % (WAL_FRAME + VEILED);
@@ -1123,7 +1127,7 @@ static void unveil(seam_call *c) {
     veil(c->data, (int)c->size, c->at);
 }
 
-/* As VFSs that encrypt do it: what has the length of a page is one. */
+/* Like VFSs that encrypt: a write with the length of a page is a page. */
 static void veil_page(seam_call *c) {
   static char page[VEILED];
   if (c->size != VEILED || !(c->opened_as & SQLITE_OPEN_WAL)) return;
@@ -1132,7 +1136,7 @@ static void veil_page(seam_call *c) {
   c->data = page;
 }
 
-/* Is the text somewhere in the log as it lies on the disk? */
+/* Is the text somewhere in the log on the disk? */
 static bool log_shows(const char *what) {
   static char bytes[1 << 22];
   FILE *file = fopen(test_path("a.db-wal"), "rb");
@@ -1143,8 +1147,9 @@ static bool log_shows(const char *what) {
   return memmem(bytes, n, what, strlen(what)) != NULL;
 }
 
-/* One that encrypts knows a page by the length of its write: gathered, they
- * came to the disk as they were, and were read as rubbish. */
+/* A VFS that encrypts recognizes a page by the length of its write.  Once
+ * gathered pages reached the disk without encryption, and were read as
+ * rubbish. */
 TEST(pages_that_a_vfs_encrypts) {
   static seam crypt = {.vfs = "crypt",
                        .before = {[SEAM_xWrite] = veil_page},
@@ -1161,7 +1166,7 @@ TEST(pages_that_a_vfs_encrypts) {
   ck_assert(!log_shows("still-"));
 }
 
-/* ---- where there is nothing to be seen ---- */
+/* ---- cases without a shared index ---- */
 
 static void own_and_wait(void) {
   ck_until(atomic_load(&shared->step) == 1, 10000);
@@ -1171,9 +1176,9 @@ static void own_and_wait(void) {
   for (;;) pause();
 }
 
-/* P2: where a dispatch buries an owner and its COMMIT fails, the next read is
- * over a new connection.  The same dispatch began a read on the old one, in
- * which the next went on. */
+/* P2: a dispatch reaps an owner and its COMMIT fails: the next read uses a new
+ * connection.  Once the same dispatch began a read on the old one, and the next
+ * call continued it. */
 TEST(get_after_a_burial_that_failed) {
   share();
   pid_t owner = start_child(own_and_wait);
@@ -1208,7 +1213,7 @@ TEST(vfs_without_shared_memory) {
   ck_ok(zke_close(z));
 }
 
-/* A read-only handle has locks, for as long as it reads. */
+/* A read-only handle takes locks while it reads. */
 TEST(read_only_handle) {
   begin();
   ck_ok(zke_close(reader));
@@ -1225,8 +1230,7 @@ TEST(read_only_handle) {
   reader = open_with(NULL, NULL, 0);
 }
 
-/* In memory the reads of all sessions go on in one, until one of them
- * writes. */
+/* In memory all sessions share one read, until one of them writes. */
 TEST(in_memory) {
   zke *a = test_open(":memory:"), *b = test_session(a, NULL);
   first_generation(a);
@@ -1243,13 +1247,13 @@ TEST(in_memory) {
   ck_ok(zke_close(a));
 }
 
-/* ---- a process that is stopped in the midst of a read ---- */
+/* ---- a process that is stopped during a read ---- */
 
 static int stop_before;
 
 static void stop_self(void) { raise(SIGSTOP); }
 
-/* Exits with 2 when it makes fewer calls than that. */
+/* Exits with 2 if it makes fewer calls than that. */
 static void read_and_stop(void) {
   zke *z = open_with(seam_vfs(&spied), NULL, 0);
   read_value(z);
@@ -1263,7 +1267,7 @@ static void read_and_stop(void) {
   _exit(reached ? 0 : 2);
 }
 
-/* False when it was not stopped. */
+/* False if it was not stopped. */
 static bool stop_and_go_on(void) {
   int status;
   pid_t pid = start_child(read_and_stop);
@@ -1288,7 +1292,8 @@ static bool stop_and_go_on(void) {
   return stopped;
 }
 
-/* What a stopped reader finds begun: generation 3, in the log and below. */
+/* The state before a stopped reader: generation 3, in the log and in the
+ * database. */
 static void prepare(void) {
   zke *z = open_with(NULL, NULL, 0);
   first_generation(z);
@@ -1299,8 +1304,8 @@ static void prepare(void) {
   _exit(0);
 }
 
-/* P10: a reader is stopped before each of its steps in turn: others write and
- * checkpoint all the same, and it goes on right afterwards. */
+/* P10: a reader is stopped before each of its steps in turn: others can still
+ * write and run checkpoints, and it then reads the right data. */
 TEST(stopped_reader_hinders_nobody) {
   share();
   for (stop_before = 1;; stop_before++) {
@@ -1314,7 +1319,7 @@ TEST(stopped_reader_hinders_nobody) {
   ck_assert_int_gt(stop_before, 10);
 }
 
-/* ---- all at once ---- */
+/* ---- all at the same time ---- */
 
 static uint64_t seed;
 
@@ -1323,9 +1328,9 @@ static int dice(int sides) {
   return (int)((seed >> 33) % (uint64_t)sides);
 }
 
-static int64_t go_until; /* as of test_now(); set before the processes begin */
+static int64_t go_until; /* by test_now(); set before the processes begin */
 
-/* For a while, and until each kind had its turn. */
+/* For a while, and until each kind has had its turn. */
 static bool going_on(void) {
   return test_now() < go_until || !atomic_load(&shared->reads) ||
          !atomic_load(&shared->checkpoints);
@@ -1338,7 +1343,7 @@ static void note_commit(int n) {
     continue;
 }
 
-/* A process that writes generation after generation, beside others that do. */
+/* A process that writes generation after generation, while others do too. */
 static void write_on(void) {
   zke *z = open_with(NULL, NULL, 0);
   for (int n = 0; going_on();) {
@@ -1352,7 +1357,7 @@ static void write_on(void) {
 }
 
 /* A process that reads: no generation is older than one that was committed
- * before it began. */
+ * before the read began. */
 static void read_on(void) {
   zke *z = open_with(NULL, NULL, 0);
   for (int last = 0; going_on();) {
@@ -1368,7 +1373,7 @@ static void read_on(void) {
   ck_ok(zke_close(z));
 }
 
-/* With the gate, as SQLite up to 3.51.2 needs it. */
+/* With the gate, which SQLite up to 3.51.2 needs. */
 static void checkpoint_on(void) {
   zke *z = open_with(NULL, NULL, 0);
   store *s = z->s;
@@ -1387,8 +1392,8 @@ static void checkpoint_on(void) {
   ck_ok(zke_close(z));
 }
 
-/* Every read is of one generation, and none goes back behind what was
- * committed, or read, before. */
+/* Every read returns one generation, and none is older than an earlier commit
+ * or read. */
 TEST(all_at_once) {
   static void (*const roles[])(void) = {write_on, write_on, read_on, read_on,
                                         checkpoint_on};
@@ -1419,14 +1424,14 @@ TEST(all_at_once) {
 static zke *with_duty, *others[3];
 enum { OTHERS = sizeof others / sizeof *others };
 
-/* One that watches, and so ticks. */
+/* A handle that watches, and so ticks. */
 static zke *open_watching(const char *counted) {
   zke *z = open_with(NULL, counted, 0);
   ck_rc(zke_exists(z, "/none", hear, NULL, NULL), ZKE_NONODE);
   return z;
 }
 
-/* In how many ms it wants to be dispatched. */
+/* In how many ms it must be dispatched. */
 static int64_t wants(zke *z) {
   int64_t at = ZKE_FOREVER;
   if (z) zke_next_deadline(z, &at);
@@ -1437,7 +1442,7 @@ static void dispatch_due(zke *z) {
   if (wants(z) <= 0) zke_dispatch(z, NULL);
 }
 
-/* Time goes by in poll loops: each is dispatched when it wants to be. */
+/* Let time pass in poll loops: each handle is dispatched when it is due. */
 static void live_on(int ms) {
   int64_t end = seam_ahead + ms * ZKE_MS;
   while (seam_ahead < end) {
@@ -1476,8 +1481,8 @@ static bool is_replaced(const store *s) { return health_is_replaced(s); }
 
 enum { TICKS = ZKE_TICK_MS / ZKE_DUTY_TICK_MS };
 
-/* Who finds that the sweep was made just now leaves the files alone; where
- * it is not made any more, somebody takes the duty. */
+/* A process that finds a recent sweep does not check the files; if no process
+ * sweeps any more, one of them takes the duty. */
 TEST(fresh_stamp_spares_the_others) {
   begin_sweeping();
   live_on(ZKE_TICK_MS);
@@ -1493,7 +1498,7 @@ TEST(fresh_stamp_spares_the_others) {
   end_sweeping();
 }
 
-/* P11: that the database is gone all notice. */
+/* P11: all notice that the database was removed. */
 TEST_LOOP(removed_database_is_noticed_by_all, 0, TICKS) {
   begin_sweeping();
   live_on(ZKE_TICK_MS + _i * ZKE_DUTY_TICK_MS);
@@ -1504,8 +1509,8 @@ TEST_LOOP(removed_database_is_noticed_by_all, 0, TICKS) {
   end_sweeping();
 }
 
-/* … and where there is a new one in its place, with users of its own that
- * sweep, too; at whatever time of their tick that happens. */
+/* … and that it was replaced by a new one, whose own users sweep too; at any
+ * point of their tick. */
 enum { PHASES = 10 };
 /* The database is replaced under idle processes, each at another point of its
  * tick: all notice within three ticks. */
@@ -1516,7 +1521,7 @@ TEST_LOOP(replaced_database_is_noticed_by_all, 0, PHASES) {
   ck_assert_int_eq(unlink(test_path("a.db")), 0);
   ck_assert_int_eq(unlink(test_path("a.db-wal")), 0);
   ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);
-  take_duty(); /* over the new one */
+  take_duty(); /* over the new database */
   live_on(3 * ZKE_TICK_MS);
   ck_assert_int_eq(count_others(is_replaced), OTHERS);
   end_sweeping();
@@ -1532,8 +1537,8 @@ static void be_many(void) {
   for (;;) pause();
 }
 
-/* P6: all of many that die at once are buried in about a tick, though each
- * sweep looks at a part of them. */
+/* P6: if many sessions die at once, all are reaped in about a tick, although
+ * each sweep checks only a part of them. */
 TEST_LOOP(many_dead_are_buried_in_a_tick, 1, 4) {
   int crowds = _i;
   pid_t pid[4];
@@ -1558,9 +1563,9 @@ TEST_LOOP(many_dead_are_buried_in_a_tick, 1, 4) {
 
 /* ---- the log's length ---- */
 
-/* design.md 8: a store whose checkpoint a reader has hindered waits longer for
- * the next one.  When another store has begun the log anew it does not wait any
- * more. */
+/* design.md 8: if a reader has blocked a store's checkpoint, the store waits
+ * longer before the next one.  Once another store has restarted the log, it no
+ * longer waits. */
 TEST(limit_of_the_log_falls_with_the_log) {
   begin();
   sqlite3 *idle = plain_open(test_path("a.db"));

@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static test_heap heap; /* what every handle of a test allocates from */
+static test_heap heap; /* the allocator of every handle of a test */
 
-/* A store in memory whose blocks are counted. */
+/* A store in memory with counted blocks. */
 static zke *open_counted(void) {
   zke_options options = {
       .size = sizeof options,
@@ -23,7 +23,7 @@ static zke *open_counted(void) {
   return z;
 }
 
-/* Work in an empty directory from here on. */
+/* Continue in an empty directory. */
 static void enter_directory(void) {
   ck_assert_int_eq(chdir(test_path(".")), 0);
 }
@@ -39,7 +39,7 @@ static int count_files(void) {
   return count;
 }
 
-/* A little of everything that a session can hold. */
+/* Something of everything that a session can hold. */
 static void be_busy(zke *z, test_events *events) {
   ck_ok(zke_add_auth(z, "digest", "u:p", 3));
   make(z, "/busy");
@@ -81,7 +81,7 @@ TEST(stores_leave_nothing) {
   ck_assert_int_eq(count_files(), 0);
 }
 
-/* One session more on z, used and closed, busily now and then. */
+/* One more session on z, used and closed; sometimes a busy one. */
 static void come_and_go(zke *z, int i) {
   static test_events events;
   zke *further = test_session(z, NULL);
@@ -124,7 +124,7 @@ TEST(expired_sessions_leave_nothing) {
   ck_assert_int_eq(heap.live, 0);
 }
 
-/* Many sessions at one time see one tree, and each is told. */
+/* Many sessions at the same time see one tree, and each gets its events. */
 TEST(many_sessions_share_the_tree) {
   enum { MANY = 100 };
   static test_events events[MANY];
@@ -156,7 +156,8 @@ TEST(stores_are_private) {
   ck_rc(see(one, "/n"), ZKE_NONODE);
 }
 
-/* zkembed.h, "Ownership": what a call returned stays after zke_close(). */
+/* zkembed.h, "Ownership": the results of a call stay valid after
+ * zke_close(). */
 TEST(results_outlive_the_handle) {
   zke *z = open_counted();
   char *path = NULL, *data = NULL;
@@ -184,8 +185,8 @@ TEST(results_outlive_the_handle) {
   ck_assert_int_eq(heap.live, 0);
 }
 
-/* zkembed.h, zke_call_at: the pair's first call takes the memory, later ones
- * need none; without memory for the call the time stays set. */
+/* zkembed.h, zke_call_at: the pair's first call allocates, later ones do not;
+ * if memory for the call runs out, the time stays set. */
 TEST(a_time_needs_memory_once) {
   static test_events events, others[100];
   zke *z = open_counted();
@@ -262,12 +263,12 @@ TEST(inputs_are_copied) {
 static const seam_kind file_kinds[] = {
     SEAM_mkdir, SEAM_mkfifo,     SEAM_mkfile, SEAM_unlink,
     SEAM_lock,  SEAM_lock_range, SEAM_fsync};
-static int made; /* files that were to be */
+static int made; /* files that would have been made */
 
 static void count_made(seam_call *c) { made += (c->how & O_CREAT) != 0; }
 
-/* Issue, "In memory": not a file is made, locked, synced or removed, not even
- * for a moment. */
+/* Issue, "In memory": no file is made, locked, synced or removed, not even for
+ * a moment. */
 TEST(no_file_is_touched) {
   static test_events events;
   static seam counted = {.before = {[SEAM_open] = count_made}};
@@ -292,9 +293,9 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Opening takes a third of a millisecond: no file is made, no lock waited for.
- * The best of many, since the machine may be busy and slow; sanitizers and
- * valgrind take their time. */
+/* Opening takes a third of a millisecond: it makes no file and waits for no
+ * lock.  The best of many counts, since the machine may be busy and slow, and
+ * sanitizers and valgrind take their time. */
 TEST(opening_is_quick) {
   int64_t best = INT64_MAX;
   for (int i = 0; i < 100; i++) {

@@ -1,6 +1,6 @@
-/* test_multi.c - several operations at once: what test/semantics/multi.txt
- * cannot say.  Very many of them, pointers that are NULL, a read in a callback,
- * the builders, and who owns the results.
+/* test_multi.c - several operations at once, as far as test/semantics/multi.txt
+ * cannot test them: very many operations, NULL pointers, a read in a callback,
+ * the builders, and the ownership of results.
  */
 #include <limits.h>
 #include <stdbool.h>
@@ -51,7 +51,7 @@ static void add_children(batch *b, const char *path) {
   zke_op_children(next(b), path, NULL, 0);
 }
 
-/* Results as no call would leave them. */
+/* Results that no call would leave. */
 static void spoil(batch *b) { memset(b->results, 0xa5, sizeof b->results); }
 
 static bool is_spoilt(const batch *b) {
@@ -69,7 +69,7 @@ static void clear(batch *b) {
 
 /* ---- changes ---- */
 
-/* zkembed.h: results may be left away, whatever happens. */
+/* zkembed.h: results may be NULL, whatever happens. */
 TEST(without_results) {
   zke *z = memory();
   batch b = {0};
@@ -80,7 +80,7 @@ TEST(without_results) {
   expect_children(z, "/", "a s-0000000001 zookeeper");
 }
 
-/* 4: as many operations as one likes. */
+/* 4: any number of operations. */
 TEST(a_thousand_operations) {
   enum { MANY = 1000 };
   static zke_op ops[MANY];
@@ -103,7 +103,7 @@ TEST(a_thousand_operations) {
   ck_assert_int_eq(p.pzxid, p.czxid + 1);
 }
 
-/* P11: impossible arguments; none at all are fine. */
+/* P11: impossible arguments are refused; an empty list is fine. */
 TEST(impossible_arguments) {
   zke *z = memory();
   batch b = {0};
@@ -121,8 +121,8 @@ TEST(impossible_arguments) {
 
 /* ---- the read form ---- */
 
-/* Ask what the session was not told of below a path: the result and the
- * paths. */
+/* Ask for the events below a path that the session was not told of: the result
+ * and the paths. */
 static void untold(zke *z, const char *path, int most, int rc,
                    const char *paths) {
   zke_op op;
@@ -138,7 +138,7 @@ static void untold(zke *z, const char *path, int most, int rc,
   zke_results_clear(&r, 1);
 }
 
-/* What a watcher expects, each time it is called. */
+/* What a watcher expects at each call. */
 typedef struct asked {
   int count;
   const char *expected[4];
@@ -151,7 +151,7 @@ static void ask(zke *z, int type, int state, const char *path, void *context) {
   untold(z, "/", 100, ZKE_OK, a->expected[a->count++]);
 }
 
-/* In a callback the event that it is about is among them. */
+/* In a callback the current event is among them. */
 TEST(read_untold_in_a_callback) {
   zke *z = memory(), *y = test_session(z, "/c");
   asked a = {0, {"/a /b /a", "/b /a", "/a", NULL}};
@@ -164,7 +164,8 @@ TEST(read_untold_in_a_callback) {
   ck_assert_int_eq(a.count, 3);
 }
 
-/* Of more than a batch none is left out; and what was dropped is not known. */
+/* If they are more than a batch, none is left out; dropped events are not
+ * known. */
 TEST(read_untold_of_many) {
   zke *z = memory();
   test_events events = {0};
@@ -183,8 +184,8 @@ TEST(read_untold_of_many) {
   untold(y, "/", 1000, ZKE_RUNTIMEINCONSISTENCY, NULL);
 }
 
-/* zkembed.h, options.read_limit: what all results have together, names and
- * values.  A name has its end and a pointer beside it. */
+/* zkembed.h, options.read_limit: the limit on all results together, names and
+ * values.  A name also counts its terminator and a pointer. */
 TEST(a_read_has_a_limit) {
   enum { NAME = 1000, DATA = 500, ENDS = 1 + sizeof(char *) };
   enum { LIMIT = 2 * (NAME + ENDS) + DATA };
@@ -218,7 +219,7 @@ TEST(a_read_has_a_limit) {
   clear(&b);
 }
 
-/* zkembed.h: nothing to read, and what cannot be. */
+/* zkembed.h: an empty list, and operations that cannot be read. */
 TEST(read_arguments) {
   zke *z = memory();
   batch b = {0};
@@ -272,7 +273,7 @@ TEST(builders_write_what_the_header_says) {
   ck_assert_str_eq(op.path, "/h");
 }
 
-/* zkembed.h: clearing sets to zero, and may be done twice. */
+/* zkembed.h: clearing sets results to zero, and may be done twice. */
 TEST(results_clear) {
   zke *z = memory();
   batch b = {0};
@@ -289,7 +290,8 @@ TEST(results_clear) {
   zke_results_clear(NULL, 0);
 }
 
-/* P9: results outlive the handle; nothing of its allocator is left then. */
+/* P9: results outlive the handle; when they are freed, nothing is left in its
+ * allocator. */
 TEST(results_outlive_the_handle) {
   test_heap heap = {0};
   batch b = {0};

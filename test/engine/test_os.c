@@ -1,9 +1,9 @@
-/* test_os.c - the system as zkembed.c calls it, when it fails
+/* test_os.c - zkembed.c's system calls, when they fail
  *
- * The engine is included, with the names of some system calls, and of SQLite's
- * questions about itself, replaced by functions below that fail when told to.
- * What the default table of system calls makes of that is looked at in the
- * table's functions; the rest through the interface.
+ * The engine is included, and the names of some system calls, and of functions
+ * by which SQLite describes itself, are replaced by functions below that fail
+ * when told to.  The results of the default table of system calls are checked
+ * by its functions, all else by the interface.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,9 +25,9 @@
 static struct {
   const char *call;
   int error, times;
-  uid_t user;       /* what geteuid() says, 0 too */
-  uid_t given;      /* out: to whom fchown() gave a file */
-  uint32_t network; /* the file system's type, 0: as it is */
+  uid_t user;       /* what geteuid() returns, also 0 */
+  uid_t given;      /* out: the new owner of a file, by fchown() */
+  uint32_t network; /* the file system's type; 0: the real one */
 } odd;
 
 static bool odd_fails(const char *call) {
@@ -43,7 +43,7 @@ static int odd_open(const char *path, int flags, mode_t mode) {
 
 static ssize_t odd_read(int fd, void *buffer, size_t size) {
   if (!odd_fails("read")) return read(fd, buffer, size);
-  return odd.error ? -1 : read(fd, buffer, size / 2); /* 0: a short one */
+  return odd.error ? -1 : read(fd, buffer, size / 2); /* 0: a short read */
 }
 
 static ssize_t odd_write(int fd, const void *buffer, size_t size) {
@@ -158,7 +158,7 @@ static int file_fd; /* of a file that holds "abc" */
 
 static void no_entry(void *arg, const char *name) { (void)arg, (void)name; }
 
-/* Make one call of the table by the name of what it calls. */
+/* Make one call of the table, chosen by the name of the function below it. */
 static int64_t use(const char *call) {
   static char bytes[8];
   zke_file f;
@@ -182,7 +182,7 @@ static int64_t use(const char *call) {
 static const struct {
   const char *call;
   bool repeated; /* after a signal */
-  int less;      /* what use() takes off a count */
+  int less;      /* what use() subtracts from a count */
 } calls[] = {{"open", true, 0},  {"read", true, 3},   {"write", true, 3},
              {"pread", true, 3}, {"pwrite", true, 3}, {"fstat", false, 0},
              {"fsync", true, 0}, {"fcntl", true, 0},  {"opendir", false, 0},
@@ -195,7 +195,7 @@ static void begin_table(void) {
   ck_assert_int_eq(pwrite(file_fd, "abc", 3, 0), 3);
 }
 
-/* A kernel without statx(), or a sandbox that forbids it, still has fstat(). */
+/* Without statx(), or in a sandbox that forbids it, fstat() is used. */
 TEST_LOOP(file_is_known_without_statx, 0, 2) {
   zke_file with, without;
   begin_table();
@@ -224,7 +224,7 @@ TEST_LOOP(error_is_negative, 0, CALLS) {
   ck_assert_int_eq(odd.times, 0);
 }
 
-/* P9: the host's signals, without SA_RESTART too, interrupt nothing. */
+/* P9: the host's signals, also without SA_RESTART, interrupt nothing. */
 TEST_LOOP(signals_interrupt_nothing, 0, CALLS) {
   if (!calls[_i].repeated) return;
   begin_table();
@@ -233,7 +233,7 @@ TEST_LOOP(signals_interrupt_nothing, 0, CALLS) {
   ck_assert_int_eq(odd.times, 0);
 }
 
-/* POSIX lets F_SETLK say EACCES where a byte is locked. */
+/* POSIX lets F_SETLK return EACCES if a byte is locked. */
 TEST(locked_has_two_names) {
   begin_table();
   break_call("fcntl", EACCES, 1);
@@ -242,7 +242,7 @@ TEST(locked_has_two_names) {
   ck_assert_int_eq(os_probe(NULL, file_fd, 0), -EIO);
 }
 
-/* P9: nobody reads any more: an error, and no signal. */
+/* P9: a pipe without a reader: an error, and no signal. */
 TEST(broken_pipe_is_an_error) {
   int fds[2];
   ck_assert_int_eq(os_pipe(NULL, fds), 0);
@@ -252,7 +252,7 @@ TEST(broken_pipe_is_an_error) {
   ck_assert_int_eq(os_close(NULL, fds[1]), -EBADF);
 }
 
-/* P11: a file system of the network is known by its number. */
+/* P11: a network file system is recognized by its number. */
 TEST(network_is_known_by_its_number) {
   static const uint32_t types[] = {0x6969, 0xff534d42, 0x01021997, 0x19830326};
   ck_assert_int_eq(os_network(NULL, test_path(".")), 0);
@@ -264,7 +264,8 @@ TEST(network_is_known_by_its_number) {
   ck_assert_int_eq(os_network(NULL, test_path(".")), 0);
 }
 
-/* Only root gives files away; all others keep the file, with the mode set. */
+/* Only root changes a file's owner; for other users the file keeps it, and gets
+ * the mode. */
 TEST(owner_is_given_by_root_only) {
   struct stat st;
   begin_table();
@@ -278,7 +279,7 @@ TEST(owner_is_given_by_root_only) {
   ck_assert_uint_eq(st.st_mode & 0777u, 0604);
 }
 
-/* Files of the kernel that are not there or cannot be read. */
+/* Kernel files that are missing or cannot be read. */
 TEST(kernel_without_files) {
   char text[64];
   ck_assert_int_eq(os_random(NULL, text, sizeof text), 0);
@@ -321,8 +322,8 @@ static void ask_on_main(void) {
 enum { NEW_TIME = 0x80, NO_NAMESPACES = 77 };
 
 /* In a time namespace the process's offset is known.  If its main thread has
- * ended (1), /proc/self tells nothing of it: then the offset is not known.  It
- * used to be taken for 0, as that of a kernel without time namespaces. */
+ * ended (1), /proc/self does not show it: then the offset is unknown.  Once it
+ * was taken for 0, like that of a kernel without time namespaces. */
 TEST_LOOP(offset_in_a_time_namespace, 0, 2) {
   int status;
   pid_t pid = fork();
@@ -347,15 +348,15 @@ TEST_LOOP(offset_in_a_time_namespace, 0, 2) {
     ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
 
-/* Neither randomness nor a boot id is needed to work, where the system does not
- * give them out. */
+/* The library works without randomness or a boot id if the system does not
+ * provide them. */
 TEST(works_without_files_of_the_kernel) {
   break_call("read", EACCES, -1);
   zke *z = test_open(test_path("a.db"));
   make(z, "/n");
 }
 
-/* ---- what opening asks for ---- */
+/* ---- requirements of an open ---- */
 
 static void refused(int rc, const char *why) {
   zke *z = (zke *)&z;
@@ -365,7 +366,7 @@ static void refused(int rc, const char *why) {
   ck_assert_int_ne(access(test_path("a.db"), F_OK), 0);
 }
 
-/* P11: an SQLite without what is relied on. */
+/* P11: an SQLite that lacks something required. */
 TEST(unsuitable_sqlite_is_refused) {
   break_call("version", 0, -1);
   refused(ZKE_SQLITEVERSION, "older than 3.37.2");
@@ -373,9 +374,9 @@ TEST(unsuitable_sqlite_is_refused) {
   refused(ZKE_SQLITEVERSION, "without threads");
 }
 
-/* P9: without a handler for fork() a child could keep sessions alive. */
+/* P9: without a fork() handler a child could keep sessions alive. */
 TEST(fork_handler_is_needed) {
-  break_call("atfork", ENOMEM, 4); /* an opening tries it once or twice */
+  break_call("atfork", ENOMEM, 4); /* an open tries it once or twice */
   refused(ZKE_NOMEM, "out of memory");
   break_call("none", 0, 0); /* there is memory again */
   test_open(test_path("a.db"));
@@ -398,7 +399,7 @@ TEST(vfs_passes_questions_on) {
   ck_assert_double_ge(unix_s, (double)time(NULL) - 2);
 }
 
-/* Memory in which the next handle gets the address of the last one. */
+/* An allocator that gives the next handle the address of the last one. */
 static void *resize_same(void *context, void *block, size_t size) {
   static _Alignas(16) char place[sizeof(zke) + 256];
   static bool taken;
@@ -422,8 +423,8 @@ static void *close_it(void *z) {
   return NULL;
 }
 
-/* zke_limit() of a handle that another thread has closed does not count for the
- * next handle, which has got its address. */
+/* zke_limit() of a handle that another thread has closed does not apply to the
+ * next handle, which has the same address. */
 TEST(a_limit_ends_with_its_handle) {
   zke_options o = {.size = sizeof o, .allocator = {resize_same, NULL}};
   zke *first, *second;
@@ -445,9 +446,9 @@ static int note_number(void *arg, int columns, char **values, char **names) {
   return 0;
 }
 
-/* design.md 4: no handle maps the database, whatever SQLite's default is, since
- * a file that is cut would end the process; and cache_kib is kept.  Also a
- * read-only handle. */
+/* design.md 4: no handle, read-only ones included, maps the database, whatever
+ * SQLite's default is, since a file that is truncated would end the process;
+ * and cache_kib is applied. */
 TEST_LOOP(every_handle_is_configured, 0, 2) {
   zke_options o = {.size = sizeof o, .cache_kib = 777};
   if (_i) o.flags = ZKE_OPEN_READONLY;
@@ -464,7 +465,7 @@ TEST_LOOP(every_handle_is_configured, 0, 2) {
   ck_assert_int_eq(number, -777);
 }
 
-/* A program that looks for extensions in its function reaches the loader of the
+/* If a program's function looks for extensions, it reaches the loader of the
  * VFS below, or none. */
 TEST(vfs_passes_extensions_on) {
   char why[100] = "";
@@ -484,9 +485,9 @@ TEST(vfs_passes_extensions_on) {
   v->xDlError(v, sizeof why, why);
 }
 
-/* P11: a value that SQLite does not take is refused, and not stored as NULL,
- * which as a list of permissions would be everybody's; and data_limit is never
- * more than SQLite takes. */
+/* P11: a value that SQLite does not accept is refused, and not stored as NULL,
+ * which in an ACL would grant everything to all; and data_limit is never above
+ * SQLite's limit. */
 TEST(a_value_beyond_sqlites_limit_is_refused) {
   static char id[200], data[3000];
   char scheme[] = "digest";
@@ -508,7 +509,7 @@ TEST(a_value_beyond_sqlites_limit_is_refused) {
   ck_rc(zke_get(z, "/a", NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
 }
 
-/* What SQLite may not begin or end: "BEGIN", "COMMIT", "ROLLBACK" or NULL. */
+/* The command that SQLite refuses: "BEGIN", "COMMIT", "ROLLBACK" or NULL. */
 static const char *denied;
 
 static int authorize(void *context, int action, const char *a, const char *b,
@@ -518,11 +519,11 @@ static int authorize(void *context, int action, const char *a, const char *b,
   return deny ? SQLITE_DENY : SQLITE_OK;
 }
 
-/* A handle on which SQLite refuses what the test names. */
+/* A handle on which SQLite refuses the command that the test names. */
 static zke *open_denying(const char *name) {
   zke *z = test_open(name);
   make(z, "/n");
-  /* every statement is prepared anew, and so is refused */
+  /* every statement is prepared again, and so is refused */
   ck_assert_int_eq(sqlite3_set_authorizer(z->s->db, authorize, NULL),
                    SQLITE_OK);
   return z;
@@ -530,8 +531,8 @@ static zke *open_denying(const char *name) {
 
 static int set(zke *z) { return change(z, "/n"); }
 
-/* P2: a transaction that could not be rolled back is neither added to nor
- * read from: the next call tries again first. */
+/* P2: a transaction that could not be rolled back is neither extended nor read:
+ * the next call first tries to roll it back again. */
 TEST_LOOP(failed_rollback_is_made_up_for, 0, 2) {
   zke_op op;
   zke *z = open_denying(_i ? test_path("a.db") : ":memory:");
@@ -549,7 +550,7 @@ TEST_LOOP(failed_rollback_is_made_up_for, 0, 2) {
   ck_ok(set(z));
 }
 
-/* What cannot begin gives nothing. */
+/* A read that cannot begin returns nothing. */
 TEST_LOOP(read_that_cannot_begin, 0, 2) {
   zke_strings *names = NULL;
   zke_op_result result;

@@ -1,10 +1,10 @@
-/* test_path.c - which paths there are (semantics.md 1, 9 and 12): malformed and
- * strange ones for every function, what is a name, and what only C can see.
+/* test_path.c - valid paths (semantics.md 1, 9 and 12): malformed and strange
+ * ones for every function, valid names, and what only C can test.
  * test/semantics/path.txt has the rest.
  *
- * ZooKeeper checks a path twice.  The client refuses it before anything is
- * sent, the server applies a stricter rule to some operations only; zkembed
- * answers as both together.
+ * ZooKeeper checks a path twice: the client refuses it before it sends
+ * anything, and the server applies a stricter rule to some operations only.
+ * zkembed answers as both together.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -53,8 +53,8 @@ static int run_get(zke *z, const char *path) {
   return zke_get(z, path, NULL, NULL, NULL, NULL, NULL);
 }
 
-/* The answer to a name that only the server's rule refuses: a function that
- * stores the path refuses it, for the others there is no such node. */
+/* The result for a name that only the server refuses: a function that stores
+ * the path refuses it, for all others the node does not exist. */
 static int answer_to_strange(const test_function *f) {
   const char *stores =
       " zke_create zke_create_ttl zke_raise_sequence zke_set zke_set_acl ";
@@ -66,8 +66,8 @@ static int answer_to_strange(const test_function *f) {
   return ZKE_NONODE;
 }
 
-/* Each function that takes a path refuses a malformed one, and answers a
- * strange one as it should.  To zke_sync() the path says nothing. */
+/* Each function that takes a path refuses a malformed one, and returns the
+ * right result for a strange one.  zke_sync() ignores the path. */
 static void give_to_all(zke *z, const char *path, bool strange) {
   some_path = path;
   for (const test_function *f = test_functions; f->name; f++) {
@@ -102,13 +102,13 @@ TEST_LOOP(malformed_paths_are_refused_everywhere, 0, COUNT(malformed)) {
   make(z, "/a/b");
   int64_t before = test_zxid(z);
   give_to_all(z, path, false);
-  ck_assert_int_eq(test_zxid(z), before + 1); /* P1: refused costs no zxid */
+  ck_assert_int_eq(test_zxid(z), before + 1); /* P1: a refusal costs no zxid */
   expect_children(z, "/", "a zookeeper");
   expect_children(z, "/a", "b");
 }
 
-/* Of a path that would fill the sentence the end is left out, and no part of a
- * character is shown. */
+/* If a path would fill the sentence, its end is left out, and no character is
+ * cut. */
 TEST_LOOP(the_reason_of_a_long_path_is_told, 0, 4) {
   char path[1024];
   zke *z = memory();
@@ -120,7 +120,7 @@ TEST_LOOP(the_reason_of_a_long_path_is_told, 0, 4) {
   ck_says("\xe2\x82\xac...: it ends with /");
 }
 
-/* 1.3: the client refuses a bad path without asking for the session. */
+/* 1.3: the client refuses a bad path before it checks the session. */
 TEST(malformed_path_beats_expired_session) {
   zke *z = memory(), *other = test_session(z, NULL);
   ck_ok(zke_expire(other, zke_session_id(z)));
@@ -134,7 +134,7 @@ TEST(malformed_path_beats_expired_session) {
 
 static const char *const strange[] = {
     "/\x1f",             /* U+001F */
-    "/a\x1f",            /* U+001F behind a letter */
+    "/a\x1f",            /* U+001F after a letter */
     "/\x7f",             /* U+007F */
     "/\xc2\x80",         /* U+0080 */
     "/\xc2\x9f",         /* U+009F */
@@ -152,7 +152,7 @@ static const char *const strange[] = {
     "/\xf4\x90\x80\x80", /* above U+10FFFF */
     "/\xff",             /* a byte that never occurs */
     "/\xfe",             /* another */
-    "/\x80",             /* a continuation without start */
+    "/\x80",             /* a continuation without a start */
     "/\xc3",             /* a cut sequence of two */
     "/\xe2\x82",         /* a cut sequence of three */
     "/\xf0\x9f\x98",     /* a cut sequence of four */
@@ -163,7 +163,7 @@ static const char *const strange[] = {
     "/\xf0\x82\x82\xac", /* an overlong euro sign */
 };
 
-/* 12 #6, #7, #8: refused where something would be stored, absent elsewhere. */
+/* 12 #6, #7, #8: refused if something would be stored, not found otherwise. */
 TEST_LOOP(strange_names_cannot_be_made, 0, COUNT(strange)) {
   zke *z = memory();
   int64_t before = test_zxid(z);
@@ -172,9 +172,9 @@ TEST_LOOP(strange_names_cannot_be_made, 0, COUNT(strange)) {
   expect_children(z, "/", "zookeeper");
 }
 
-/* ---- what is a name ---- */
+/* ---- valid names ---- */
 
-/* In the order of their bytes, as zke_children() gives them. */
+/* In the order of their bytes, as zke_children() returns them. */
 static const char *const names[] = {
     " ",
     " a",
@@ -211,7 +211,7 @@ static const char *const names[] = {
 };
 
 /* 12 #5, #8, #86: all of these are names, and no two are the same: each holds
- * its own data and goes alone. */
+ * its own data and is deleted alone. */
 TEST(unusual_names_are_kept_apart) {
   char path[64], *data = NULL;
   zke_strings *got = NULL;
@@ -251,8 +251,8 @@ TEST(long_path) {
   ck_ok(run_delete(z, path));
 }
 
-/* zkembed.h, zke_create: up to 1 MiB, with the chroot and a number, so that no
- * length becomes another one on its way. */
+/* zkembed.h, zke_create: at most 1 MiB, including the chroot and a number, so
+ * that no length is truncated on its way. */
 TEST(a_path_has_a_limit) {
   enum { MOST = 1024 * 1024, DIGITS = 10 };
   static char path[MOST + 2];
@@ -273,7 +273,7 @@ TEST(a_path_has_a_limit) {
   make(below, path);
 }
 
-/* 1.1: nor does a path's depth have a limit of its own. */
+/* 1.1: a path's depth has no limit either. */
 TEST(deep_path) {
   enum { DEPTH = 1000 };
   char path[2 * DEPTH + 1] = "";
@@ -315,7 +315,7 @@ static const char *const bad_chroots[] = {
     "/.", "/..", " /a", "/a/b/.", "/a/b/", "/\x01",
 };
 
-/* 1.4, P11: a malformed chroot opens nothing and is named. */
+/* 1.4, P11: a malformed chroot is refused by a sentence that names it. */
 TEST_LOOP(malformed_chroot_is_refused, 0, COUNT(bad_chroots)) {
   zke_options options = {.size = sizeof options, .chroot = bad_chroots[_i]};
   zke *z = memory(), *other = z;
@@ -327,15 +327,16 @@ TEST_LOOP(malformed_chroot_is_refused, 0, COUNT(bad_chroots)) {
   if (bad_chroots[_i][1] != '\x01') ck_says(bad_chroots[_i]);
 }
 
-/* 1.3: the whole path is checked, malformed ones as without a chroot. */
+/* 1.3: the whole path is checked; malformed ones are refused as without a
+ * chroot. */
 TEST_LOOP(chroot_malformed_paths, 0, COUNT(malformed)) {
   zke *z = memory(), *in = test_session(z, "/cr");
   make(z, "/cr");
   give_to_all(in, malformed[_i], false);
 }
 
-/* zkembed.h, zke_discard: the chroot's node is discarded by the name that it
- * was made by. */
+/* zkembed.h, zke_discard: the chroot's node is discarded by the name it was
+ * created with. */
 TEST(chroot_node_is_discarded) {
   zke *z = memory(), *in = test_session(z, "/cr");
   make_as(in, "/", ZKE_EPHEMERAL);
@@ -344,8 +345,8 @@ TEST(chroot_node_is_discarded) {
   expect_children(z, "/", "zookeeper");
 }
 
-/* A session below /cr, whose node it owns, and no memory for the next call's
- * first allocation. */
+/* A session below /cr, whose node it owns; the next call's first allocation
+ * fails. */
 static zke *owner_of_its_root(test_heap *heap, zke **z) {
   zke_options options = {.size = sizeof options,
                          .allocator = (zke_allocator){test_heap_resize, heap}};
@@ -356,8 +357,8 @@ static zke *owner_of_its_root(test_heap *heap, zke **z) {
   return in;
 }
 
-/* And so it is where there is no memory to note that: the session, which would
- * end if it could not be removed at once, goes on. */
+/* The same if there is no memory to note that: the session, which would end if
+ * the node could not be removed immediately, continues. */
 TEST(chroot_node_is_discarded_without_a_note) {
   test_heap heap = {0};
   zke *z = NULL, *in = owner_of_its_root(&heap, &z);
@@ -369,8 +370,8 @@ TEST(chroot_node_is_discarded_without_a_note) {
   ck_ok(zke_close(z));
 }
 
-/* zkembed.h, zke_test_fail: that reply can be lost as well, and then nothing
- * says that the node has gone, so the session ends. */
+/* zkembed.h, zke_test_fail: that reply can be lost too; then nothing says that
+ * the node has gone, so the session ends. */
 TEST(lost_reply_to_a_discard_without_a_note) {
   test_heap heap = {0};
   zke *z = NULL, *in = owner_of_its_root(&heap, &z);
@@ -399,8 +400,8 @@ TEST(chroot_of_the_first_session) {
 
 /* ---- resources ---- */
 
-/* P9: all that paths and the chroot cost comes from the handle's allocator
- * and goes back to it. */
+/* P9: all memory for paths and the chroot comes from the handle's allocator and
+ * returns to it. */
 TEST(heap_is_balanced) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,

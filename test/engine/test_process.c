@@ -1,8 +1,8 @@
 /* test_process.c - several processes on one file
  *
  * P4 to P7, P9 and P10: what real processes see of each other, and how the
- * kernel tells of a death and of a change.  The simulated host kills and stops
- * them at any call, and measures how long each waits.
+ * kernel reports a death and a change.  The simulated host kills and stops them
+ * at any call, and measures how long each waits.
  */
 #define _GNU_SOURCE
 #include "test/engine/calls.h"
@@ -38,9 +38,9 @@ static int compare_int(const void *a, const void *b) {
 
 enum { ROUNDS = 9 };
 
-/* What the kernel tells comes far sooner than the quarter of a second between
- * two sweeps, in a third of the rounds at least, also on a loaded machine; and
- * never much later than a tick. */
+/* The kernel's report comes far sooner than the quarter of a second between two
+ * sweeps, in at least a third of the rounds even on a loaded machine; and never
+ * much later than a tick. */
 static void expect_prompt(const char *what, int *took) {
   qsort(took, ROUNDS, sizeof took[0], compare_int);
   printf("%s: median %d ms, longest %d ms\n", what, took[ROUNDS / 2],
@@ -51,8 +51,8 @@ static void expect_prompt(const char *what, int *took) {
 
 /* ---- together ---- */
 
-/* An ephemeral is seen by others with its owner's id, and goes with its close
- * (12 #54, #58: the owner's end is a delete like any other). */
+/* Others see an ephemeral with its owner's id, and it goes when the owner
+ * closes (12 #54, #58: the owner's end is a delete like any other). */
 TEST(ephemeral_is_seen_by_others) {
   const char *db = test_path("a.db");
   test_events events = {0};
@@ -77,7 +77,7 @@ static int number_at(zke *z, const char *path) {
   return value;
 }
 
-/* P4: whoever reads a new state finds its event queued for dispatch. */
+/* P4: if a process reads a new state, its event is queued for dispatch. */
 TEST(new_state_brings_its_event) {
   test_events events = {0};
   const char *db = test_path("a.db");
@@ -96,7 +96,7 @@ TEST(new_state_brings_its_event) {
 
 /* ---- death ---- */
 
-/* Wait until an event comes; how long after `since` it did. */
+/* Wait until an event arrives; returns how long after `since` it did. */
 static int waited_for(zke *z, test_events *events, const char *expected,
                       int64_t since) {
   ck_ok(zke_wait(z, zke_now(z) + 20000));
@@ -108,7 +108,8 @@ static int waited_for(zke *z, test_events *events, const char *expected,
 /* When the owner is killed, for a watch of data or of existence. */
 enum { BEFORE_THE_WATCH, BEFORE_THE_WAIT, IN_THE_WAIT, IN_A_GET, MOMENTS };
 
-/* Kill the owner of /e then; how long it takes until the watcher runs. */
+/* Kill the owner of /e at that moment; returns the time until the watcher
+ * runs. */
 static int death_takes(zke *z, const char *db, int moment) {
   test_events events = {0};
   test_worker w = owner_of(db, "/e");
@@ -131,8 +132,8 @@ static int death_takes(zke *z, const char *db, int moment) {
   return waited_for(z, &events, "DELETED /e", since);
 }
 
-/* P6: the kernel tells of an owner's death, also of one that died before there
- * was a notice: registration finds out by itself. */
+/* P6: the kernel reports an owner's death; if the owner died before there was a
+ * notice, the registration finds out. */
 TEST_LOOP(death_wakes_the_waiter, 0, MOMENTS) {
   int took[ROUNDS];
   const char *db = test_path("a.db");
@@ -141,8 +142,8 @@ TEST_LOOP(death_wakes_the_waiter, 0, MOMENTS) {
   expect_prompt("death to callback", took);
 }
 
-/* P6, 12 #58: all ephemerals of a dead process go in one transaction with one
- * zxid; a child watch fires once. */
+/* P6, 12 #58: all ephemerals of a dead process are removed in one transaction
+ * with one zxid; a child watch fires once. */
 TEST(dead_owners_nodes_go_at_once) {
   test_events events = {0};
   zke_stat p, q, before;
@@ -167,7 +168,7 @@ TEST(dead_owners_nodes_go_at_once) {
   ck_assert_int_eq(events.count, 2);
 }
 
-static int ends, deaths; /* of sessions, that the loggers heard of */
+static int ends, deaths; /* of sessions, as the loggers were told */
 
 static void count_ends(void *context, int level, const char *text) {
   (void)context, (void)level;
@@ -175,7 +176,7 @@ static void count_ends(void *context, int level, const char *text) {
   deaths += strstr(text, " ended: dead") != NULL;
 }
 
-/* Let each of these look once; is the node gone? */
+/* Let each of these handles check once; is the node gone for all? */
 static bool gone_for(zke **z, int count, const char *path) {
   for (int i = 0; i < count; i++) ck_ok(zke_dispatch(z[i], NULL));
   return see(z[0], path) == ZKE_NONODE;
@@ -204,8 +205,8 @@ TEST(one_death_is_told_once) {
   ck_assert_int_eq(test_session_count(z[0]), OTHERS);
 }
 
-/* zke_expire() of a session whose process is dead removes its FIFO, too, which
- * that process cannot do any more. */
+/* zke_expire() of a dead process's session also removes its FIFO, which that
+ * process can no longer do. */
 TEST(expiring_the_dead_leaves_no_fifo) {
   char fifo[PATH_MAX];
   const char *db = test_path("a.db");
@@ -223,7 +224,7 @@ TEST(expiring_the_dead_leaves_no_fifo) {
 
 enum { TAKE_AWAY, PUT_EMPTY, PUT_DIRECTORY, PUT_LINK, TREATMENTS };
 
-/* Do something to each file with lives, which nobody should. */
+/* Remove or replace each file of lives, which no program should do. */
 static int treat_lives(const char *db, int how) {
   char side[PATH_MAX], path[PATH_MAX + 300];
   snprintf(side, sizeof side, "%s-zke", db);
@@ -242,9 +243,9 @@ static int treat_lives(const char *db, int how) {
   return count;
 }
 
-/* P5: where the file with a session's life was taken away, or another was put
- * in its place, nobody can tell any more whether it lives: so nobody ends it,
- * and others come and go; zke_expire() ends it. */
+/* P5: if the file with a session's life was removed or replaced, it can no
+ * longer be known whether the session lives.  So nothing ends it, other
+ * sessions begin and end as usual, and only zke_expire() ends it. */
 TEST_LOOP(lost_life_ends_nobody, 0, TREATMENTS) {
   const char *db = test_path("a.db");
   test_worker w = test_spawn("hold", db, "/e", NULL);
@@ -314,8 +315,8 @@ TEST(ordinary_child_keeps_nothing) {
   ck_assert_int_eq(kill(child, SIGKILL), 0);
 }
 
-/* P5, P6: an owner in another PID namespace, whose pid means nothing here,
- * lives while it lives and is noticed when it dies. */
+/* P5, P6: an owner in another PID namespace, whose pid has no meaning here,
+ * counts as alive while it lives, and its death is noticed. */
 TEST(owner_in_another_pid_namespace) {
   test_events events = {0};
   const char *db = test_path("a.db");
@@ -345,8 +346,8 @@ TEST(owner_in_another_pid_namespace) {
 
 enum { PAUSE = 20 };
 
-/* Sleep while a worker, a moment later, sets the node; how long after that
- * the watcher runs. */
+/* Sleep while a worker, a moment later, sets the node; returns the time from
+ * then until the watcher runs. */
 static int change_takes(zke *z, test_worker *w) {
   test_events events = {0};
   ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
@@ -374,8 +375,8 @@ static zke *open_patient(const char *db, int busy_ms) {
   return open_as(db, .busy_timeout_ms = busy_ms);
 }
 
-/* P10: a foreign program stopped with SQLite's write lock makes changes fail
- * within their deadline; reads go on; so does everything after it has. */
+/* P10: while a foreign program is stopped with SQLite's write lock, changes
+ * fail at their deadline and reads work; afterwards everything works. */
 TEST(stopped_foreign_writer_times_out) {
   const char *db = test_path("a.db");
   zke *z = open_patient(db, 300);

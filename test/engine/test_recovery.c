@@ -1,12 +1,11 @@
-/* test_recovery.c - the engine recovers from what is rare
+/* test_recovery.c - how the engine recovers from rare failures
  *
- * The tests bring about by hand what is rare: a system call that fails at the
- * worst moment, a row that no zkembed wrote, a thread that enters while another
- * closes.  Each is named for what must hold.
+ * The tests cause what is rare: a system call that fails at the worst moment, a
+ * row that zkembed would not write, a thread that enters while another closes.
+ * Each is named for the rule that must hold.
  *
- * The engine is included, not linked, for one reason: a test below steps
- * through its mutexes.  Everything else uses the header, and the offsets of
- * the liveness file.
+ * The engine is included, not linked: tests step through its mutexes, and look
+ * at a store's state.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,23 +22,23 @@ static int step_lock(pthread_mutex_t *m);
 #include <semaphore.h>
 #include <sys/wait.h>
 
-/* ---- what can be made to go wrong ---- */
+/* ---- failures to choose from ---- */
 
 enum slot_fault { SLOTS_FINE, SLOTS_FAIL, SLOTS_SHORT, SLOTS_FULL };
 
 static struct {
   enum slot_fault read; /* of the leases' stamps */
   enum slot_fault write;
-  int gates;            /* so often the gate can be had; -1: always */
-  bool stop_at_gate;    /* stop at it, saying so */
-  sem_t inside, leave;  /* … and until told to go on */
+  int gates;            /* how many times the gate is free; -1: always */
+  bool stop_at_gate;    /* stop at it, and post `inside` */
+  sem_t inside, leave;  /* … and wait for `leave` */
   const char *far;      /* files below this are on a network file system */
-  void (*asleep)(void); /* done at the end of each sleep */
+  void (*asleep)(void); /* called at the end of each sleep */
   int stamps, polls;    /* writes of a lease's stamp; sleeps in the kernel */
-  int no_fifos;         /* so often no FIFO of another can be opened */
-  bool no_doubt;        /* the word that the log is in doubt cannot be read */
+  int no_fifos;         /* so often another's FIFO does not open */
+  bool no_doubt;        /* the doubt word of the log cannot be read */
   int no_write;         /* the errno by which writes to the log fail, or 0 */
-  bool short_of_memory; /* to map more than the WAL-index's first page */
+  bool short_of_memory; /* only the WAL-index's first page can be mapped */
 } sys = {.gates = -1};
 
 static void after_sleep(seam_call *c) {
@@ -67,17 +66,17 @@ static void after_pread(seam_call *c) {
   if (c->at >= LEASE_SLOTS_AT) c->result = slot_result(sys.read, c->result);
 }
 
-/* Counts the stamps of leases, and can let them fail. */
+/* Counts the stamps of leases, and can make them fail. */
 static void before_pwrite(seam_call *c) {
   if (c->at < LEASE_SLOTS_AT) return;
   sys.stamps++;
-  seam_pass(1); /* who tries without pause comes to an end */
+  seam_pass(1); /* so that trying without a pause comes to an end */
   if (sys.write != SLOTS_FINE)
     seam_refuse(c, slot_result(sys.write, (int64_t)c->size));
 }
 
-/* The gate, at which a thread can be held up or refused; and no patience in the
- * line. */
+/* The gate, at which a thread can be held or refused; no writer insists on its
+ * place in the line. */
 static void before_lock(seam_call *c) {
   bool gate = c->at == SIDE_GATE;
   if (c->how != ZKE_LOCK_EXCLUSIVE) return;
@@ -86,7 +85,7 @@ static void before_lock(seam_call *c) {
     sem_post(&sys.inside);
     sem_wait(&sys.leave);
   }
-  /* the sweeper may pass one that is inside its sleep */
+  /* the sweeper may pass a handle that is asleep */
   if ((gate || c->at > LINE_INSIST) && sys.gates == 0) seam_refuse(c, -EAGAIN);
   if (gate && sys.gates > 0) sys.gates--;
 }
@@ -97,8 +96,8 @@ static void before_network(seam_call *c) {
     seam_refuse(c, realpath(c->path, whole) && strstr(whole, sys.far));
 }
 
-/* The disk under the log, and under what VACUUM writes aside, does not take a
- * write, and the system says why. */
+/* The disk refuses writes to the log and to VACUUM's temporary file, and the
+ * system says why. */
 static void before_write(seam_call *c) {
   int refused = SQLITE_OPEN_WAL | SQLITE_OPEN_TEMP_DB;
   if (!sys.no_write || !(c->opened_as & refused)) return;
@@ -144,10 +143,10 @@ static zke *sys_open(const char *name) {
   return z;
 }
 
-/* Of options. */
+/* For the options. */
 static int shim_durability, shim_cache_kib, shim_flags;
 
-/* Open by a VFS whose calls can fail, or that cannot share memory. */
+/* Open with a VFS whose calls can fail. */
 static int shim_try(const char *name, zke **z) {
   zke_options options = {.size = sizeof options,
                          .vfs = seam_vfs(&host),
@@ -192,7 +191,7 @@ static void put(const char *path, const char *text) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
-/* The file has exactly this content. */
+/* Assert the file's exact content. */
 static void expect_file(const char *path, const char *expected) {
   char text[256] = "";
   FILE *f = fopen(path, "r");
@@ -222,8 +221,8 @@ static char child_works(zke *z) {
   return zke_close(z) == ZKE_OK ? '.' : 'e';
 }
 
-/* A child that opens the database, tells its number, and works on at the test's
- * word. */
+/* A child that opens the database, reports its pid, and works when the test
+ * tells it to. */
 static int be_child(void *context) {
   zke *z;
   char byte;
@@ -236,7 +235,7 @@ static int be_child(void *context) {
   return write(family.says[1], &byte, 1) == 1 ? 0 : 4;
 }
 
-/* Opens, has a child, then dies or closes as it is told. */
+/* Opens, forks a child, then dies or closes, as it is told. */
 static int be_parent(void *context) {
   zke *z;
   char byte;
@@ -251,7 +250,8 @@ static int be_parent(void *context) {
   return byte == 'c' && zke_close(z) != ZKE_OK ? 4 : 0;
 }
 
-/* Has the process a lock on these bytes, as SQLite in this one would see it? */
+/* Does the process hold a lock on these bytes, as SQLite in this process would
+ * see it? */
 static bool has_lock(pid_t pid, const char *file, off_t from, off_t count) {
   struct flock l = {.l_type = F_WRLCK, .l_start = from, .l_len = count};
   int fd = open(file, O_RDWR);
@@ -261,7 +261,7 @@ static bool has_lock(pid_t pid, const char *file, off_t from, off_t count) {
   return l.l_type != F_UNLCK && l.l_pid == pid;
 }
 
-/* SQLite's lock on a database in use, and its sign that the wal-index is. */
+/* SQLite's lock on a database in use, and its lock on a WAL-index in use. */
 static void expect_locks(pid_t pid, const char *db) {
   ck_assert(has_lock(pid, db, 0x40000002, 510));
   ck_assert(has_lock(pid, text_of("%s-shm", db), 128, 1));
@@ -271,8 +271,8 @@ static void come_and_go(const char *db, int times) {
   for (int i = 0; i < times; i++) ck_ok(zke_close(test_open(db)));
 }
 
-/* P9: a child's handle has SQLite's locks for itself, whatever becomes of its
- * parent's: a third process that opens the file finds it in use. */
+/* P9: a child's handle has its own SQLite locks, whatever its parent does: a
+ * third process that opens the file finds it in use. */
 TEST_LOOP(childs_locks_are_its_own, 0, 2) {
   char byte = '?';
   pid_t child;
@@ -302,7 +302,7 @@ static void *change_in_thread(void *z) {
 }
 
 /* In the child: nothing can be opened, since the thread may have held a lock of
- * SQLite's that nobody is left to release. */
+ * SQLite that can never be released. */
 static int open_both(void *context) {
   zke *z = NULL;
   const char *const *name = context;
@@ -313,8 +313,8 @@ static int open_both(void *context) {
   return zke_open(":memory:", &options, &z) == ZKE_FORKED ? 0 : 4;
 }
 
-/* P9: what a thread of the parent was using at the fork cannot be let go of,
- * so the child is refused rather than left to hang. */
+/* P9: what a thread of the parent was using at the fork cannot be released, so
+ * the child is refused instead of hanging. */
 TEST(store_in_use_at_the_fork_is_refused) {
   const char *name[] = {test_path("a.db"), test_path("b.db")};
   void *rc;
@@ -333,20 +333,20 @@ TEST(store_in_use_at_the_fork_is_refused) {
 
 /* ---- closing while a call enters ---- */
 
-/* The two threads step through their mutexes: the caller has counted itself
- * in when the closer goes on from its first, and leaves while the closer is
- * about to lock its leave_at-th. */
+/* The two threads step through their mutexes: the caller has entered when the
+ * closer continues from its first mutex, and leaves when the closer is about to
+ * lock its leave_at-th. */
 static struct {
   int leave_at, locked; /* of the closer's locks */
   sem_t closing, counted, go, gone;
-  int state; /* what the caller was told */
+  int state; /* what the caller got */
   zke *z;
 } step;
 
 enum { NOBODY, CLOSER, CALLER, FORGETTER };
 static _Thread_local int step_role;
 
-/* Wait for a signal that need not come. */
+/* Wait for a signal that may not come. */
 static void step_wait_a_moment(sem_t *s) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -356,7 +356,7 @@ static void step_wait_a_moment(sem_t *s) {
   while (sem_timedwait(s, &t) < 0 && errno == EINTR) continue;
 }
 
-/* The closer is about to lock: at its first lock it lets the caller begin, at
+/* The closer is about to lock: at its first lock it lets the caller enter, at
  * the chosen one it lets it leave. */
 static void step_closer(void) {
   step.locked++;
@@ -372,19 +372,19 @@ static void step_closer(void) {
 
 static void step_caller(void) {
   sem_post(&step.counted);
-  step_wait_a_moment(&step.go); /* the closer may wait for us before */
+  step_wait_a_moment(&step.go); /* the closer may wait for us earlier */
 }
 
 /* Two watchers of one event.  The first to be called is forgotten while it
  * runs, and returns when the forgetting thread is about to lock its leave_at-th
- * mutex.  The other one waits until it was forgotten. */
+ * mutex.  The other waits until that one is forgotten. */
 static struct {
   int leave_at, locked; /* of the forgetter's locks */
   sem_t running, go, forgotten;
-  void *first;          /* the context of the one that is called first */
-  atomic_bool returned; /* the first call, or is about to */
+  void *first;          /* the context of the watcher that is called first */
+  atomic_bool returned; /* the first call, or it is about to */
   atomic_bool forgot;   /* zke_forget() has returned */
-  bool came;            /* … before the other one did */
+  bool came;            /* … before the other call returned */
   zke *z;
 } forgetting;
 
@@ -406,7 +406,7 @@ static int step_lock(pthread_mutex_t *m) {
   return pthread_mutex_lock(m);
 }
 
-/* The thread that calls while the handle closes. */
+/* The thread whose call is running while the handle closes. */
 static void *step_call(void *context) {
   (void)context;
   sem_wait(&step.closing);
@@ -417,7 +417,7 @@ static void *step_call(void *context) {
   return NULL;
 }
 
-/* zke_close() hears of the last call's end, at whatever step that comes. */
+/* zke_close() notices the end of the last call, at whatever step that comes. */
 TEST_LOOP(close_hears_of_the_last_call, 1, 4) {
   step.leave_at = _i;
   sem_init(&step.closing, 0, 0);
@@ -434,14 +434,14 @@ TEST_LOOP(close_hears_of_the_last_call, 1, 4) {
   ck_assert_int_eq(step.state, ZKE_STATE_CLOSED);
 }
 
-/* zkembed.h, zke_sync: one that could not look into the file says so, and the
- * next one looks: it does not say for a second that all is well. */
+/* zkembed.h, zke_sync: a call that could not read the file says so, and the
+ * next one reads it: it does not report success for a second. */
 TEST(a_sync_that_failed_is_no_look) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db), *other = test_open(db);
   ck_ok(zke_sync(z, "/"));
   ck_ok(zke_expire(other, zke_session_id(z)));
-  z->sync_next = 0;             /* it is time to look … */
+  z->sync_next = 0;             /* it is time to check … */
   z->s->sweep.next = INT64_MAX; /* … and to do nothing else */
   host.fail[SEAM_xRead].times = 1;
   ck_rc(zke_sync(z, "/"), ZKE_SYSTEMERROR);
@@ -449,8 +449,9 @@ TEST(a_sync_that_failed_is_no_look) {
   ck_rc(zke_sync(z, "/"), ZKE_SESSIONEXPIRED);
 }
 
-/* zkembed.h, zke_check: a page that cannot be read for a moment is no damage.
- * SQLite's quick_check calls it that.  (0: of the log, 1: of the database.) */
+/* zkembed.h, zke_check: a page that cannot be read for a moment is not damaged,
+ * although SQLite's quick_check says so.  (0: of the log, 1: of the
+ * database.) */
 TEST_LOOP(an_unread_page_is_no_damage, 0, 2) {
   const char *db = test_path("a.db");
   shim_cache_kib = 1;
@@ -479,8 +480,8 @@ static void make_two(void) {
   ck_ok(zke_close(z));
 }
 
-/* P2: the file is opened again where it was, not below the directory that is
- * the current one by now. */
+/* P2: the file is reopened at its old place, not relative to what is now the
+ * current directory. */
 TEST(recovers_the_same_file_elsewhere) {
   make_two();
   ck_assert_int_eq(chdir(test_path("one")), 0);
@@ -498,8 +499,8 @@ TEST(recovers_the_same_file_elsewhere) {
   ck_ok(see(z, "/other"));
 }
 
-/* zkembed.h, ZKE_FULL: a disk quota that is used up undoes a change as a full
- * disk does; any other failed write leaves the outcome open. */
+/* zkembed.h, ZKE_FULL: an exhausted disk quota undoes a change as a full disk
+ * does; after any other failed write the outcome is unknown. */
 TEST(a_disk_quota_is_a_full_disk) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db);
@@ -514,7 +515,7 @@ TEST(a_disk_quota_is_a_full_disk) {
   ck_ok(change(z, "/n"));
 }
 
-/* The same of a compaction, and of a COMMIT of the program's connection. */
+/* The same for a compaction, and for a COMMIT of the program's connection. */
 TEST(a_disk_quota_stops_what_sqlite_writes_alone) {
   const char *db = test_path("a.db");
   sqlite3 *own = NULL;
@@ -526,7 +527,7 @@ TEST(a_disk_quota_stops_what_sqlite_writes_alone) {
       SQLITE_OK);
   must(own, "CREATE TABLE t(a)");
   ck_ok(zke_sql_adopt(z, own));
-  char data[1 << 19] = {0}; /* more than the cache holds */
+  char data[1 << 19] = {0}; /* larger than the cache */
   ck_ok(zke_set(z, "/n", data, sizeof data, -1, NULL));
   sys.no_write = EDQUOT;
   ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_FULL);
@@ -542,9 +543,9 @@ TEST(a_disk_quota_stops_what_sqlite_writes_alone) {
   ck_assert_int_eq(test_number(db, "SELECT count(*)FROM t"), 0);
 }
 
-/* The last page of the next commit finds the disk full, and has written all of
- * its bytes but so many.  Over this VFS a frame's head and page are written by
- * two calls; the head of the last one tells the database's size. */
+/* The last page of the next commit finds the disk full, after all but
+ * `unwritten` of its bytes were written.  With this VFS a frame's head and page
+ * are two writes; the head of the last frame has the database's size. */
 static int unwritten = -1;
 static bool ends;
 
@@ -564,8 +565,8 @@ static void say_full(seam_call *c) {
   unwritten = -1;
 }
 
-/* P2: a full disk undoes a change (0), unless all of the commit is in the log
- * (1): then the outcome is open until the next call. */
+/* P2: a full disk undoes a change (0), unless the whole commit is in the log
+ * (1): then the outcome is unknown until the next call. */
 TEST_LOOP(a_write_that_failed_and_is_there_leaves_it_open, 0, 2) {
   static seam log = {.vfs = "log",
                      .before = {[SEAM_xWrite] = write_less},
@@ -581,7 +582,7 @@ TEST_LOOP(a_write_that_failed_and_is_there_leaves_it_open, 0, 2) {
   ck_assert_int_le(stat.version, 1 + _i);
 }
 
-/* As many pages as one page of the WAL-index has room for, and more. */
+/* More pages than one page of the WAL-index has room for. */
 static int make_many(zke *z, void *arg) {
   static char data[1000000];
   char path[16];
@@ -595,8 +596,8 @@ static int make_many(zke *z, void *arg) {
   return rc;
 }
 
-/* In a child, which then dies: a batch that finds no memory when its last frame
- * is in the log.  1: it says that the outcome is open. */
+/* In a child, which then dies: a batch that runs out of memory after its last
+ * frame is in the log.  1: it returns that the outcome is unknown. */
 static int commit_short_of_memory(const char *db) {
   pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
@@ -613,19 +614,19 @@ static int commit_short_of_memory(const char *db) {
 }
 
 /* P2: SQLite needs memory for the WAL-index after a commit's frames are in the
- * log.  It takes the commit back, but whoever recovers the log finds it: so it
- * is not told to be undone. */
+ * log.  If there is none, it takes the commit back, but the next process to
+ * recover the log finds it: so the call does not say that it was undone. */
 TEST(no_memory_behind_the_last_frame) {
   const char *db = test_path("a.db");
   ck_ok(zke_close(test_open(db)));
   int open = commit_short_of_memory(db);
   zke *z = test_open(db);
-  ck_ok(see(z, "/n19")); /* or the test is of no use */
+  ck_ok(see(z, "/n19")); /* otherwise the test proves nothing */
   ck_assert_int_eq(open, 1);
 }
 
-/* P2: and not another file that has taken its name; nor is it made anew where
- * it was removed.  The session's end is told. */
+/* P2: it does not open another file with the same name, nor create a new one if
+ * the file was removed.  It reports the session's end. */
 TEST_LOOP(recovers_no_other_file, 0, 2) {
   make_two();
   test_events events = {0};
@@ -643,13 +644,13 @@ TEST_LOOP(recovers_no_other_file, 0, 2) {
   ck_says("app.db");
   ck_ok(zke_wait(z, zke_now(z) + 5000));
   test_expect(z, &events, "SESSION -112");
-  zke_close(z); /* it cannot end its session: whatever it says */
+  zke_close(z); /* it cannot end its session, whatever it returns */
 }
 
-/* P5: while a store that recovers is not connected, another program may be the
- * last to close the file, and takes the log away with all that was in it; the
- * session lived on until the next tick.  P2: a log that was removed with what
- * was acknowledged is another matter. */
+/* P5: while a recovering store is not connected, another program may be the
+ * last to close the file, and removes the log after copying it; the session
+ * must survive that.  P2: a log that was removed with acknowledged changes is
+ * different. */
 TEST_LOOP(the_log_may_go_while_nobody_has_it, 0, 2) {
   const char *db = test_path("a.db");
   test_events events = {0};
@@ -675,7 +676,7 @@ TEST_LOOP(the_log_may_go_while_nobody_has_it, 0, 2) {
   zke_close(z); /* it cannot end a session that was given up */
 }
 
-/* A connection of its own, in the midst of a read. */
+/* Another connection, in the middle of a read. */
 static sqlite3 *begin_reading(const char *db) {
   sqlite3 *reader = plain_open(db);
   must(reader, "BEGIN;SELECT count(*)FROM zkembed_node");
@@ -683,7 +684,8 @@ static sqlite3 *begin_reading(const char *db) {
 }
 
 /* P2: as long as a reader keeps the log from being copied, nothing is
- * acknowledged; reading goes on, and changing once the reader has gone. */
+ * acknowledged; reads continue, and changes succeed once the reader has
+ * gone. */
 TEST(reader_in_the_way_of_recovery) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db);
@@ -702,8 +704,8 @@ TEST(reader_in_the_way_of_recovery) {
   make_as(z, "/e", ZKE_EPHEMERAL);
 }
 
-/* zkembed.h, zke_forget: the rows go after a recovery too; and the pair is
- * forgotten where there is none yet. */
+/* zkembed.h, zke_forget: after a recovery the rows are removed too; and the
+ * pair is forgotten even before the store has recovered. */
 TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   const char *db = test_path("a.db");
   test_events events = {0};
@@ -725,11 +727,10 @@ TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   ck_assert_int_eq(events.count, 0);
 }
 
-/* P3: a registration whose COMMIT failed, and was made all the same, is made
- * again.  Its row is there then, and is younger than a watcher of the pair
- * whose event waits for the dispatch: that watcher does not stand for it.  So
- * the change behind it is told, too.  (1: the registration that is in doubt was
- * another pair's.) */
+/* P3: a registration is repeated after its COMMIT failed, though it was made.
+ * Its row exists then, and is newer than a watcher of the same pair with a
+ * pending event, so that watcher does not stand for it.  The next change is
+ * reported too.  (1: the uncertain registration was another pair's.) */
 TEST_LOOP(a_watch_in_doubt_is_not_the_one_before, 0, 2) {
   test_events events = {0}, others = {0};
   shim_durability = ZKE_DURABLE_ALL;
@@ -755,8 +756,8 @@ TEST_LOOP(a_watch_in_doubt_is_not_the_one_before, 0, 2) {
   ck_ok(zke_close(x));
 }
 
-/* P2: closed in that state, it says that its end could not be written; the
- * next one finds everything. */
+/* P2: if closed in that state, it says that its end could not be written; the
+ * next handle finds everything. */
 TEST(closed_before_it_has_recovered) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db);
@@ -765,14 +766,14 @@ TEST(closed_before_it_has_recovered) {
   host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
-  ck_ok(see(z, "/n")); /* opened anew, but in doubt */
+  ck_ok(see(z, "/n")); /* reconnected, but the log is in doubt */
   ck_rc(zke_close(z), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
   z = test_open(db);
   ck_ok(see(z, "/n"));
 }
 
-/* The version that a node has for who finds copies of the files alone. */
+/* A node's version in a copy of the files alone. */
 static int version_in_copy(const char *db, const char *path) {
   sqlite3_stmt *st = NULL;
   const char *name = test_path("copy.db");
@@ -789,9 +790,9 @@ static int version_in_copy(const char *db, const char *path) {
   return version;
 }
 
-/* P2: what a read shows after a COMMIT whose sync failed stays so, though all
- * processes die before anybody writes: while a reader keeps the log from being
- * copied (0).  If the log cannot be written anew (1) nothing is shown. */
+/* P2: what a read shows after a COMMIT whose sync failed survives even if all
+ * processes die before the next write, while a reader keeps the log from being
+ * copied (0).  If the log cannot be rewritten (1), nothing is shown. */
 TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db), *other = test_open(db);
@@ -800,7 +801,7 @@ TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   sys.no_write = _i ? EIO : 0;
-  ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS); /* it recovers, but not wholly */
+  ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS); /* it recovers, but not completely */
   for (int i = 0; _i && i < 3; i++) ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS);
   sys.no_write = 0;
   if (_i) ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS);
@@ -810,7 +811,8 @@ TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   ck_assert_int_eq(version_in_copy(db, "/n"), stat.version);
 }
 
-/* What relies on the log, by a handle and a connection of the program's. */
+/* An action that relies on the log, by a handle and a connection of the
+ * program. */
 static int rely_on_log(zke *z, sqlite3 *db, int way) {
   switch (way) {
     case 0:
@@ -826,10 +828,10 @@ static int rely_on_log(zke *z, sqlite3 *db, int way) {
   }
 }
 
-/* P8: a word that the log is in doubt is of a process that died, perhaps
- * after a failed sync, of which nobody else hears. So what relies on the log
- * has it written again before, also where the word cannot be read (from 5
- * on). Here the sync of that fails: the call is refused, not in doubt. */
+/* P8: a doubt word was left by a process that died, perhaps after a failed
+ * sync, of which no other process knows.  So an action that relies on the log
+ * first has it rewritten, also if the word cannot be read (from 5 on).  Here
+ * the sync of that fails: the call is refused, and its outcome is known. */
 TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
   shim_flags = ZKE_OPEN_HOST;
   zke *z = shim_open_handle(test_path("a.db"));
@@ -837,7 +839,7 @@ TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
   ck_ok(zke_sql_adopt(z, db));
   make(z, "/n");
   ck_assert(!wal_read_doubt(z->s));
-  int64_t word = _i < 5; /* as the dead process has left it */
+  int64_t word = _i < 5; /* as left by the dead process */
   z->s->os.pwrite(z->s->os.context, z->s->live_fd, &word, sizeof word,
                   WAL_DOUBT_AT);
   sys.no_doubt = _i >= 5;
@@ -854,12 +856,12 @@ TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
   ck_assert(!wal_read_doubt(z->s));
 }
 
-/* P8: of a commit that a process has left behind the log's end, as it died in
- * the sync, no frame stays. If only the first one were void, the next commit
- * could begin with the same page; and if a power cut left that frame of it and
- * no other, the old commit would be made after all.  What stands before them
- * is synced first: its head may not be on the disk yet, where an older log with
- * these frames may stand. */
+/* P8: a process died in the sync of a commit; of its frames after the log's end
+ * none stays.  If only the first were void, the next commit could begin with
+ * the same page; and if a power cut kept only that frame of it, the old commit
+ * would be complete after all.  The log before them is synced first: its head
+ * may not be on the disk yet, and an older log that includes these frames may
+ * be there. */
 TEST(no_frame_of_a_failed_commit_stays) {
   enum { FRAME = 24 + 4096, LEFT = 3 };
   char wal[300], frame[FRAME];
@@ -895,9 +897,9 @@ static zke *kept_session(zke *z, unsigned char password[16]) {
   return made;
 }
 
-/* zkembed.h, zke_attach: the COMMIT of the attachment failed, and was made all
- * the same.  The watches of the handle before are gone, so it is told that its
- * session has moved; and the session can be attached again. */
+/* zkembed.h, zke_attach: the COMMIT of the attachment failed, though it was
+ * made.  The old handle's watches are gone, so it is told that its session has
+ * moved; and the session can be attached again. */
 TEST(attachment_whose_commit_fails_moves_the_session) {
   unsigned char password[16];
   test_events events = {0};
@@ -920,8 +922,8 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
   ck_rc(see(z, "/e"), ZKE_NONODE);
 }
 
-/* Nobody knows whether a light session was begun whose COMMIT failed.  A host
- * that looks at the descriptor alone sees to it, too: its end is owed. */
+/* It is unknown whether a light session began, since its COMMIT failed.  Its
+ * end is owed, and a host that looks only at the descriptor writes it too. */
 TEST(session_that_nobody_has_shows_at_the_descriptor) {
   zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
   zke *x = NULL;
@@ -942,9 +944,9 @@ TEST(session_that_nobody_has_shows_at_the_descriptor) {
   ck_assert_int_eq(test_session_count(z), 1);
 }
 
-/* The same where a dispatch comes before the store has recovered: the end is
- * told all the same, since nothing is read for that.  It was never told then,
- * and zke_wait() of the old handle did not return. */
+/* The same if a dispatch comes before the store has recovered: it still reports
+ * the end, since nothing must be read for that.  Once it was never reported
+ * then, and zke_wait() of the old handle did not return. */
 TEST(end_is_told_by_a_broken_store) {
   unsigned char password[16];
   test_events events = {0};
@@ -966,9 +968,10 @@ TEST(end_is_told_by_a_broken_store) {
   ck_assert_int_eq(events.count, 1);
 }
 
-/* zkembed.h, zke_detach: what a kept session has yet to discard goes with the
- * detachment, and the session lives on without it.  Where there was no memory
- * to note it, the session ends.  The notes used to be lost with the handle. */
+/* zkembed.h, zke_detach: a node that a kept session still has to discard is
+ * removed by the detachment, and the session lives on without it.  If there was
+ * no memory to note the node, the session ends.  Once these notes were lost
+ * with the handle. */
 TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
   unsigned char password[16];
   zke *y = NULL;
@@ -991,7 +994,7 @@ TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
   ck_ok(zke_close(y));
 }
 
-/* ---- forgetting what is being called ---- */
+/* ---- forgetting a watcher that is running ---- */
 
 static void call_in_turn(zke *z, int type, int state, const char *path,
                          void *context) {
@@ -1012,9 +1015,9 @@ static void *dispatch_in_turn(void *z) {
   return NULL;
 }
 
-/* zke_forget() hears of the end of the call that it waits for, at whatever step
- * that comes.  It could miss it, and wait for the end of another one, which may
- * need what the forgetting thread holds. */
+/* zke_forget() notices the end of the call that it waits for, at whatever step
+ * that comes.  Once it could miss it, and wait for the end of another call,
+ * which may need what the forgetting thread holds. */
 TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
   static int one, two;
   forgetting.leave_at = _i;
@@ -1040,8 +1043,8 @@ TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
 
 /* ---- waiting ---- */
 
-/* A store that was given up reads nothing more for its light sessions: its
- * descriptors may be the host's.  Their ends are told. */
+/* A store that was given up reads no more events for its light sessions, since
+ * its descriptors may be the host's.  It reports their ends. */
 TEST(given_up_store_reads_nothing) {
   test_events events = {0};
   zke *z = test_open(test_path("a.db"));
@@ -1060,8 +1063,8 @@ TEST(given_up_store_reads_nothing) {
   zke_close(z);
 }
 
-/* A session that has ended, and whose end has been told, asks for nothing any
- * more: its descriptor stays quiet over several ticks. */
+/* After a session has ended and its end was reported, it needs no dispatch: its
+ * descriptor stays quiet over several ticks. */
 TEST_LOOP(ended_session_is_quiet, 0, 2) {
   static const char *const names[] = {":memory:", "a.db"};
   test_events events = {0};
@@ -1082,7 +1085,7 @@ static struct {
   zke *writer;
 } flood;
 
-/* Every event brings about more, so that none is the last for long. */
+/* Every event causes more, so that there is always another. */
 static void flood_on(zke *z, int type, int state, const char *path,
                      void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
@@ -1092,8 +1095,8 @@ static void flood_on(zke *z, int type, int state, const char *path,
   }
 }
 
-/* zke_dispatch() returns although events keep coming, and says by the
- * descriptor that there are more; none is lost. */
+/* zke_dispatch() returns although events keep coming, and its descriptor shows
+ * that there are more; none is lost. */
 TEST_LOOP(dispatch_returns_in_a_flood, 1, 3) {
   zke *z = test_open(":memory:");
   flood.writer = test_session(z, NULL);
@@ -1115,7 +1118,8 @@ TEST_LOOP(dispatch_returns_in_a_flood, 1, 3) {
   ck_ok(zke_close(flood.writer));
 }
 
-/* P9: one descriptor a living owner, and only while a watcher waits for it. */
+/* P9: one descriptor for each living owner, and only while a watcher waits for
+ * it. */
 TEST(death_notices_go_with_their_watchers) {
   enum { OWNERS = 12 };
   const char *db = test_path("a.db");
@@ -1143,7 +1147,7 @@ TEST(death_notices_go_with_their_watchers) {
   }
 }
 
-static int say_owner[2]; /* it has its nodes */
+static int say_owner[2]; /* its nodes exist */
 
 /* A process that owns two ephemerals until it is killed. */
 static int own_two(void *db) {
@@ -1156,10 +1160,10 @@ static int own_two(void *db) {
   for (;;) pause();
 }
 
-/* P6: a watcher whose notice could not be made has no part in that of another
- * on the same owner: when it goes, removed or fired, the other's stays.  It was
- * counted out of a notice that it had not been counted into.  The clock stands,
- * so no sweep can tell of the death. */
+/* P6: a watcher whose notice could not be made does not count for the notice of
+ * another on the same owner: when it goes, removed or fired, the other's stays.
+ * Once it was subtracted from a notice to which it had not been added.  The
+ * clock stands still, so no sweep can report the death. */
 TEST_LOOP(watcher_without_notice_takes_none_along, 0, 2) {
   char db[PATH_MAX], ready;
   test_events first = {0}, second = {0};
@@ -1189,9 +1193,9 @@ static int prepared(const zke *z) {
   return count;
 }
 
-/* Whoever waits for a death has prepared all that it needs before it sleeps:
- * nothing is prepared between the death and the event.  The clock stands from
- * then on, so no sweep can tell of the death. */
+/* A process that waits for a death has prepared its statements before it
+ * sleeps: none is prepared between the death and the event.  The clock stands
+ * still from then on, so no sweep can report the death. */
 TEST(nothing_is_prepared_at_a_death) {
   char db[PATH_MAX], ready;
   test_events events = {0};
@@ -1214,8 +1218,8 @@ TEST(nothing_is_prepared_at_a_death) {
 
 /* ---- side files ---- */
 
-/* A symbolic link in the place of the liveness file is refused, and what it
- * points to stays as it was. */
+/* A symbolic link in place of the liveness file is refused, and its target is
+ * not changed. */
 TEST(link_for_the_liveness_file_is_refused) {
   const char *db = test_path("a.db"), *victim = test_path("victim");
   zke *z = NULL;
@@ -1231,7 +1235,7 @@ TEST(link_for_the_liveness_file_is_refused) {
 
 enum { PLAIN_FILE, LINK_TO_FILE, LINK_TO_FIFO, STRANGERS };
 
-/* In place of a side file another file, a link to one, or to a FIFO. */
+/* Replace a side file by another file, or by a link to a file or a FIFO. */
 static void put_stranger(const char *name, const char *victim, int kind) {
   ck_assert_int_eq(unlink(name), 0);
   if (kind == LINK_TO_FIFO)
@@ -1244,8 +1248,8 @@ static void put_stranger(const char *name, const char *victim, int kind) {
     ck_assert_int_eq(symlink(victim, name), 0);
 }
 
-/* Under a FIFO's name may lie what is not one: a waker writes nothing into
- * it, and the change is seen at the next dispatch all the same. */
+/* A FIFO's name may belong to something else: a waker writes nothing into it,
+ * and the next dispatch still sees the change. */
 TEST_LOOP(waker_writes_into_fifos_only, 0, STRANGERS) {
   const char *db = test_path("a.db"), *victim = test_path("victim");
   test_events events = {0};
@@ -1265,8 +1269,8 @@ TEST_LOOP(waker_writes_into_fifos_only, 0, STRANGERS) {
   close(fd);
 }
 
-/* A handle whose database was removed does not take, when it closes, the FIFO
- * of the session that has its number in the next database. */
+/* A handle's database was removed.  When the handle closes, it does not remove
+ * the FIFO of the session with the same id in the next database. */
 TEST(stale_close_leaves_the_newer_fifo) {
   const char *db = test_path("a.db");
   struct stat st;
@@ -1277,12 +1281,12 @@ TEST(stale_close_leaves_the_newer_fifo) {
   ck_assert_int_eq(unlink(db), 0);
   zke *w = test_open(db);
   ck_assert(zke_session_id(z) == zke_session_id(w));
-  zke_close(z); /* ends no session of this file: whatever it says */
+  zke_close(z); /* it ends no session of this file, whatever it returns */
   ck_assert_int_eq(lstat(fifo_of(db, w), &st), 0);
   ck_assert(S_ISFIFO(st.st_mode));
 }
 
-/* How many sessions have their FIFO in the side directory. */
+/* How many FIFOs of sessions are in the side directory. */
 static int count_fifos(const char *dir) {
   int count = 0;
   DIR *d = opendir(dir);
@@ -1292,8 +1296,8 @@ static int count_fifos(const char *dir) {
   return count;
 }
 
-/* P10: no FIFO stays for ever: those that belong to no session are gone after
- * the next open that finds nobody.  What else lies there stays. */
+/* P10: FIFOs that belong to no session are removed by the next open that finds
+ * no other process.  Other files stay. */
 TEST(orphan_fifos_are_collected) {
   const char *db = test_path("a.db"), *dir = test_path("a.db-zke");
   const char *others = test_path("a.db-zke/by others");
@@ -1303,14 +1307,14 @@ TEST(orphan_fifos_are_collected) {
   put(sixteen, "");
   ck_assert_int_eq(mkfifo(test_path("a.db-zke/0000000100000abc"), 0200), 0);
   zke *z = test_open(db);
-  ck_assert_int_eq(count_fifos(dir), 2); /* ours, and what looks like one */
+  ck_assert_int_eq(count_fifos(dir), 2); /* ours, and a similar name */
   ck_assert_int_eq(access(fifo_of(db, z), F_OK), 0);
   expect_file(others, "");
   expect_file(sixteen, "");
 }
 
-/* P6: … unless their process lives.  Others have ended its only session, and
- * then there is none; but it may begin light ones, which are woken there. */
+/* P6: … unless their process lives.  Other handles have ended its only session,
+ * so it has none; but it may begin light ones, which are woken there. */
 TEST(a_living_process_keeps_its_fifo) {
   const char *db = test_path("a.db"), *dir = test_path("a.db-zke");
   test_worker w = test_spawn("talk", NULL);
@@ -1325,7 +1329,7 @@ TEST(a_living_process_keeps_its_fifo) {
   test_wait(&w);
 }
 
-/* The file behind a symbolic link counts, not the directory of the link. */
+/* The directory of the file counts, not that of a symbolic link to it. */
 TEST(network_is_where_the_file_is) {
   zke *z = NULL;
   ck_assert_int_eq(mkdir(test_path("near"), 0700), 0);
@@ -1340,8 +1344,8 @@ TEST(network_is_where_the_file_is) {
   ck_ok(zke_open(test_path("far/b.db"), &options, &z));
 }
 
-/* P10: where SQLite sleeps before it tries for a lock again, it does not sleep
- * beyond the call's deadline. */
+/* P10: when SQLite sleeps before it retries a lock, it does not sleep beyond
+ * the call's deadline. */
 TEST(sqlite_sleeps_until_the_deadline) {
   seam_stand();
   zke *z = sys_open(test_path("a.db"));
@@ -1372,13 +1376,13 @@ TEST_LOOP(unreadable_stamp_ends_no_lease, 0, 2) {
     ck_ok(see(z, "/e"));
   }
   sys.read = SLOTS_FINE;
-  seam_pass(70000); /* and one that can be read does */
+  seam_pass(70000); /* but one that can be read does */
   ck_rc(see(z, "/e"), ZKE_NONODE);
 }
 
-/* A lease that the others could not see is not begun.  A stamp that is written
- * in part tells of a full disk.  When stamps can be written again, one is
- * begun. */
+/* If its first stamp could not be written, a lease does not begin, since others
+ * could not see it.  A partly written stamp means a full disk.  Once stamps can
+ * be written again, a lease begins. */
 TEST_LOOP(lease_without_a_stamp_is_not_begun, 0, 3) {
   static const enum slot_fault faults[] = {SLOTS_FAIL, SLOTS_SHORT, SLOTS_FULL};
   const char *db = test_path("a.db");
@@ -1395,8 +1399,8 @@ TEST_LOOP(lease_without_a_stamp_is_not_begun, 0, 3) {
   ck_ok(zke_open(db, &options, &z));
 }
 
-/* Who comes late but before anybody has ended it lives on: it must not be the
- * one that does. */
+/* A caller that comes late, but before its session was ended, renews its lease:
+ * it must not end the session itself. */
 TEST_LOOP(late_caller_renews, 0, 2) {
   zke *z = open_as(_i ? test_path("a.db") : ":memory:", .lease_ms = 1000,
                    .os = seam_os(&host));
@@ -1413,8 +1417,8 @@ static zke *sys_open_with_lease(const char *db, int64_t ms) {
   return open_as(db, .lease_ms = ms, .os = seam_os(&host));
 }
 
-/* P5, P7: a stamp that cannot be written is tried again, but not without pause:
- * who waited spun until it could be. */
+/* P5, P7: a stamp that cannot be written is tried again, with pauses: once a
+ * waiting process retried without pause. */
 TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   enum { LEASE = 8000, WAIT = 500, MOST = 10 };
   const char *db = test_path("a.db");
@@ -1431,18 +1435,19 @@ TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   sys.write = SLOTS_FINE;
   ck_rc(zke_wait(z, zke_now(z) + LEASE / 8), ZKE_OPERATIONTIMEOUT);
   seam_pass(LEASE * 7 /
-            8); /* that is more than a lease since the first stamp */
+            8); /* that is more than a lease after the first stamp */
   ck_ok(see(other, "/e"));
-  seam_pass(LEASE); /* and it would have ended it */
+  seam_pass(LEASE); /* otherwise this would have ended it */
   ck_rc(see(other, "/e"), ZKE_NONODE);
 }
 
 enum { SHORT_LEASE = 1000 };
 
-/* After three leases the gate is free, and another sweeps at once. */
+/* After three leases the gate is free, and another handle sweeps
+ * immediately. */
 static struct {
   zke *sweeper;
-  bool inside; /* before the one who waits sees that it is free */
+  bool inside; /* before the waiting handle sees that it is free */
 } after_wait;
 
 static void free_gate(void) {
@@ -1452,9 +1457,9 @@ static void free_gate(void) {
   if (after_wait.inside) ck_ok(see(after_wait.sweeper, "/e"));
 }
 
-/* P5: a session that waits inside a call for the gate, longer than its lease
- * is, has not been silent: neither during the wait nor after it another ends
- * it.  One that has been silent ends. */
+/* P5: a session that waits inside a call for the gate, longer than its lease,
+ * has not been silent: no other process ends it, during the wait or after it.
+ * A silent session ends. */
 TEST_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2) {
   const char *db = test_path("a.db");
   seam_stand();
@@ -1478,7 +1483,7 @@ TEST_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2) {
 enum { SIX = 6 };
 
 /* P3: a watcher that could not be called for lack of memory is called by a
- * later dispatch, and each only once. */
+ * later dispatch, exactly once. */
 TEST(lack_of_memory_loses_no_watcher) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,
@@ -1506,7 +1511,7 @@ TEST(lack_of_memory_loses_no_watcher) {
   }
 }
 
-/* A watcher whose own call fails, with a sentence of its own. */
+/* A watcher whose own call fails, with another sentence. */
 static void call_in_vain(zke *z, int type, int state, const char *path,
                          void *context) {
   (void)type, (void)state, (void)path;
@@ -1514,9 +1519,10 @@ static void call_in_vain(zke *z, int type, int state, const char *path,
   ++*(int *)context;
 }
 
-/* zkembed.h, zke_errmsg: what a dispatch returns and the sentence are of one
- * failure, although watchers were called behind it, whose calls have failed
- * otherwise: of the same session, light (0) or not (1), or of another one (2).
+/* zkembed.h, zke_errmsg: a dispatch's result and the sentence belong to one
+ * failure, although watchers were called after it and their calls failed
+ * differently: watchers of the same session, light (0) or not (1), or of
+ * another one (2).
  */
 TEST_LOOP(a_dispatch_says_what_it_returns, 0, 3) {
   test_heap heap = {0};
@@ -1528,7 +1534,7 @@ TEST_LOOP(a_dispatch_says_what_it_returns, 0, 3) {
   ck_ok(zke_get(told, "/n", count_call, &events, NULL, NULL, NULL));
   ck_ok(zke_call_at(rung, 0, call_in_vain, &alarms));
   ck_ok(change(z, "/n"));
-  z->c->tick_at = INT64_MAX; /* no sweep takes the failure */
+  z->c->tick_at = INT64_MAX; /* no sweep reports the failure */
   heap.fail_at = heap.calls + 1;
   if (_i == 0)
     ck_rc(zke_dispatch_to(x, zke_zxid(), &count, &more), ZKE_NOMEM);
@@ -1543,8 +1549,8 @@ TEST_LOOP(a_dispatch_says_what_it_returns, 0, 3) {
   ck_ok(zke_close(z));
 }
 
-/* The end of a session that has left its store's list is told by a later
- * dispatch where there was no memory for it, and only once. */
+/* A session has left its store's list, and there is no memory to report its
+ * end: a later dispatch reports it, once. */
 TEST(lack_of_memory_loses_no_end) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,
@@ -1576,9 +1582,9 @@ TEST(lack_of_memory_loses_no_end) {
   }
 }
 
-/* Lack of memory is not lack of rights, whether the node is kept from the read
- * before or is read.  The clock stands: what fails in a sweep, which the call
- * would do when its time has come, fails no call. */
+/* Lack of memory is not reported as lack of permission, whether the node is
+ * cached or read.  The clock stands still: a call that is due for a sweep does
+ * not fail if only the sweep fails. */
 TEST_LOOP(lack_of_memory_is_not_lack_of_rights, 0, 2) {
   test_heap heap = {0};
   seam_stand();
@@ -1624,10 +1630,10 @@ static bool reads_node(store *s, sqlite3_stmt *st) {
   return rc == ZKE_OK;
 }
 
-/* P2, semantics.md 8: an ACL for which SQLite has no memory is not the open
- * one, though SQLite then says that the column is NULL.  It used to pass for
- * it, so an event was told to a session that may not read the node.  SQLite
- * needs memory to make a text of bytes. */
+/* P2, semantics.md 8: an ACL for which SQLite has no memory is not taken for
+ * the open one, though SQLite then says that the column is NULL.  Once it was,
+ * and an event was reported to a session that may not read the node.  SQLite
+ * needs memory to make text of bytes. */
 TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 3) {
   static const struct {
     const char *row;
@@ -1653,9 +1659,9 @@ TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 3) {
 
 /* ---- multi ---- */
 
-/* A multi that could not begin: no operation was refused, so the results stay
- * untouched.  One that begins in the wrong class begins again inside the same
- * gate. */
+/* A multi that could not begin has refused no operation, so the results are
+ * untouched.  A multi that begins in the wrong class begins again while it
+ * holds the gate. */
 TEST(multi_that_could_not_begin) {
   zke_op op;
   zke_op_result result, before;
@@ -1675,7 +1681,7 @@ TEST(multi_that_could_not_begin) {
   zke_results_clear(&result, 1);
 }
 
-/* ---- rows and stamps that no zkembed wrote ---- */
+/* ---- rows and stamps that zkembed would not write ---- */
 
 #define DEAD "4294967296"
 #define LAST "9223372036854775807"
@@ -1693,7 +1699,7 @@ TEST(multi_that_could_not_begin) {
   ",0,0,0,NULL,0,NULL,NULL FROM zkembed_node "          \
   "WHERE parent=''AND name=''"
 
-/* Rows against the invariants, each put in beside a good tree. */
+/* Rows that break the invariants, each added to a good tree. */
 static const char *const hostile[] = {
     EVENT("1", "'abc'"),
     EVENT("1", "''"),
@@ -1744,7 +1750,7 @@ static const char *const hostile[] = {
     "UPDATE zkembed_node SET parent=CAST(x'ff00ff' AS TEXT)WHERE name='d'",
 };
 
-/* A bit of everything; that it comes back is all that counts. */
+/* Some calls of each kind; they only have to return. */
 static void touch_everything(zke *z) {
   zke_strings *names = NULL;
   zke_session_list *sessions = NULL;
@@ -1773,7 +1779,7 @@ static zke *open_good_tree(const char *db, test_events *events) {
   return z;
 }
 
-/* Damaged rows bring errors at worst; under a sanitizer this shows more. */
+/* Damaged rows cause errors at worst; a sanitizer makes this test stronger. */
 TEST_LOOP(damaged_rows_do_no_harm, 0,
           (int)(sizeof hostile / sizeof hostile[0])) {
   const char *db = test_path("a.db");
@@ -1790,8 +1796,8 @@ TEST_LOOP(damaged_rows_do_no_harm, 0,
   zke_close(z);
 }
 
-/* A node's length that no node can have is told as damage, and is not cut down
- * to one that fits. */
+/* An impossible length of a node is reported as damage, and not cut down to one
+ * that fits. */
 TEST_LOOP(impossible_length_is_damage, 0, 2) {
   static const char *const lengths[] = {"-2", "2147483648"};
   const char *db = test_path("a.db");
@@ -1807,8 +1813,8 @@ TEST_LOOP(impossible_length_is_damage, 0, 2) {
   zke_close(z);
 }
 
-/* A length that the data has not is damage, too: a part is not taken for the
- * whole. */
+/* A length that differs from the data's is damage too: a part is not taken for
+ * the whole. */
 TEST(missing_data_is_damage) {
   const char *db = test_path("a.db");
   char *data = NULL;
@@ -1821,7 +1827,7 @@ TEST(missing_data_is_damage) {
   zke_close(z);
 }
 
-/* P5: a slot that cannot be is no lease that has run out. */
+/* P5: an impossible slot is not an expired lease. */
 TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   static const char *const slots[] = {LAST, "1152921504606846976", "-5"};
   const char *db = test_path("a.db");
@@ -1834,7 +1840,8 @@ TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   ck_ok(see(w, "/e"));
 }
 
-/* A zxid at the end of its range is damage, not a negative next one. */
+/* A zxid at the end of its range is damage, and is not followed by a negative
+ * one. */
 TEST(used_up_zxids_are_damage) {
   const char *db = test_path("a.db");
   zke *again = NULL, *z = test_open(db);
@@ -1852,7 +1859,7 @@ static void put_stamp(const char *db, int64_t at, int64_t stamp) {
   close(fd);
 }
 
-/* The same for the word that the liveness file has of it. */
+/* The same for the zxid in the liveness file. */
 TEST_LOOP(impossible_zxid_in_the_liveness_file, 0, 2) {
   const char *db = test_path("a.db");
   zke *z = NULL;
@@ -1864,7 +1871,7 @@ TEST_LOOP(impossible_zxid_in_the_liveness_file, 0, 2) {
   come_and_go(db, 1);
 }
 
-/* Stamps of sweeps and of leases from a clock that cannot be. */
+/* Stamps of sweeps and of leases by an impossible clock. */
 TEST_LOOP(impossible_times_in_the_liveness_file, 0, 4) {
   static const int64_t stamps[] = {INT64_MAX, INT64_MAX - 1, 0, -1};
   const char *db = test_path("a.db");
@@ -1888,7 +1895,7 @@ static bool watcher_counts(const watcher *w, unsigned tables,
 }
 
 /* The tables in which the watcher needs its row: not those in which it has
- * fired and another registration has made the row anew. */
+ * fired and another registration has made the row again. */
 static unsigned watcher_walk_needs(const watcher_spot *spot, const watcher *w) {
   unsigned needs = w->tables;
   for (int table = 0; table < 2 && w->mode == WATCH_ONE_SHOT; table++) {
@@ -1898,8 +1905,8 @@ static unsigned watcher_walk_needs(const watcher_spot *spot, const watcher *w) {
   return needs;
 }
 
-/* What watcher_unneeded() has to say, from a walk over all watchers of the
- * spot. */
+/* The result that watcher_unneeded() must have, from a walk over all watchers
+ * of the spot. */
 static unsigned watcher_walk_unneeded(const watcher_spot *spot, unsigned tables,
                                       const watcher_pair *pair) {
   unsigned removed = 0, kept = 0;
@@ -1920,8 +1927,8 @@ static bool watcher_walk_has(const watcher *like) {
   return w != NULL;
 }
 
-/* Lists and counts of one spot agree, and every question has the answer that a
- * walk gives. */
+/* The lists and counts of one spot agree, and every question has the same
+ * answer as from a walk. */
 static void watcher_expect_spot(zke *z, const watcher_spot *spot,
                                 size_t *watchers, size_t *recursive) {
   size_t count = 0, kinds[6] = {0}, stale[6] = {0};
@@ -2009,8 +2016,8 @@ static void watcher_step(zke *z, int *contexts) {
   if (rand() % 8 == 0) ck_ok(zke_dispatch(z, NULL));
 }
 
-/* A watch that has fired does not keep the row that another registration has
- * made anew: it goes with the last watcher that it is for. */
+/* A watch that has fired does not keep a row that another registration has
+ * made: the row goes with the last watcher that needs it. */
 TEST(a_fired_watch_keeps_no_row) {
   int one, other;
   zke_watch_list *left = NULL;
@@ -2028,8 +2035,8 @@ TEST(a_fired_watch_keeps_no_row) {
 }
 
 /* P3, P4: whatever is registered, fired, dispatched, removed and forgotten, the
- * lists of spots and of pairs hold the same watchers, and what is asked of the
- * shorter one is what a walk over all finds. */
+ * lists of spots and of pairs hold the same watchers, and a question to the
+ * shorter list has the same answer as a walk over all. */
 TEST(watchers_are_in_two_lists) {
   int contexts[REG_CONTEXTS];
   srand(test_seed());
