@@ -1,10 +1,10 @@
 /* test_scale.c - many sessions, many watches, many children, many readers
  *
- * P4, P6, P10 and P12 in large numbers: nothing is lost, told twice or counted
- * wrongly, no cost grows with the square, and the log stays short.  SCALE is a
- * percentage of the numbers that are wanted: 25 by default, and 5 in
- * sanitized programs, which are slower and larger; and half of that without
- * SAMPLE=2 or FULL (test_stride()).
+ * P4, P6, P10 and P12 with large numbers: nothing is lost, reported twice or
+ * counted wrongly, no cost grows quadratically, and the log stays short.  SCALE
+ * is a percentage of the full numbers: 25 by default, and 5 in sanitized
+ * programs, which are slower and larger; half of that without SAMPLE=2 or FULL
+ * (test_stride()).
  */
 #define _GNU_SOURCE
 #include "test/engine/calls.h"
@@ -33,7 +33,7 @@ enum { USUAL_SCALE = 5 };
 enum { USUAL_SCALE = 25 };
 #endif
 
-/* So many percent of a number, at least this many. */
+/* That percentage of `wanted`, but at least `least`. */
 static int scaled(int wanted, int least) {
   const char *text = getenv("SCALE");
   int64_t percent = text && *text ? atoi(text) : USUAL_SCALE / test_stride(2);
@@ -59,7 +59,7 @@ static const char *numbered(const char *format, int n) {
 
 enum { EACH = 5 }; /* sessions of one process */
 
-/* Sessions that live, as z sees them; -1 where it cannot look. */
+/* Living sessions, as z sees them; -1 if it cannot read them. */
 static int living(zke *z) {
   zke_session_list *list = NULL;
   int alive = 0;
@@ -70,16 +70,16 @@ static int living(zke *z) {
   return alive;
 }
 
-/* What the crowd and the test share. */
+/* What the members and the test share. */
 typedef struct crowd {
   int count;
   pid_t *pid;
-  int reports; /* one int of each member and each step comes here */
-  int go[2];   /* a byte for each member sends them on */
+  int reports; /* each member sends one int for each step here */
+  int go[2];   /* one byte for each member lets it continue */
 } crowd;
 
-/* They come a few at a time: what a crowd of writers costs is another test's
- * matter. */
+/* A few members start at a time: another test shows the cost of many
+ * writers. */
 enum { AT_ONCE = 4 };
 
 static void member_report(int fd, int what) {
@@ -88,8 +88,8 @@ static void member_report(int fd, int what) {
 
 typedef void (*member_fn)(const char *db, int report, int go);
 
-/* A process of the crowd: five sessions with an ephemeral each; then, when
- * all are there, a look at them; then it waits for its end. */
+/* A process of the crowd: it opens five sessions with an ephemeral each, counts
+ * all of them when all are there, and then waits for its end. */
 static void member(const char *db, int report, int go) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 60000};
   zke *z[EACH];
@@ -108,7 +108,7 @@ static void member(const char *db, int report, int go) {
   for (;;) pause();
 }
 
-/* The next reports, all of which are this. */
+/* Read that many reports, and assert that each has this value. */
 static void crowd_expect(const crowd *c, int reports, int expected) {
   for (int i = 0; i < reports; i++) {
     struct pollfd p = {.fd = c->reports, .events = POLLIN};
@@ -119,7 +119,7 @@ static void crowd_expect(const crowd *c, int reports, int expected) {
   }
 }
 
-/* Start them all; each has reported ZKE_OK when this returns. */
+/* Start them all; when this returns, each has reported ZKE_OK. */
 static crowd crowd_start(const char *db, int count, member_fn run) {
   crowd c = {.count = count, .pid = calloc((size_t)count, sizeof *c.pid)};
   int report[2];
@@ -149,7 +149,8 @@ static void crowd_kill(const crowd *c, int from, int to) {
   for (int i = from; i < to; i++) waitpid(c->pid[i], NULL, 0);
 }
 
-/* Wait until so many sessions and ephemerals are left; how long it took. */
+/* Wait until this many sessions and ephemerals are left; returns how long it
+ * took. */
 static int left_after(zke *z, int sessions, int limit_ms) {
   int64_t since = test_now();
   while ((child_count(z, "/all") > sessions || living(z) != sessions + 1) &&
@@ -160,8 +161,9 @@ static int left_after(zke *z, int sessions, int limit_ms) {
   return (int)(test_now() - since);
 }
 
-/* P5, P6: two hundred processes with five sessions each all see each other;
- * one is killed and its five go, no other; then all are killed at once. */
+/* P5, P6: two hundred processes with five sessions each all see each other.
+ * One is killed, and only its five sessions end; then all are killed at the
+ * same time. */
 TEST(thousand_sessions_of_many_processes) {
   const char *db = test_path("a.db");
   zke *z = open_unsynced(db);
@@ -173,8 +175,8 @@ TEST(thousand_sessions_of_many_processes) {
   z = open_unsynced(db);
   int64_t there = test_now();
   crowd_go(&c);
-  /* The members look while nobody comes or goes: two numbers each, both
-   * known, in any order. */
+  /* The members count while none comes or goes: each reports two known numbers,
+   * in any order. */
   int seen_sessions = 0, seen_nodes = 0;
   for (int i = 0; i < 2 * processes; i++) {
     int got;
@@ -198,7 +200,7 @@ TEST(thousand_sessions_of_many_processes) {
   free(c.pid);
 }
 
-/* A process of the crowd that, when all are there, writes five times. */
+/* A process of the crowd that writes five times when all are there. */
 static void writing_member(const char *db, int report, int go) {
   zke *z = NULL;
   char byte;
@@ -211,8 +213,8 @@ static void writing_member(const char *db, int report, int go) {
   for (;;) pause();
 }
 
-/* P10: two hundred processes want to write at the same moment; each has
- * written five times long before the five seconds that a call waits. */
+/* P10: two hundred processes begin to write at the same moment; each has
+ * written five times well within the five seconds that a call waits. */
 TEST(crowd_of_writers_gets_through) {
   const char *db = test_path("a.db");
   int processes = scaled(200, 20);
@@ -231,7 +233,7 @@ TEST(crowd_of_writers_gets_through) {
   free(c.pid);
 }
 
-/* As many sessions as descriptors allow, at most count. */
+/* As many sessions as there are descriptors for, at most count. */
 static int allowed_sessions(int count) {
   struct rlimit limit;
   ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -243,8 +245,8 @@ static int allowed_sessions(int count) {
   return most < count ? most : count;
 }
 
-/* P3, P4: a thousand sessions of one process: a change is told to each of them
- * once, each owns its own node, and they end one by one. */
+/* P3, P4: a thousand sessions of one process: each is told of a change once,
+ * each owns its own node, and they end one by one. */
 TEST(thousand_sessions_of_one_process) {
   enum { MOST = 1000 };
   static zke *z[MOST];
@@ -274,8 +276,8 @@ TEST(thousand_sessions_of_one_process) {
   ck_ok(zke_close(z[0]));
 }
 
-/* How many locks the kernel has for the file that has most of them, of those
- * that lie beside a database.  It looks through all of a file at each call. */
+/* The largest number of the kernel's locks on one side file of a database.  The
+ * kernel searches all locks of a file at each call. */
 static int longest_list(const char *side) {
   int longest = 0;
   DIR *d = opendir(side);
@@ -298,8 +300,8 @@ static int longest_list(const char *side) {
   return longest;
 }
 
-/* P5: the lives of many sessions are locks of many files, so that a session
- * that comes, goes or is asked for has few others in its way. */
+/* P5: the lives of many sessions are locks on many files, so that a session
+ * that begins, ends or is probed has to pass few others. */
 TEST(lives_lie_in_many_files) {
   enum { MOST = 1000 };
   static zke *z[MOST];
@@ -313,8 +315,8 @@ TEST(lives_lie_in_many_files) {
   ck_assert_int_eq(living(z[0]), n);
 }
 
-/* SQLite calls this at each instruction of its machine, so what a call of ours
- * costs there can be counted rather than timed. */
+/* SQLite calls this at each instruction of its virtual machine, so the cost of
+ * a call can be counted instead of timed. */
 static int64_t instructions;
 
 static int count_instruction(void *arg) {
@@ -334,7 +336,7 @@ static void count_instructions(void) {
   ck_assert_int_eq(rc, SQLITE_OK);
 }
 
-/* The instructions that it takes to open a session with a lease. */
+/* The instructions to open a session with a lease. */
 static int64_t open_leased(zke *z, zke **out) {
   zke_options o = {.size = sizeof o, .lease_ms = 60000};
   int64_t before = instructions;
@@ -342,8 +344,8 @@ static int64_t open_leased(zke *z, zke **out) {
   return instructions - before;
 }
 
-/* A session with a lease is opened among two thousand others of its kind at
- * the cost that it has among ten, and takes the place of one that has gone. */
+/* Opening a session with a lease costs the same among two thousand others as
+ * among ten, and it takes the slot of one that has ended. */
 TEST(leased_sessions_open_alike) {
   enum { MOST = 2000 };
   static zke *z[MOST];
@@ -364,8 +366,8 @@ TEST(leased_sessions_open_alike) {
 
 /* ---- a hundred thousand watches ---- */
 
-/* Register watches number from to below to, each with its own context, on
- * nodes that are not there; the instructions that one took on average. */
+/* Register the watches from number `from` to below `to`, each with its own
+ * context, on missing nodes; returns the average number of instructions. */
 static double watch_range(zke *z, int *calls, int from, int to) {
   int64_t before = instructions;
   for (int i = from; i < to; i++)
@@ -374,8 +376,8 @@ static double watch_range(zke *z, int *calls, int from, int to) {
   return (double)(instructions - before) / (to - from);
 }
 
-/* Create the node of one watch, which calls its watcher once and nobody
- * else; the instructions that the change took. */
+/* Create the node of one watch, which calls its watcher once and no other;
+ * returns the instructions of the change. */
 static int64_t fire_one(zke *z, int *calls, int at) {
   int count = 0;
   int64_t before = instructions;
@@ -398,9 +400,9 @@ static int watch_count(zke *z) {
   return count;
 }
 
-/* P3: of a hundred thousand watches a change fires its own and no other, at
- * the cost that it has among a few; and to register the last one costs what
- * the first did, in SQLite's instructions. */
+/* P3: with a hundred thousand watches a change fires its own and no other, at
+ * the same cost as with few; and registering the last one costs as much as the
+ * first, in SQLite's instructions. */
 TEST_LOOP(hundred_thousand_watches, 0, 2) {
   int n = scaled(_i ? 20000 : 100000, 2000), tenth = n / 10, sum = 0;
   int *calls = calloc((size_t)n, sizeof *calls);
@@ -413,7 +415,7 @@ TEST_LOOP(hundred_thousand_watches, 0, 2) {
   double first = watch_range(z, calls, 10, tenth);
   watch_range(z, calls, tenth, n - tenth);
   double last = watch_range(z, calls, n - tenth, n);
-  ck_assert_double_gt(first, 10); /* the counter counts */
+  ck_assert_double_gt(first, 10); /* the counter works */
   ck_assert_double_lt(last, first * 1.5);
   ck_assert_int_eq(watch_count(other), n - 1);
   int64_t fire_late = fire_one(z, calls, n / 2);
@@ -439,16 +441,15 @@ TEST_LOOP(hundred_thousand_watches, 0, 2) {
 
 /* ---- many watchers of one node ---- */
 
-/* A watcher's context: how often it was called, and when last. */
+/* A watcher's context: how often and when it was last called. */
 typedef struct listener {
   int calls, at;
 } listener;
 
 static int calls_made;
-static listener *to_forget; /* by the first that is called; or NULL */
+static listener *to_forget; /* forgotten by the first that is called; or NULL */
 
-/* A watcher that counts its calls, and may make the session forget another
- * one. */
+/* A watcher that counts its calls, and may make the session forget another. */
 static void hear(zke *z, int type, int state, const char *path, void *context) {
   listener *l = context;
   (void)type, (void)state, (void)path;
@@ -466,8 +467,8 @@ static void listen_all(zke *z, const char *path, listener *l, int n) {
   }
 }
 
-/* From now on each of the listeners that are left has been called once, in the
- * order of registration, and nobody else. */
+/* Since the last check, each remaining listener has been called once, in the
+ * order of registration, and no other. */
 static void expect_calls(zke *z, listener *l, int n, int step, int expected) {
   int count = 0;
   calls_made = 0;
@@ -484,14 +485,14 @@ static void expect_calls(zke *z, listener *l, int n, int step, int expected) {
 }
 
 /* P3, P9: a hundred thousand watchers of one node, each with its own context:
- * to register one, to remove one, to forget one and to call them all takes no
- * longer the more there are.  (It took hours: the time limit tells.) */
+ * registering, removing, forgetting and calling them takes no longer for each
+ * than with few.  (Once it took hours, and would exceed the time limit.) */
 TEST(hundred_thousand_watchers_of_one_node) {
   int n = scaled(100000, 2000);
   listener *l = calloc((size_t)n, sizeof *l);
   zke *z = open_unsynced(":memory:"), *other = test_session(z, NULL);
   listen_all(z, "/n", l, n);
-  listen_all(z, "/n", l, n); /* they are there already */
+  listen_all(z, "/n", l, n); /* they exist already */
   ck_assert_int_eq(watch_count(other), 1);
   make(other, "/n");
   to_forget = &l[n - 1];
@@ -517,8 +518,8 @@ TEST(hundred_thousand_watchers_of_one_node) {
   free(l);
 }
 
-/* P3: the same where each watches a node of its own, and where one watches all
- * of them; the session's end calls each once. */
+/* P3: the same if each watches its own node, and if one watches all of them;
+ * the session's end calls each once. */
 TEST(hundred_thousand_pairs_hear_the_end) {
   int n = scaled(100000, 2000), count = 0;
   listener *l = calloc((size_t)n, sizeof *l), one = {0};
@@ -545,8 +546,8 @@ TEST(hundred_thousand_pairs_hear_the_end) {
 
 enum { BATCH = 1000 };
 
-/* A thousand names backwards; the thousands come in an order that is not
- * theirs, multiples of a prime taken round. */
+/* A thousand names in reverse; the batches come in another order, by multiples
+ * of a prime modulo their number. */
 static void create_batch(zke *z, int batch, int batches) {
   static zke_op op[BATCH];
   static char path[BATCH][32];
@@ -559,7 +560,7 @@ static void create_batch(zke *z, int batch, int batches) {
   ck_ok(zke_multi(z, op, BATCH, NULL));
 }
 
-/* All names from 0 to n-1 but the one that is missing, in their order. */
+/* All names from 0 to n-1 except the missing one, in order. */
 static void expect_names(zke *z, int n, int missing) {
   zke_strings *names = NULL;
   ck_ok(zke_children(z, "/m", NULL, NULL, &names, NULL));
@@ -581,7 +582,7 @@ static void expect_value(zke *z, int i) {
   zke_free(data);
 }
 
-/* The sequence number that a create gets. */
+/* The sequence number of the next create. */
 static int next_number(zke *z) {
   char *path = NULL;
   ck_ok(zke_create(z, "/m/z-", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL,
@@ -593,8 +594,8 @@ static int next_number(zke *z) {
 }
 
 /* P1: a node with a million children: all are listed, in order, and counted;
- * the next number is that of the creates; one can be read, deleted, made
- * again; a watch is called once; the check finds nothing. */
+ * the next number is the count of creates; a child can be read, deleted, and
+ * made again; a watch is called once; the check finds nothing. */
 TEST(million_children) {
   int batches = scaled(1000000, 10000) / BATCH, n = batches * BATCH, calls = 0;
   int64_t count, since = test_now();
@@ -626,21 +627,21 @@ TEST(million_children) {
 
 /* ---- the log under constant readers ---- */
 
-/* Without readers the log stays below 16 MiB.  With them a checkpoint has to
- * wait until the scheduler has let each of them end its call: twice that. */
+/* Without readers the log stays below 16 MiB.  With them, a checkpoint has to
+ * wait until the scheduler has let each of them finish its call: twice that. */
 enum { READERS = 3, WIDE = 500, VALUE = 65536, WRITES = 4000 };
 enum { WAL_LIMIT = 32 << 20 };
 
 /* Shared with the readers. */
 typedef struct reading {
-  atomic_int inside; /* how many are in a call right now */
-  atomic_long calls; /* made so far */
+  atomic_int inside; /* how many are in a call at the moment */
+  atomic_long calls; /* up to now */
   atomic_long rounds[READERS];
   atomic_int failed; /* a result that was not ZKE_OK */
   atomic_bool stop;
 } reading;
 
-/* A process that reads without pause: long snapshots and short ones. */
+/* A process that reads without pause, in long and short snapshots. */
 static void reader(const char *db, reading *r, int number) {
   zke *z = NULL;
   int rc = zke_open(db, NULL, &z);
@@ -658,7 +659,7 @@ static void reader(const char *db, reading *r, int number) {
   _exit(zke_close(z) != ZKE_OK);
 }
 
-/* Does a reader get no processor?  Its call then keeps the log for so long. */
+/* Has a reader no processor?  Then its call keeps the log for that long. */
 static bool some_stand(const reading *r) {
   static long rounds[READERS];
   static int64_t since[READERS];
@@ -679,10 +680,10 @@ static void make_wide(zke *z) {
   for (int i = 0; i < WIDE; i++) make(z, numbered("/wide/%05d", i));
 }
 
-/* P12, design.md 8: processes read so that there always is a reader, and a
- * writer writes many times what the log may hold: it is begun anew all the
- * same, nobody fails, and the last close leaves none.  What a reader that stood
- * still has kept does not count. */
+/* P12, design.md 8: processes read in such a way that there is always a reader,
+ * and a writer writes many times what the log may hold.  The log is still
+ * restarted, no call fails, and the last close leaves none.  Growth while a
+ * reader has no processor does not count. */
 TEST(wal_stays_short_under_readers) {
   static char data[VALUE];
   const char *db = test_path("a.db"), *wal = test_path("a.db-wal");

@@ -1,9 +1,9 @@
 /* test_session.c - sessions: their begin, end and lease, the process that
- * others see, and replies that are lost.  test/semantics/session.txt has what
- * is only asked and answered.
+ * others see, and lost replies.  test/semantics/session.txt has the tests of
+ * plain calls and results.
  *
  * Two sessions a and b share a tree: of one store in memory, or of two stores
- * on one file.  Leases run on a clock that the test drives.
+ * on one file.  Leases use a clock that the test sets.
  */
 #include "test/functions.h"
 #include "test/seam.h"
@@ -28,7 +28,7 @@ enum { IN_MEMORY, IN_FILE, WAYS };
 static zke *a, *b;
 static test_events seen, other;
 
-/* Two sessions, a and b, that share the tree in this way. */
+/* Open two sessions, a and b, that share the tree in this way. */
 static void begin_with(int way, const zke_options *options_a,
                        const zke_options *options_b) {
   if (way == IN_MEMORY) {
@@ -46,8 +46,8 @@ static int watch(zke *z, const char *path, test_events *events) {
   return zke_exists(z, path, test_record, events, NULL);
 }
 
-/* What z's database says of a session; id 0 where it has none.  The strings
- * are gone. */
+/* A session as z's database describes it, without its strings; id 0 if there is
+ * none. */
 static zke_session_info info(zke *z, int64_t id) {
   zke_session_info found = {0};
   zke_session_list *list = NULL;
@@ -64,8 +64,8 @@ static bool lives(zke *asker, int64_t id) { return info(asker, id).id != 0; }
 
 /* ---- begin and end ---- */
 
-/* zke_overdue() tells of what a sweep would remove, a read-only handle too: a
- * node whose time is over, and a session whose process was killed. */
+/* zke_overdue() counts what a sweep would remove, also by a read-only handle:
+ * an expired node, and a session whose process was killed. */
 TEST(overdue_is_told) {
   const char *name = test_path("a.db");
   zke *z = test_open(name);
@@ -93,7 +93,7 @@ TEST(overdue_is_told) {
            10000);
 }
 
-/* P8: no id is issued twice, also when the file was closed in between. */
+/* P8: no id is issued twice, even if the file was closed in between. */
 TEST(ids_are_never_issued_twice) {
   enum { TIMES = 8 };
   int64_t ids[TIMES];
@@ -105,8 +105,8 @@ TEST(ids_are_never_issued_twice) {
   }
 }
 
-/* zkembed.h: sessions of a store are closed in any order; those left work,
- * and can be joined by another. */
+/* zkembed.h: sessions of a store are closed in any order; the others still
+ * work, and a further one can be opened. */
 TEST_LOOP(sessions_close_in_any_order, 0, 12) {
   static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                   {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -141,7 +141,7 @@ TEST_LOOP(own_close_calls_no_watcher, 0, WAYS) {
 
 /* ---- ephemerals ---- */
 
-/* All of them, however many a removal takes at a time. */
+/* All of them are found, however many a removal takes at a time. */
 TEST_LOOP(ephemerals_are_all_found, 0, WAYS) {
   zke_strings *paths = NULL;
   char path[16];
@@ -157,7 +157,7 @@ TEST_LOOP(ephemerals_are_all_found, 0, WAYS) {
 
 /* ---- expiry ---- */
 
-static int told_before_default; /* events of others at the default's turn */
+static int told_before_default; /* events of others before the default's */
 
 static void note_default(zke *z, int type, int state, const char *path,
                          void *context) {
@@ -166,7 +166,7 @@ static void note_default(zke *z, int type, int state, const char *path,
   test_record(z, type, state, path, events);
 }
 
-/* 12 #64, 5.5: every pair is told once however many watches it has, the
+/* 12 #64, 5.5: every pair is told once, however many watches it has, and the
  * default watcher last. */
 TEST_LOOP(expiry_is_told_to_every_pair_once, 0, WAYS) {
   begin(_i);
@@ -188,7 +188,7 @@ TEST_LOOP(expiry_is_told_to_every_pair_once, 0, WAYS) {
   test_expect(a, &last, "");
 }
 
-/* zkembed.h: the dispatch that delivers the end says ZKE_OK. */
+/* zkembed.h: the dispatch that delivers the end returns ZKE_OK. */
 TEST_LOOP(delivery_of_expiry_is_ok, 0, WAYS) {
   begin(_i);
   ck_ok(zke_set_watcher(a, test_record, &seen));
@@ -200,7 +200,7 @@ TEST_LOOP(delivery_of_expiry_is_ok, 0, WAYS) {
   ck_rc(zke_wait(a, zke_now(a) + 1000), ZKE_INVALIDSTATE);
 }
 
-/* A session that is expired and has been told so. */
+/* A session that has expired and was told so. */
 static void begin_expired(int way) {
   begin(way);
   make(b, "/n");
@@ -208,8 +208,9 @@ static void begin_expired(int way) {
   ck_ok(zke_dispatch(a, NULL));
 }
 
-/* 12 #64: from then on every change, read and watch is ZKE_INVALIDSTATE.  The
- * others ask the handle alone, open another, or are of a kept session. */
+/* 12 #64: from then on every change, read and watch returns ZKE_INVALIDSTATE.
+ * The excluded calls use only the handle, open another, or concern kept
+ * sessions. */
 TEST_LOOP(expired_session_does_nothing, 0, WAYS) {
   const char *others =
       " zke_attach zke_call_at zke_close zke_create_ttl zke_detach zke_fd "
@@ -237,8 +238,9 @@ TEST_LOOP(expired_session_does_nothing, 0, WAYS) {
   test_expect(a, &seen, "");
 }
 
-/* zkembed.h: the call that finds the session gone may say so in its own way;
- * later ones are ZKE_INVALIDSTATE, and the event is still delivered. */
+/* zkembed.h: the call that finds that the session has expired may return
+ * another code; later ones return ZKE_INVALIDSTATE, and the event is still
+ * delivered. */
 TEST_LOOP(call_may_find_the_expiry, 0, WAYS) {
   begin(_i);
   ck_ok(zke_set_watcher(a, test_record, &seen));
@@ -250,7 +252,7 @@ TEST_LOOP(call_may_find_the_expiry, 0, WAYS) {
   test_expect(a, &seen, "SESSION -112");
 }
 
-/* One read of a's, of what there is. */
+/* Reads of existing nodes by session a. */
 enum { READS = 14 };
 /* One of the reading calls. */
 static int do_read(int which) {
@@ -300,15 +302,16 @@ static int do_read(int which) {
   return rc;
 }
 
-/* a's clock stands: no tick is due, so each call has to look by itself. */
+/* a's clock stands still: no tick is due, so each call has to check by
+ * itself. */
 static int64_t standing_clock(void *context, int which) {
   (void)context;
   return (which + 2) * INT64_C(1000000000000);
 }
 
-/* zkembed.h, zke_expire: a read that begins after the session's end is refused,
- * in memory and on a file, beside another store or after a read that is still
- * open. */
+/* zkembed.h, zke_expire: a read that begins after the session's end is refused:
+ * in memory and on a file, ended by another store, and after a read that is
+ * still open. */
 TEST_LOOP(no_read_after_the_end, 0, 2 * READS) {
   int way = _i / READS;
   zke_os os = {.size = sizeof os, .clock = standing_clock};
@@ -345,8 +348,8 @@ static int do_other_change(int which, zke *third) {
   }
 }
 
-/* zkembed.h, zke_expire: and so is each change, also one that has no
- * transaction of its session: an expired session ended others. */
+/* zkembed.h, zke_expire: so is each change, even without a transaction of its
+ * own session: once an expired session could end others. */
 TEST_LOOP(no_change_after_the_end, 0, WAYS *OTHER_CHANGES) {
   int way = _i / OTHER_CHANGES;
   zke_os os = {.size = sizeof os, .clock = standing_clock};
@@ -362,7 +365,7 @@ TEST_LOOP(no_change_after_the_end, 0, WAYS *OTHER_CHANGES) {
   ck_ok(see(third, "/"));
 }
 
-/* zkembed.h: others' changes, and one's own, are no end. */
+/* zkembed.h: changes by others, or by the session itself, do not end it. */
 TEST_LOOP(reads_go_on_between_changes, 0, WAYS) {
   begin(_i);
   make(b, "/n");
@@ -386,7 +389,7 @@ TEST_LOOP(session_shows_its_process, 0, WAYS) {
   ck_assert_int_eq(i.alive, 1);
 }
 
-/* The identity of a session, as the other sees it. */
+/* The identity of a session, as z sees it. */
 static const char *identity(zke *z, int64_t id) {
   static char text[256];
   zke_session_list *list = NULL;
@@ -400,7 +403,7 @@ static const char *identity(zke *z, int64_t id) {
   return text;
 }
 
-/* zkembed.h: an identity given is shown as it is, and was copied. */
+/* zkembed.h: a given identity is shown unchanged, and was copied. */
 TEST_LOOP(identity_is_shown, 0, WAYS) {
   char name[] = "worker '7'; -- \xc3\xa4";
   zke_options options = {
@@ -411,7 +414,8 @@ TEST_LOOP(identity_is_shown, 0, WAYS) {
   ck_assert_int_eq(info(b, zke_session_id(a)).lease_ms, 60000);
 }
 
-/* zkembed.h: the default is the process's name, which Linux cuts at 15. */
+/* zkembed.h: the default is the process's name, which Linux cuts to 15
+ * bytes. */
 TEST_LOOP(identity_defaults_to_the_process_name, 0, WAYS) {
   prctl(PR_SET_NAME, "a name that is long");
   begin(_i);
@@ -436,7 +440,7 @@ TEST(keepalive_descriptor_is_the_callers) {
   ck_assert_int_eq(close(fd), 0);
 }
 
-/* Closing it while the session goes on changes nothing. */
+/* Closing it while the session lives changes nothing. */
 TEST(keepalive_descriptor_may_be_closed) {
   begin(IN_FILE);
   int fd = -1;
@@ -460,7 +464,7 @@ TEST(keepalive_descriptor_needs_a_file) {
   ck_assert_int_eq(fd, -7);
 }
 
-/* ---- leases, on a clock of the test's ---- */
+/* ---- leases, on a clock of the test ---- */
 
 enum { LEASE = 1000 };
 
@@ -476,7 +480,7 @@ static void begin_leased(int way) {
   make_as(a, "/e", ZKE_EPHEMERAL);
 }
 
-/* Let time pass while z calls in every 50 ms and sweeps what is due. */
+/* Let time pass while z dispatches every 50 ms and sweeps when due. */
 static void pass_with(zke *z, int64_t ms) {
   for (; ms > 0; ms -= 50) {
     seam_pass(50);
@@ -496,7 +500,8 @@ TEST_LOOP(sync_finds_the_end, 0, WAYS) {
   ck_rc(zke_sync(a, "/e"), ZKE_INVALIDSTATE);
 }
 
-/* zkembed.h: who does not call in loses the session, ephemerals and all. */
+/* zkembed.h: a session that makes no call loses its lease, and its
+ * ephemerals. */
 TEST_LOOP(silent_lease_runs_out, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(a);
@@ -513,7 +518,7 @@ TEST_LOOP(silent_lease_runs_out, 0, WAYS) {
   ck_rc(see(b, "/e"), ZKE_NONODE);
 }
 
-/* One way of calling in. */
+/* One kind of call that keeps a lease. */
 static int call_in(int how) {
   switch (how) {
     case 0:
@@ -527,7 +532,7 @@ static int call_in(int how) {
   }
 }
 
-/* zkembed.h: any call keeps it, a dispatch, a read or a change. */
+/* zkembed.h: any call keeps the lease: a dispatch, a read or a change. */
 TEST_LOOP(calling_in_keeps_the_lease, 0, 4 * WAYS) {
   begin_leased(_i / 4);
   for (int i = 0; i < 20; i++) {
@@ -538,8 +543,8 @@ TEST_LOOP(calling_in_keeps_the_lease, 0, 4 * WAYS) {
   ck_ok(see(b, "/e"));
 }
 
-/* design.md 5: what counts is the time since boot, a suspension included, not
- * the monotonic clock. */
+/* design.md 5: the time since boot counts, including a suspension, not the
+ * monotonic clock. */
 TEST_LOOP(lease_counts_on_the_boot_clock, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(a);
@@ -551,7 +556,7 @@ TEST_LOOP(lease_counts_on_the_boot_clock, 0, WAYS) {
   ck_assert(!lives(b, id));
 }
 
-/* P5: the wall clock decides nothing. */
+/* P5: the wall clock does not matter. */
 TEST_LOOP(wall_clock_ends_no_session, 0, WAYS) {
   begin_leased(_i);
   const int64_t years = INT64_C(10) * 365 * 86400 * 1000;
@@ -565,7 +570,7 @@ TEST_LOOP(wall_clock_ends_no_session, 0, WAYS) {
   }
 }
 
-/* P5: without a lease a session lives however long it is silent. */
+/* P5: a session without a lease lives however long it is silent. */
 TEST_LOOP(session_without_lease_is_never_late, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(b);
@@ -581,7 +586,7 @@ TEST_LOOP(session_without_lease_is_never_late, 0, WAYS) {
   ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
 }
 
-/* zkembed.h: a lease can be that of a further session alone. */
+/* zkembed.h: a further session alone can have a lease. */
 TEST(lease_is_of_one_session) {
   begin_leased(IN_MEMORY);
   zke *neighbour = test_session(a, NULL);
@@ -592,8 +597,9 @@ TEST(lease_is_of_one_session) {
   ck_ok(see(neighbour, "/neighbour"));
 }
 
-/* P7: who waits for something looks for itself within a second, again and
- * again; who waits for nothing, and has no duty, never. */
+/* P7: a session that waits for an event checks for itself at least every
+ * second, again and again; one that waits for nothing, and does not have the
+ * duty, never does. */
 TEST(watcher_makes_a_session_tick) {
   begin_leased(IN_FILE);
   pass_with(a, 100); /* takes the duty */
@@ -608,14 +614,14 @@ TEST(watcher_makes_a_session_tick) {
   }
 }
 
-static int sweeps; /* stamps of a sweep that were written */
+static int sweeps; /* written stamps of sweeps */
 
 static void count_sweep(seam_call *c) {
   sweeps += c->at == 8 && c->size == 8; /* doc/format.md, the liveness file */
 }
 
-/* The sweep looks at every session; so many sessions of one store must not
- * each do it at each tick. */
+/* A sweep checks every session, so the sessions of one store must not each
+ * sweep at each tick. */
 TEST(one_sweep_serves_all_sessions_of_a_store) {
   enum { MANY = 20, TICKS = 8 };
   static seam s = {.before = {[SEAM_pwrite] = count_sweep}};
@@ -635,8 +641,7 @@ TEST(one_sweep_serves_all_sessions_of_a_store) {
   ck_assert_int_le(sweeps, TICKS);
 }
 
-/* doc/format.md: a slot for the lease's stamp is for a session with a lease;
- * others take none. */
+/* doc/format.md: only a session with a lease has a slot for its stamp. */
 TEST(session_without_lease_takes_no_slot) {
   begin_leased(IN_FILE);
   sqlite3_stmt *st = NULL;
@@ -656,7 +661,7 @@ TEST(session_without_lease_takes_no_slot) {
   sqlite3_finalize(st);
 }
 
-/* The gate, kept by somebody else, as doc/format.md 5 tells it. */
+/* The gate, held by another party, as described in doc/format.md 5. */
 static int hold_gate(void) {
   int fd = open(test_path("session.db-zke/gate"), O_RDWR | O_CLOEXEC);
   struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -665,8 +670,8 @@ static int hold_gate(void) {
 }
 
 static int live_file = -1;
-static int leases;     /* stamps in it */
-static int64_t oldest; /* of those that were there at a look */
+static int leases;     /* stamps of leases in the file */
+static int64_t oldest; /* of those, at the last look */
 
 /* How old is the oldest stamp of a lease? */
 static void look_at_leases(seam_call *c) {
@@ -680,12 +685,13 @@ static void look_at_leases(seam_call *c) {
   }
 }
 
-/* The gate is about to be left: others may judge from here on. */
+/* The gate is about to be released: from here on others may judge. */
 static void look_at_the_gate(seam_call *c) {
   if (c->how == ZKE_LOCK_NONE && c->at == 0) look_at_leases(c);
 }
 
-/* a with the usual lease, and another session of its store with its own. */
+/* Session a with the usual lease, and another session of its store with its
+ * own. */
 static zke *begin_siblings(seam *s, int busy, int64_t lease) {
   zke_options plain = {.size = sizeof plain, .os = seam_os(s)}, leased = plain;
   leased.busy_timeout_ms = busy;
@@ -700,11 +706,11 @@ static zke *begin_siblings(seam *s, int busy, int64_t lease) {
   return sibling;
 }
 
-/* zkembed.h: a call keeps the lease while it waits for the gate, also one that
- * ends another session (0), begins one (1) or compacts the file (2): it used to
- * run out there.  Those of the store's other sessions, for which nobody can
- * call in meanwhile, do not run out either: they did.  The store goes by its
- * shortest lease, although a session with a longer one began last. */
+/* zkembed.h: a call keeps its lease while it waits for the gate, also a call
+ * that ends another session (0), begins one (1) or compacts the file (2); once
+ * the lease expired.  The leases of the store's other sessions, which cannot
+ * make calls meanwhile, do not expire either; once they did.  The store uses
+ * its shortest lease, although a session with a longer one began last. */
 TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
   static seam s = {.after = {[SEAM_poll] = look_at_leases}};
   zke *z = NULL;
@@ -719,7 +725,7 @@ TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
   close(gate);
 }
 
-/* The same of a call that has the gate, and waits for a foreign writer. */
+/* The same for a call that has the gate, and waits for a foreign writer. */
 TEST(foreign_writer_keeps_the_leases) {
   static seam s = {.before = {[SEAM_lock_range] = look_at_the_gate}};
   begin_siblings(&s, 0, LEASE);
@@ -733,8 +739,8 @@ TEST(foreign_writer_keeps_the_leases) {
   ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
 }
 
-/* … but one that does not call in where it could loses its lease, however long
- * the calls of its siblings wait. */
+/* … but a session that makes no call when it could loses its lease, however
+ * long its siblings' calls wait. */
 TEST(siblings_keep_no_lease) {
   static seam s = {.after = {[SEAM_poll] = look_at_leases}};
   zke *sibling = begin_siblings(&s, 2 * LEASE, LEASE);
@@ -750,7 +756,7 @@ TEST(siblings_keep_no_lease) {
   ck_assert(!lives(b, id));
 }
 
-/* zkembed.h: so does zke_sleep() keep it; it did not. */
+/* zkembed.h: zke_sleep() keeps it too; once it did not. */
 TEST(sleep_keeps_the_lease) {
   static seam s = {.after = {[SEAM_sleep] = look_at_leases}};
   begin_siblings(&s, 0, LEASE);
@@ -762,15 +768,15 @@ TEST(sleep_keeps_the_lease) {
   ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
 }
 
-/* ms by which the clock of the leases goes on when the other is looked at */
+/* ms that the leases' clock advances at each reading of the other */
 static int creeping;
 
 static void creep(seam_call *c) {
   if (c->how == ZKE_CLOCK_MONOTONIC) move(ZKE_CLOCK_BOOTTIME, creeping);
 }
 
-/* P5: a compaction that takes longer than the leases of its store ends none of
- * them: nobody could call in. */
+/* P5: a compaction that takes longer than its store's leases ends none of them:
+ * none of these sessions could make a call. */
 TEST(compaction_keeps_the_leases) {
   static seam s = {.before = {[SEAM_clock] = creep}};
   zke_options plain = {.size = sizeof plain, .os = seam_os(&s)}, leased = plain;
@@ -789,8 +795,8 @@ TEST(compaction_keeps_the_leases) {
 
 /* ---- one writer at a time ---- */
 
-/* P10, doc/format.md 5: who changes something holds the first byte of the
- * gate file; while another has it, a change waits, and a read does not. */
+/* P10, doc/format.md 5: a writer holds the first byte of the gate file; while
+ * another has it, a change waits, and a read does not. */
 TEST(change_waits_for_the_one_writer) {
   zke_options brief = {.size = sizeof brief, .busy_timeout_ms = 20};
   begin_with(IN_FILE, &brief, NULL);
@@ -802,7 +808,7 @@ TEST(change_waits_for_the_one_writer) {
   ck_ok(change(a, "/n"));
 }
 
-/* ---- a reply that is lost ---- */
+/* ---- lost replies ---- */
 
 enum { CREATE, DELETE, SET, MULTI, SET_ACL, KINDS };
 
@@ -838,7 +844,7 @@ static void begin_changes(int way) {
   make(b, "/n/d");
 }
 
-/* zkembed.h: a change lost before it took effect; the next one is done. */
+/* zkembed.h: a change is lost before it takes effect; the next one is made. */
 TEST_LOOP(change_fails_before, 0, KINDS *WAYS) {
   begin_changes(_i / KINDS);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_BEFORE, 0));
@@ -848,7 +854,7 @@ TEST_LOOP(change_fails_before, 0, KINDS *WAYS) {
   ck_assert_int_eq(effects(_i % KINDS), 1);
 }
 
-/* zkembed.h: a change lost after it took effect. */
+/* zkembed.h: a change is lost after it took effect. */
 TEST_LOOP(change_fails_after, 0, KINDS *WAYS) {
   begin_changes(_i / KINDS);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 0));
@@ -858,8 +864,8 @@ TEST_LOOP(change_fails_after, 0, KINDS *WAYS) {
   ck_ok(change(a, "/n"));
 }
 
-/* zkembed.h: skip lets changes through; reads and other sessions do not
- * count; it fails one change only. */
+/* zkembed.h: `skip` lets changes succeed; reads and other sessions do not
+ * count; only one change fails. */
 TEST_LOOP(failure_skips_changes, 0, WAYS) {
   begin_changes(_i);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_BEFORE, 2));
@@ -874,7 +880,7 @@ TEST_LOOP(failure_skips_changes, 0, WAYS) {
   ck_assert_int_eq(effects(SET), 5);
 }
 
-/* zkembed.h: 0 takes it back. */
+/* zkembed.h: 0 cancels it. */
 TEST_LOOP(failure_is_taken_back, 0, WAYS) {
   begin_changes(_i);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 1));
@@ -900,8 +906,8 @@ TEST_LOOP(lost_reply_leaves_outputs, 0, WAYS) {
   test_expect(b, &seen, "CREATED /n/s-0000000001");
 }
 
-/* zkembed.h: a read's reply is lost as well, and registers nothing; changes do
- * not count. */
+/* zkembed.h: a read's reply is lost too, and the read registers nothing;
+ * changes do not count. */
 TEST_LOOP(read_fails, 0, WAYS) {
   static const int counted[] = {0, 1, 2, 3, 4, 5, 6, 7, 9};
   enum { COUNTED = sizeof counted / sizeof *counted };

@@ -1,33 +1,34 @@
-/* test_sweep.c - who sweeps and when, and what keeps it from burying
+/* test_sweep.c - which process sweeps and when, and what could keep it from
+ * reaping
  *
- * White-box.  The clock stands unless a test moves it, so that a tick comes
- * when the test wants it.  Each handle has a seat, which counts what it asks
- * of the system and can refuse it the gate.  The dead are processes that were
- * killed; only watches of children wait for them where the sweep is to find
+ * White-box.  The clock stands still unless a test moves it, so that a tick
+ * comes when the test wants it.  Each handle has a seat, which counts its
+ * system calls and can refuse it the gate.  The dead are processes that were
+ * killed; if the sweep should find them, only watches of children wait for
  * them. */
 #define _GNU_SOURCE
 #include "zkembed.c"
 #include "test/seam.h"
 #include "test/engine/calls.h"
 
-/* ---- a clock that stands, a system that counts ---- */
+/* ---- a clock that stands still, a system that counts ---- */
 
 typedef struct seat {
-  int granted;      /* so often the gate will be had before it is … */
-  int refused;      /* … refused, so often */
+  int granted;      /* how many times the gate is free before it is … */
+  int refused;      /* … refused, this many times */
   int tries;        /* to lock the gate */
-  int instants;     /* … at so many different times */
+  int instants;     /* … at this many different times */
   int64_t tried_at; /* the last of them */
   int sleeps;       /* between two tries */
-  int stamps;       /* sweeps that it noted */
-  int64_t slow;     /* ms that go by at each try for the gate */
-  int64_t work;     /* ms that go by at each look whether one lives */
-  bool broken;      /* each of them fails */
-  bool blind;       /* the kernel does not tell it who lives */
-  int failing;      /* … or so many of the next ones */
-  bool dies;        /* it dies when it has noted a sweep */
+  int stamps;       /* sweeps that it recorded */
+  int64_t slow;     /* ms that pass at each try for the gate */
+  int64_t work;     /* ms that pass at each probe of a session */
+  bool broken;      /* each try fails */
+  bool blind;       /* the kernel does not tell it which sessions live */
+  int failing;      /* … or this many of the next tries fail */
+  bool dies;        /* it dies after it has recorded a sweep */
   int64_t stops_at; /* it is stopped for STOP when it writes this hint, … */
-  bool late;        /* … when it has written it */
+  bool late;        /* … or just after it has written it */
 } seat;
 
 enum { STOP = 3600 * 1000 }; /* ms */
@@ -40,7 +41,7 @@ static void before_sleep(seam_call *c) {
   at->sleeps++;
 }
 
-/* The gate: counts at how many moments of the clock it was tried for. */
+/* The gate: counts at how many times of the clock it was tried. */
 static void try_gate(seam_call *c) {
   seat *at = c->seam->context;
   if (c->at != SIDE_GATE || c->how != ZKE_LOCK_EXCLUSIVE) return;
@@ -99,7 +100,7 @@ static seam systems[] = {SYSTEM_OF(&seats[0]), SYSTEM_OF(&seats[1])};
 
 /* ---- a disk whose syncs fail, or that is full ---- */
 
-static int64_t full_ms; /* that go by until it is found full */
+static int64_t full_ms; /* that pass until it is found full */
 
 static int refused; /* writes */
 
@@ -141,14 +142,14 @@ static void watch_group(zke *z) {
   ck_ok(zke_children(z, "/group", test_record, &heard, NULL, NULL));
 }
 
-/* In how many ms it wants to be dispatched. */
+/* In how many ms it must be dispatched. */
 static int64_t wants(zke *z) {
   int64_t at = ZKE_FOREVER;
   if (z) ck_ok(zke_next_deadline(z, &at));
   return at == ZKE_FOREVER ? at : at - zke_now(z);
 }
 
-/* Time goes by, and each is dispatched when it wants to be. */
+/* Let time pass, and dispatch each handle when it is due. */
 static void live_on(int64_t ms) {
   int64_t end = seam_ahead + ms * ZKE_MS;
   while (seam_ahead < end) {
@@ -174,9 +175,9 @@ static zke *open_holder(const char *vfs) {
   return z;
 }
 
-/* ---- those who die ---- */
+/* ---- processes that will die ---- */
 
-/* What the dead to be do before they wait for it. */
+/* What these processes do before they wait for their death. */
 static void own(const char *path, int sessions) {
   zke *z = open_at(&seats[0], NULL), *more;
   create(z, "/group", ZKE_PERSISTENT);
@@ -186,7 +187,7 @@ static void own(const char *path, int sessions) {
 }
 
 /* The same with light sessions of one carrier: the first owns /bad/m, which a
- * test makes impossible to bury, and each other one the node. */
+ * test makes impossible to remove, and each other one owns the node. */
 static void own_light(const char *path, int sessions) {
   zke *z = open_at(&seats[0], NULL), *more;
   zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
@@ -198,14 +199,14 @@ static void own_light(const char *path, int sessions) {
   }
 }
 
-/* A process that owns what a function makes; begun before the test has a
+/* A process that owns what a function makes; it starts before the test has a
  * handle. */
 static pid_t start_owner_by(void (*owns)(const char *path, int sessions),
                             const char *path, int sessions) {
   int ready[2];
   char byte;
   test_path("a.db"); /* the directory is the parent's */
-  seam_stand();      /* and the hour */
+  seam_stand();      /* and the time */
   ck_assert_int_eq(pipe(ready), 0);
   fflush(NULL);
   pid_t pid = fork();
@@ -221,7 +222,7 @@ static pid_t start_owner_by(void (*owns)(const char *path, int sessions),
   return pid;
 }
 
-/* The process owns a node and has so many sessions. */
+/* The process owns a node and has this many sessions. */
 static pid_t start_owner(const char *path, int sessions) {
   return start_owner_by(own, path, sessions);
 }
@@ -235,7 +236,7 @@ static void run_sql(const char *text) {
   must(foreign, text);
 }
 
-/* The parent of a node is gone, so the node cannot be removed. */
+/* Delete the parent of a node, so the node cannot be removed. */
 static void lose_bad(void) {
   damaged = true;
   sql_on(test_path("a.db"),
@@ -249,7 +250,7 @@ static void bring_in_doubt(zke *z) {
   seam_fail(&disk, SEAM_xSync, true);
   ck_rc(change(z, "/group"), ZKE_CONNECTIONLOSS);
   seam_fail(&disk, SEAM_xSync, false);
-  ck_ok(zke_dispatch(z, NULL)); /* opened anew */
+  ck_ok(zke_dispatch(z, NULL)); /* reconnected */
   ck_assert_int_eq(z->s->health, HEALTH_IN_DOUBT);
 }
 
@@ -259,8 +260,9 @@ static void end_doubt(zke *z) {
   ck_assert_int_eq(z->s->health, HEALTH_GOOD);
 }
 
-/* design.md 8: what changes something recovers first, and a session that begins
- * or is attached does.  They failed until another call had recovered. */
+/* design.md 8: a change recovers the store first, and so does a session that
+ * begins or is attached.  Once these failed until another call had recovered
+ * it. */
 TEST_LOOP(new_session_recovers_first, 0, 2) {
   zke *z = open_at(&seats[0], NULL), *more = NULL;
   unsigned char password[16];
@@ -282,9 +284,9 @@ TEST_LOOP(new_session_recovers_first, 0, 2) {
   ck_assert_int_eq(z->s->health, HEALTH_GOOD);
 }
 
-/* P6: who has the duty and cannot write gives it away and notes no sweep, so
- * that another one buries.  It used to keep both, and nobody was buried while
- * its reader was there. */
+/* P6: a process with the duty that cannot write gives the duty away and records
+ * no sweep, so that another one reaps.  Once it kept the duty and recorded
+ * sweeps, and no session was reaped while its reader was there. */
 TEST(holder_in_doubt_gives_the_duty_away) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(seam_vfs(&disk));
@@ -307,8 +309,9 @@ TEST(holder_in_doubt_gives_the_duty_away) {
   end_doubt(holder);
 }
 
-/* P6: a sweep that failed by what its own process lacks does not keep another
- * one from sweeping.  (1: it is not told who is dead.) */
+/* P6: a sweep that failed for lack of something in its own process does not
+ * keep another process from sweeping.  (1: it cannot learn which sessions are
+ * dead.) */
 TEST_LOOP(failed_sweep_is_not_noted, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL), *other = open_at(&seats[1], NULL);
@@ -326,8 +329,8 @@ TEST_LOOP(failed_sweep_is_not_noted, 0, 2) {
   seats[0].broken = seats[0].blind = false;
 }
 
-/* P2, P10: it tries to be rid of that once a tick and waits for nobody.  It
- * used to try at each dispatch, with the gate locked and up to 50 ms for the
+/* P2, P10: a store in doubt tries to recover once a tick and does not wait.
+ * Once it tried at each dispatch, with the gate locked and up to 50 ms for the
  * reader to go. */
 TEST(store_in_doubt_recovers_once_a_tick) {
   pid_t pid = start_owner("/group/m", 1);
@@ -351,9 +354,9 @@ TEST(store_in_doubt_recovers_once_a_tick) {
   kill_child(pid);
 }
 
-/* P9: a dispatch does not wait for the gate either when the connection has to
- * be opened anew, and zke_wait() no longer than it was asked to.  Both used to
- * take the store's busy timeout. */
+/* P9: a dispatch does not wait for the gate even if it has to reconnect, and
+ * zke_wait() does not wait longer than it was asked to.  Once both took the
+ * store's busy timeout. */
 TEST(broken_store_is_not_waited_for) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(seam_vfs(&disk));
@@ -376,10 +379,10 @@ TEST(broken_store_is_not_waited_for) {
   kill_child(pid);
 }
 
-/* ---- what a sweep gets done ---- */
+/* ---- what a sweep achieves ---- */
 
-/* P6, P11: a dead session that cannot be buried, since its node's parent is
- * gone, keeps neither those that come after it nor the nodes that are due. */
+/* P6, P11: a dead session that cannot be ended, since its node's parent is
+ * missing, blocks neither later sessions nor nodes that are due. */
 TEST(a_session_that_cannot_be_removed_holds_up_no_other) {
   pid_t first = start_owner("/bad/m", 1), second = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
@@ -402,9 +405,9 @@ TEST(a_session_that_cannot_be_removed_holds_up_no_other) {
   ck_assert_int_eq(test_session_count(z), 2);
 }
 
-/* P6: one whose burial fails, since this process's disk is full, and is put
- * off, does not wait for this process: another that can bury gets the duty.  It
- * used to stay with the one that cannot. */
+/* P6: a process could not reap a session, since its disk is full, and has put
+ * it off.  The session does not wait for this process: another that can reap it
+ * gets the duty.  Once the duty stayed with the one that could not. */
 TEST(put_off_burial_is_left_to_another) {
   enum { SLOW = 1000 };
   pid_t pid = start_owner("/group/m", 1);
@@ -425,8 +428,8 @@ TEST(put_off_burial_is_left_to_another) {
   ck_assert_int_ge(heard.count, 1);
 }
 
-/* A burial that failed is not tried again for a while, each by the time that it
- * took itself; then all are made. */
+/* A session that could not be reaped is not tried again for a while, each in
+ * proportion to the time that its own failure took; then all are reaped. */
 TEST(burials_are_put_off_one_by_one) {
   enum { SLOW = 1000 };
   pid_t first = start_owner("/group/m", 1), second = start_owner("/group/n", 1);
@@ -446,8 +449,9 @@ TEST(burials_are_put_off_one_by_one) {
   ck_rc(see(z, "/group/n"), ZKE_NONODE);
 }
 
-/* The gate is taken after the first burial, which failed: the sweep tries no
- * other one.  It used to try them all, since it looked at the first failure. */
+/* The gate is taken by another after the first reaping, which failed: the sweep
+ * tries no more.  Once it tried them all, since it kept only the first
+ * failure. */
 TEST(busy_gate_ends_the_sweep) {
   enum { DEAD = 4 };
   pid_t pid[DEAD];
@@ -468,8 +472,8 @@ TEST(busy_gate_ends_the_sweep) {
   seats[0].refused = 0;
 }
 
-/* P6: of the sessions of one store one sweeps for all.  When its host does not
- * dispatch it any more, another takes over. */
+/* P6: one of a store's sessions sweeps for all.  If its host no longer
+ * dispatches it, another takes over. */
 TEST(session_takes_the_sweep_over) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z[2] = {open_holder(NULL), NULL};
@@ -487,7 +491,7 @@ TEST(session_takes_the_sweep_over) {
   ck_rc(see(z[!late], "/group/m"), ZKE_NONODE);
   ck_assert_int_ge(heard.count, 1);
   seats[0].stamps = 0;
-  live_on(ZKE_TICK_MS); /* … and goes on as the one with the duty does */
+  live_on(ZKE_TICK_MS); /* … and continues like a holder of the duty */
   ck_assert_int_ge(seats[0].stamps, ZKE_TICK_MS / ZKE_DUTY_TICK_MS - 1);
   ck_ok(zke_close(z[1]));
   ck_ok(zke_close(z[0]));
@@ -496,7 +500,7 @@ TEST(session_takes_the_sweep_over) {
 enum { CROWD = SWEEP_FEW + 36, SLOW_MS = ZKE_TICK_MS * 9 / 10 };
 
 /* P6: a holder of the duty that comes late probes all sessions, however many
- * there are, whichever turn it is.  It used to probe a quarter of them. */
+ * there are, whichever quarter is due.  Once it probed a quarter of them. */
 TEST_LOOP(late_sweep_probes_all, 0, 4) {
   pid_t pid = start_owner("/group/m", CROWD);
   zke *z = open_holder(NULL);
@@ -511,9 +515,9 @@ TEST_LOOP(late_sweep_probes_all, 0, 4) {
   ck_assert_int_eq(test_session_count(z), 1);
 }
 
-/* P6: where the holder of the duty does not act, one that waits sweeps at each
- * of its ticks, in a poll loop and in zke_wait().  It used to find its own last
- * sweep too young at every second one. */
+/* P6: if the holder of the duty does nothing, a waiting process sweeps at each
+ * of its ticks, in a poll loop and in zke_wait().  Once its own last sweep was
+ * still too recent at every second tick. */
 TEST_LOOP(every_tick_sweeps_for_an_idle_holder, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL);
@@ -541,8 +545,8 @@ TEST_LOOP(every_tick_sweeps_for_an_idle_holder, 0, 2) {
 enum { BUSY = 60 }; /* more than it tries without a pause */
 
 /* P6: a sweep inside zke_wait() or another call stands in line at the gate for
- * a moment, so the dead are buried at once though others write.  It used to
- * give up after its first tries, again and again. */
+ * a moment, so the dead are reaped immediately although others write.  Once it
+ * gave up after its first tries, again and again. */
 TEST_LOOP(sweep_stands_in_line, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
@@ -578,8 +582,9 @@ TEST(sweep_leaves_the_line) {
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
 }
 
-/* … and where it has not the duty, the next process that looks sweeps at once.
- * It used to think that the sweep was made, for most of a second. */
+/* … and if its process does not have the duty, the next process that checks
+ * sweeps immediately.  Once that process assumed for most of a second that the
+ * sweep had been made. */
 TEST(busy_sweep_is_left_to_the_next) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
@@ -593,7 +598,8 @@ TEST(busy_sweep_is_left_to_the_next) {
 }
 
 /* P6: a call that changes something stands in the line anyway, so its sweep
- * waits longer.  Where forty write without pause, none came to its end. */
+ * waits longer.  With forty processes writing without pause, no sweep was
+ * completed. */
 TEST(change_waits_longer_to_sweep) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
@@ -607,7 +613,7 @@ TEST(change_waits_longer_to_sweep) {
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
 }
 
-/* … though not for all of its own time. */
+/* … but not for all of the call's time. */
 TEST(change_keeps_time_for_itself) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
@@ -623,9 +629,9 @@ TEST(change_keeps_time_for_itself) {
   seats[0].refused = 0;
 }
 
-/* P6: a holder of the duty that only dispatches, and finds the gate busy each
- * time, keeps nobody else from sweeping.  It noted that it had swept, and the
- * dead one was not buried. */
+/* P6: a holder of the duty that only dispatches, and always finds the gate
+ * busy, keeps no other process from sweeping.  Once it recorded a sweep, and
+ * the dead session was not reaped. */
 TEST(busy_holder_hides_nothing) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL), *z = open_at(&seats[1], NULL);
@@ -642,8 +648,8 @@ TEST(busy_holder_hides_nothing) {
   seats[0].refused = 0;
 }
 
-/* … and not at all in zke_dispatch(), in time or late, which leaves it to the
- * next tick. */
+/* … and a sweep in zke_dispatch() does not wait at all, in time or late, but
+ * leaves it to the next tick. */
 TEST_LOOP(sweep_of_a_dispatch_does_not_wait, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
@@ -667,14 +673,14 @@ TEST_LOOP(sweep_of_a_dispatch_does_not_wait, 0, 2) {
 
 enum { TIMEOUT = 10000, HOUR = 3600 * 1000 };
 
-/* A kept session, which owns /x, is left by its host. */
+/* A kept session, which owns /x, is detached by its host. */
 static void detach_one(zke *z) {
   zke *kept = session_as(z, .timeout_ms = TIMEOUT);
   make_as(kept, "/x", ZKE_EPHEMERAL);
   ck_ok(zke_detach(kept));
 }
 
-/* The session has its whole timeout from now on, and ends after it. */
+/* The session has its whole timeout from now on, and then ends. */
 static void expect_a_timeout(zke *z) {
   ck_ok(see(z, "/x"));
   live_on(TIMEOUT - (int64_t)4 * ZKE_TICK_MS);
@@ -683,8 +689,8 @@ static void expect_a_timeout(zke *z) {
   ck_rc(see(z, "/x"), ZKE_NONODE);
 }
 
-/* P5: a time in which nobody swept does not count for a detached session, also
- * where that cannot be written at first. */
+/* P5: time in which no process swept does not count for a detached session,
+ * even if that cannot be recorded at first. */
 TEST(no_timeout_is_judged_before_it_is_stamped) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -697,7 +703,8 @@ TEST(no_timeout_is_judged_before_it_is_stamped) {
   expect_a_timeout(z);
 }
 
-/* … nor where who found it was killed as soon as it had noted its sweep. */
+/* … nor if the process that noticed it was killed as soon as it had recorded
+ * its sweep. */
 TEST(note_of_a_sweep_comes_after_the_stamps) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -716,9 +723,9 @@ TEST(note_of_a_sweep_comes_after_the_stamps) {
   expect_a_timeout(z);
 }
 
-/* P5: nor does a time count in which the only process that sweeps was stopped
- * inside a sweep: before it has noted it (0), after that (1), or (2) at the
- * gate, to end another session, whose time was over. */
+/* P5: nor does time count in which the only process that sweeps was stopped
+ * inside a sweep: before it had recorded it (0), after that (1), or at the gate
+ * (2), before it ended another session, whose time was over. */
 TEST_LOOP(stop_inside_a_sweep_does_not_count, 0, 3) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -742,17 +749,16 @@ TEST_LOOP(stop_inside_a_sweep_does_not_count, 0, 3) {
   expect_a_timeout(z);
 }
 
-/* Another process opens the file, which sweeps where that is to be done, and
- * closes it. */
+/* Another process opens the file, sweeps if that is due, and closes it. */
 static void visit(void) {
   zke *z = open_at(&seats[1], NULL);
   ck_ok(zke_close(z));
 }
 
-/* P5: a sweep that fails has swept all the same, so time counts for detached
- * sessions in a file where each sweep fails: for the process that sweeps (0),
- * and for others that begin in between (1).  It never did, since the first
- * failure hid all sweeps after it. */
+/* P5: a sweep that fails still counts as a sweep, so time counts for detached
+ * sessions even if each sweep fails: for the process that sweeps (0), and for
+ * others that begin in between (1).  Once it never did, since the first failure
+ * hid all later sweeps. */
 TEST_LOOP(time_counts_though_each_sweep_fails, 0, 2) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -772,7 +778,8 @@ TEST_LOOP(time_counts_though_each_sweep_fails, 0, 2) {
   ck_rc(see(z, "/x"), ZKE_NONODE);
 }
 
-/* … and where none gets the gate, also for another process that sweeps next. */
+/* … and if no sweep gets the gate, also for another process that sweeps
+ * next. */
 TEST_LOOP(time_counts_though_the_gate_is_busy, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
@@ -798,9 +805,10 @@ static int64_t stamp_of(const zke *z) {
   return side_read_hint(z->s, lease_slot_at(z->slot));
 }
 
-/* A session whose lease is over while its process is stopped does not know of
- * that in zke_sleep(), which reads nothing.  It stamped the slot, which another
- * session had by then, and so kept one alive that did not call in. */
+/* A session's lease has expired while its process was stopped.  In zke_sleep(),
+ * which reads nothing, it does not know that.  Once it stamped the slot, which
+ * another session had by then, and so kept that session alive although it made
+ * no call. */
 TEST(no_lease_is_renewed_in_anothers_slot) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   zke *over = lease(z, 4000);
@@ -815,15 +823,15 @@ TEST(no_lease_is_renewed_in_anothers_slot) {
   ck_assert_int_eq(stamp_of(over), began);
   seam_pass(1000);
   ck_ok(see(other, "/"));
-  ck_assert_int_eq(test_session_count(other), 2); /* it hangs: over as well */
+  ck_assert_int_eq(test_session_count(other), 2); /* it hangs: expired too */
   ck_rc(see(over, "/"), ZKE_SESSIONEXPIRED);
   ck_ok(zke_close(over));
   zke_close(young);
 }
 
-/* P5: the late stamp of a slot's former owner, which was stopped just before it
- * wrote it, is written over when the new owner calls in.  The former owner
- * does not take it for its own, and writes none again. */
+/* P5: a slot's former owner was stopped just before it wrote a stamp, and
+ * writes it late: the new owner's next call overwrites it.  The former owner
+ * does not take the slot for its own, and writes no more. */
 TEST(late_stamp_is_written_over) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   zke *over = lease(z, 4000);
@@ -844,8 +852,8 @@ TEST(late_stamp_is_written_over) {
   zke_close(over);
 }
 
-/* zkembed.h, lease_ms: a stamp that took longer than the lease shuts nobody out
- * of his own slot: the next call renews it. */
+/* zkembed.h, lease_ms: a stamp that took longer than the lease does not shut a
+ * session out of its own slot: its next call renews the lease. */
 TEST(a_session_that_wrote_a_late_stamp_lives_on) {
   zke *z = open_at(&seats[0], NULL), *late = lease(z, 4000);
   seam_pass(1000);
@@ -860,9 +868,9 @@ TEST(a_session_that_wrote_a_late_stamp_lives_on) {
   ck_ok(see(late, "/"));
 }
 
-/* P5: a store that is stopped while it waits for the gate finds its leases over
- * when it goes on, and their slots in others' hands.  It wrote old stamps
- * there, by which a session that lives was ended. */
+/* P5: a store that is stopped while it waits for the gate finds its leases
+ * expired when it continues, and their slots taken by others.  Once it wrote
+ * old stamps there, by which a living session was ended. */
 TEST(no_lease_is_extended_in_anothers_slot) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   zke *over = lease(z, 4000);
@@ -882,7 +890,7 @@ TEST(no_lease_is_extended_in_anothers_slot) {
 
 /* ---- at a busy gate ---- */
 
-/* Somebody else has the gate and does nothing. */
+/* Another party has the gate and does nothing. */
 static int hold_gate(zke *z) {
   int fd = open(z->s->gate, O_RDWR | O_CLOEXEC);
   ck_assert_int_ge(fd, 0);
@@ -890,10 +898,10 @@ static int hold_gate(zke *z) {
   return fd;
 }
 
-/* P6, P10: a death that was told is tried to be buried less and less often
- * while the gate is busy, and within 16 ms once it is free; even where the
- * kernel had kept the dead one's lock so long that it was probed once a second
- * only.  It used to be tried a thousand times a second. */
+/* P6, P10: after a reported death, reaping is tried less and less often while
+ * the gate is busy, and within 16 ms once it is free; even if the kernel had
+ * kept the dead session's lock so long that it was probed only once a second.
+ * Once it was tried a thousand times a second. */
 TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   open_holder(NULL); /* it sweeps, so the other does not */
@@ -921,9 +929,9 @@ TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
   ck_assert_int_eq(heard.count, 1);
 }
 
-/* P6: a light session that cannot be buried does not keep those behind it,
- * where a death notice tells of their carrier; and it is put off by itself.
- * It used to stop them, and was tried at each probe. */
+/* P6: if a death notice reports a carrier's death, a light session that cannot
+ * be ended does not block those after it, and only it is put off.  Once it
+ * blocked them, and was tried at each probe. */
 TEST(light_session_that_fails_stops_no_other) {
   pid_t pid = start_owner_by(own_light, "/group/m", 2);
   open_holder(NULL); /* it sweeps, so the other does not */
@@ -954,8 +962,9 @@ static void keep_log(void *context, int level, const char *text) {
   snprintf(logged, sizeof logged, "%s", text);
 }
 
-/* P5, P6: the end of a light session that could not be written is written
- * later, and is no death: its process lives.  The logger was told of one. */
+/* P5, P6: if the end of a light session could not be written, it is written
+ * later, and is no death, since its process lives.  Once the logger was told of
+ * a death. */
 TEST(end_that_comes_late_is_no_death) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -973,7 +982,7 @@ TEST(end_that_comes_late_is_no_death) {
   ck_assert_msg(strstr(logged, "ended: closed") != NULL, "%s", logged);
 }
 
-/* ---- many nodes that go ---- */
+/* ---- removing many nodes ---- */
 
 static void with_store(zke *z, void (*run)(store *s)) {
   ck_ok(api_enter(z, NULL, API_LIGHT, NULL));
@@ -1002,7 +1011,7 @@ static void make_many(zke *z, const char *parent, int count, int mode) {
   ck_ok(zke_multi(z, op, count, NULL));
 }
 
-/* What SQLite does for a call, in instructions of its machine. */
+/* SQLite's work for a call, in instructions of its virtual machine. */
 static int64_t instructions;
 
 static int count_instruction(void *arg) {
@@ -1016,7 +1025,7 @@ static void count_for(zke *z, bool on) {
   sqlite3_progress_handler(z->s->db, on, on ? count_instruction : NULL, NULL);
 }
 
-/* Instructions for the end of a session that owns so many nodes. */
+/* Instructions for the end of a session that owns this many nodes. */
 static double end_of_many(zke *z, int count) {
   zke *owner = test_session(z, NULL);
   make_many(owner, "/group", count, ZKE_EPHEMERAL);
@@ -1029,9 +1038,9 @@ static double end_of_many(zke *z, int count) {
   return (double)took / count;
 }
 
-/* P10: the others wait while the nodes of a dead session are removed.  A node
- * costs the same among few and among many, and less than half of what it cost
- * when its parent was loaded and counted for each (165 instructions). */
+/* P10: others wait while the nodes of a dead session are removed.  A node costs
+ * the same among few and among many, and less than half of what it cost when
+ * its parent was loaded and counted for each (165 instructions). */
 TEST(end_of_many_costs_little_each) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -1042,8 +1051,8 @@ TEST(end_of_many_costs_little_each) {
   ck_assert_double_lt(many, 85);
 }
 
-/* P6: the time that a call waits for others does not bound its own work: the
- * end of a session is one transaction, however long that takes. */
+/* P6: the limit on a call's wait for others does not limit its own work: the
+ * end of a session is one transaction, however long it takes. */
 TEST(end_of_many_is_not_cut_off) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL), *owner = test_session(z, NULL);
@@ -1057,10 +1066,9 @@ TEST(end_of_many_is_not_cut_off) {
   kill_child(pid);
 }
 
-/* Semantics 9: a sweep does not look at nodes with a TTL that have children,
- * however many there are and however long ago their time was over; when the
- * last child has gone they are removed.  It used to read each of them four
- * times a second. */
+/* Semantics 9: a sweep does not read nodes with a TTL that have children,
+ * however many there are and however long ago they expired; when the last child
+ * has gone they are removed.  Once it read each of them four times a second. */
 TEST(overdue_parents_are_not_looked_at) {
   enum { MANY = 1000 };
   char path[64];
@@ -1090,8 +1098,8 @@ TEST(overdue_parents_are_not_looked_at) {
 }
 
 /* P9: a dispatch that finds many nodes due removes them without a sync, many in
- * a transaction, and ends when its time is over; the next goes on.  Each used
- * to be a synced transaction, 64 of them in a dispatch. */
+ * a transaction, and stops when its time is up; the next one continues.  Once
+ * each was a synced transaction, 64 of them in a dispatch. */
 TEST(due_nodes_go_in_unsynced_batches) {
   enum { MANY = NODE_REMOVAL * 5 };
   pid_t pid = start_owner("/group/m", 1);
@@ -1114,10 +1122,10 @@ TEST(due_nodes_go_in_unsynced_batches) {
   kill_child(pid);
 }
 
-/* P11, P6: what cannot be written for want of room is left, all of it.  A
- * burial that takes long before it fails is tried less often, so that it takes
- * neither a core nor the gate; once there is room it is done.  It used to be
- * tried at each sweep. */
+/* P11, P6: what cannot be written for lack of space is left, completely.  If
+ * reaping takes long before it fails, it is tried less often, so that it
+ * occupies neither a processor nor the gate; once there is space it succeeds.
+ * Once it was tried at each sweep. */
 TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   enum { SLOW = 100, SECONDS = 20 };
   pid_t pid = start_owner("/group/m", 1);
@@ -1155,7 +1163,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
 }
 
 /* The same for a kept session that its host has not heard from for its timeout:
- * the host used to try every 10 ms to end it. */
+ * once the host tried to end it every 10 ms. */
 TEST(full_disk_is_tried_seldom_by_a_host) {
   enum { SLOW = 100, SECONDS = 20 };
   zke *z = open_at(&seats[0], seam_vfs(&disk));

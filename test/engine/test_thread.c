@@ -1,8 +1,8 @@
 /* test_thread.c - several threads on one handle, on one store, on one file
  *
- * Threads assert nothing: they keep what they saw, and the test's own thread
- * judges after joining them.  No thread makes a call on a handle that could
- * be gone: either the handle outlives the thread, or a callback that the test
+ * Threads assert nothing: they keep their results, and the test's own thread
+ * checks them after joining.  No thread makes a call on a handle that could be
+ * gone: either the handle outlives the thread, or a callback that the test
  * holds keeps zke_close() from finishing.
  */
 #include "test/seam.h"
@@ -22,20 +22,21 @@ enum { THREADS = 4 };
 
 static zke *shared, *writer; /* two sessions on one tree */
 static int busy_ms;          /* shared's busy timeout, 0: the default */
-static atomic_bool stop;     /* asks the threads of a test to come back */
+static atomic_bool stop;     /* asks the threads of a test to return */
 
-/* A thread that is greedy keeps the store's lock in each of its changes until
- * another has looked at the clock since the change before, or nobody is left to
- * be served: who waits for the lock looks whenever it was woken in vain. */
+/* A greedy thread keeps the store's lock in each of its changes until another
+ * thread has read the clock since the previous change, or none is left to be
+ * served.  A thread that waits for the lock reads the clock when it was woken
+ * in vain. */
 static _Thread_local bool greedy;
 static atomic_int looks, unserved;
-static atomic_bool kept; /* it has come to that */
-static int calls_begun;  /* by it, before the one that it is in */
+static atomic_bool kept; /* it has kept the lock */
+static int calls_begun;  /* by it, before its current one */
 
 /* A greedy thread inside a change: it keeps the lock, once in each change. */
 static void keep_lock(void) {
   static int seen, call = -1;
-  if (call == calls_begun) return; /* it has begun its transaction again */
+  if (call == calls_begun) return; /* its transaction began again */
   call = calls_begun;
   kept = true;
   int64_t end = test_now() + 10000;
@@ -43,8 +44,8 @@ static void keep_lock(void) {
   seen = looks;
 }
 
-/* A thread that is a keeper keeps it in a change until what is tried meanwhile
- * has come back, or has not for a while. */
+/* A keeper keeps the lock in a change until the calls that are tried meanwhile
+ * have returned, or for a while. */
 static _Thread_local bool keeper;
 static atomic_bool keeping, come_back;
 static int keep_ms = 300;
@@ -55,8 +56,8 @@ static void keep_on(void) {
   while (!come_back && test_now() < end) test_pause();
 }
 
-/* The clock at which greedy threads and keepers keep the lock; the looks of all
- * others are counted. */
+/* The clock at which greedy threads and keepers keep the lock; the readings of
+ * all others are counted. */
 static void told_clock(seam_call *c) {
   if (keeper && c->how == ZKE_CLOCK_REALTIME) keep_on();
   if (!greedy)
@@ -72,7 +73,7 @@ static long sleeps(void) {
   return __atomic_load_n(&telling.calls[SEAM_poll], __ATOMIC_SEQ_CST);
 }
 
-/* A shared handle and another one, in one of the ways to share a tree. */
+/* Open a shared handle and another one, in one of the ways to share a tree. */
 static void begin(int way) {
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("thread.db");
   shared = open_as(name, .busy_timeout_ms = busy_ms, .os = seam_os(&telling));
@@ -88,7 +89,7 @@ typedef struct worker {
   int (*run)(struct worker *w);
   zke *z;
   int number;
-  int rc; /* what run() returned */
+  int rc; /* the result of run() */
   atomic_bool done;
 } worker;
 
@@ -99,7 +100,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* Start a thread with a stack of so many bytes. */
+/* Start a thread with a stack of this many bytes. */
 static void start_on(worker *w, size_t stack, int (*run)(worker *), zke *z,
                      int number) {
   w->run = run;
@@ -119,7 +120,7 @@ static void start(worker *w, int (*run)(worker *), zke *z, int number) {
   start_on(w, 1 << 20, run, z, number);
 }
 
-/* Join, and return what run() returned. */
+/* Join, and return the result of run(). */
 static int join(worker *w) {
   ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
   return w->rc;
@@ -165,7 +166,8 @@ static void hold(zke *z, int type, int state, const char *path, void *context) {
 
 static int dispatch_once(worker *w) { return zke_dispatch(w->z, NULL); }
 
-/* A thread that is inside a callback of shared until the latch is released. */
+/* Start a thread that is inside a callback of `shared` until the latch is
+ * released. */
 static void begin_held(int way, latch *l, worker *holder) {
   begin(way);
   latch_init(l);
@@ -195,7 +197,7 @@ TEST_LOOP(event_ends_every_wait, 0, WAYS) {
   }
 }
 
-/* A wait that is over before it began does not sleep. */
+/* A wait whose deadline has passed before it began does not sleep. */
 static int wait_short(worker *w) {
   int rc;
   do rc = zke_wait(w->z, zke_now(w->z) + 100);
@@ -203,7 +205,7 @@ static int wait_short(worker *w) {
   return rc;
 }
 
-/* design.md 11: when the one that sleeps in the kernel leaves, another takes
+/* design.md 11: when the thread that sleeps in the kernel leaves, another takes
  * over. */
 TEST_LOOP(another_takes_over_the_sleep, 0, WAYS) {
   begin(_i);
@@ -218,7 +220,7 @@ TEST_LOOP(another_takes_over_the_sleep, 0, WAYS) {
   ck_assert_int_eq(called, 1);
 }
 
-/* What the watcher of a sequence of nodes finds wrong. */
+/* The errors that the watcher of a sequence of nodes finds. */
 static atomic_int inside, overlaps, disorder;
 
 /* Expects /q/0000000000 and so on, one call at a time. */
@@ -241,7 +243,7 @@ static int serve(worker *w) {
   return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
 }
 
-/* zkembed.h, P4: however many threads serve a session, one dispatches at a
+/* zkembed.h, P4: however many threads serve a session, only one dispatches at a
  * time, in commit order, each event once. */
 TEST_LOOP(one_thread_dispatches_at_a_time, 0, WAYS) {
   enum { EVENTS = 300 };
@@ -262,7 +264,7 @@ TEST_LOOP(one_thread_dispatches_at_a_time, 0, WAYS) {
   ck_assert_int_eq(disorder, 0);
 }
 
-/* How deep the calls of dispatch_again() are nested, and were at most. */
+/* The current and the greatest depth of nested calls of dispatch_again(). */
 static _Thread_local int depth;
 static atomic_int deepest;
 
@@ -276,10 +278,10 @@ static void dispatch_again(zke *z, int type, int state, const char *path,
   depth--;
 }
 
-/* zkembed.h: that works while other threads wait and dispatch.  Each event that
- * is pending takes a call inside the call before, which the stack has to have
- * room for: 1.7 KB at most, beside what a thread has there anyway (with
- * ThreadSanitizer 770 KB).  Half of the events come before the threads. */
+/* zkembed.h: that works while other threads wait and dispatch.  Each pending
+ * event is a call inside the previous one, for which the stack must have room:
+ * at most 1.7 KB, in addition to a thread's usual needs (with ThreadSanitizer
+ * 770 KB).  Half of the events come before the threads. */
 TEST_LOOP(callback_dispatches_among_threads, 0, WAYS) {
   enum { EVENTS = 400, STACK = 4 << 20 };
   begin(_i);
@@ -298,8 +300,8 @@ TEST_LOOP(callback_dispatches_among_threads, 0, WAYS) {
 
 /* ---- while a callback runs ---- */
 
-/* zkembed.h: where another thread dispatches, a dispatch returns at once and
- * a wait keeps its deadline. */
+/* zkembed.h: if another thread is dispatching, a dispatch returns immediately
+ * and a wait keeps its deadline. */
 TEST_LOOP(dispatch_elsewhere_is_not_waited_for, 0, WAYS) {
   latch l;
   worker holder;
@@ -315,8 +317,8 @@ TEST_LOOP(dispatch_elsewhere_is_not_waited_for, 0, WAYS) {
   ck_ok(join(&holder));
 }
 
-/* zkembed.h: a callback runs with no lock held; the handle, its store and its
- * neighbours work meanwhile. */
+/* zkembed.h: a callback runs with no lock held; the handle, its store and the
+ * store's other sessions work meanwhile. */
 TEST_LOOP(callback_holds_no_lock, 0, WAYS) {
   latch l;
   worker holder;
@@ -360,7 +362,7 @@ static int dispatch_until_refused(worker *w) {
   return rc;
 }
 
-/* A thread that asks for descriptor and deadline until the handle closes. */
+/* A thread that reads descriptor and deadline until the handle closes. */
 static int ask_until_refused(worker *w) {
   int rc = ZKE_OK, fd;
   int64_t deadline;
@@ -404,7 +406,8 @@ TEST_LOOP(close_wakes_the_sleeper, 0, WAYS) {
   ck_assert_int_eq(called, 0);
 }
 
-/* zkembed.h: sessions are closed one by one; a neighbour sleeps on. */
+/* zkembed.h: sessions are closed one by one; a sibling that sleeps is not
+ * woken. */
 TEST_LOOP(close_leaves_sleeping_neighbour, 0, WAYS) {
   begin(_i);
   watch(shared, count_one, NULL);
@@ -452,7 +455,7 @@ static void count_expiry(zke *z, int type, int state, const char *path,
     atomic_fetch_add(&told, 1);
 }
 
-/* Wait, read or write until the handle is known to be dead. */
+/* Wait, read or write until the handle's session has ended. */
 static int use_until_dead(worker *w) {
   int rc = ZKE_OK;
   while (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT ||
@@ -481,7 +484,7 @@ TEST_LOOP(expiry_is_told_once_among_threads, 0, WAYS) {
   ck_assert_int_eq(told, 1);
 }
 
-/* ---- sessions of their own ---- */
+/* ---- sessions of threads ---- */
 
 /* Add 1 to the number in /n, by compare and set. */
 static int increment(zke *z) {
@@ -505,7 +508,7 @@ static int increment_often(worker *w) {
   return rc;
 }
 
-/* P1: versions make a counter exact, whoever runs in parallel: threads with
+/* P1: versions make a counter exact, however many run in parallel: threads with
  * sessions of one store, with stores of one file, or with one handle. */
 TEST_LOOP(parallel_counting_is_exact, 0, 2 * WAYS) {
   begin(_i % 2);
@@ -531,7 +534,7 @@ TEST_LOOP(parallel_counting_is_exact, 0, 2 * WAYS) {
 
 enum { ROUNDS = 100 };
 
-/* Wait until a node has been set so often. */
+/* Wait until a node has been set this often. */
 static int await_version(zke *z, const char *path, int version) {
   for (;;) {
     zke_stat stat;
@@ -542,7 +545,7 @@ static int await_version(zke *z, const char *path, int version) {
   }
 }
 
-/* Set one node after the other thread has set its own, in turns. */
+/* Take turns: set one's own node after the other thread has set its own. */
 static int play(worker *w) {
   const char *mine = w->number ? "/pong" : "/ping";
   const char *theirs = w->number ? "/ping" : "/pong";
@@ -569,8 +572,8 @@ TEST_LOOP(two_threads_play_ping_pong, 0, WAYS) {
 
 enum { CROWD = 1000, CALLS_MOST = 10, CALLS_ENOUGH = 100 };
 
-static int greedy_cpu; /* the others stay on it, and do not preempt: so one
-                         * that is woken comes too late, and not by chance */
+static int greedy_cpu; /* the others keep to it, and do not preempt: so a woken
+                        * thread certainly comes too late */
 
 static void stay_on_cpu(void) {
   cpu_set_t set;
@@ -579,8 +582,8 @@ static void stay_on_cpu(void) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-/* Change without pause until all others are served, or long after they ought
- * to be. */
+/* Make changes without pause until all others are served, or long after they
+ * should be. */
 static int change_greedily(worker *w) {
   int rc = ZKE_OK, most = w->number * CALLS_ENOUGH;
   greedy_cpu = sched_getcpu();
@@ -591,7 +594,7 @@ static int change_greedily(worker *w) {
   return rc;
 }
 
-/* A thread that reads once, and is in no hurry. */
+/* A thread that makes one read, without hurry. */
 static int get_once(worker *w) {
   struct sched_param none = {0};
   stay_on_cpu();
@@ -601,9 +604,10 @@ static int get_once(worker *w) {
   return rc;
 }
 
-/* zkembed.h, Threads: a call waits for its turn, not for another thread to make
- * a pause: one that calls again and again may pass those that are being woken,
- * but not for ever.  It did, and the others got ZKE_OPERATIONTIMEOUT. */
+/* zkembed.h, Threads: a call gets its turn even if another thread makes no
+ * pause: a thread that calls again and again may pass those that are being
+ * woken, but not for ever.  Once it did, and the others got
+ * ZKE_OPERATIONTIMEOUT. */
 TEST_LOOP(greedy_thread_makes_way, 0, 2 * WAYS) {
   static worker many[CROWD];
   int count = _i / WAYS ? CROWD : 1;
@@ -625,8 +629,9 @@ static int change_and_keep(worker *w) {
   return change(w->z, "/n");
 }
 
-/* zkembed.h: when zke_forget() returns, nothing is called any more, whatever
- * other threads do meanwhile and however little time the caller has. */
+/* zkembed.h: when zke_forget() returns, the pair is never called again,
+ * whatever other threads do meanwhile and however little time the caller
+ * has. */
 TEST_LOOP(forget_cannot_be_late, 0, WAYS) {
   begin(_i);
   worker w;
@@ -647,7 +652,7 @@ TEST_LOOP(forget_cannot_be_late, 0, WAYS) {
   ck_assert_int_eq(called, 0);
 }
 
-/* One of the calls that need nothing but another thread's to end. */
+/* A call that waits for nothing except the end of another thread's call. */
 static int ask(worker *w) {
   int fd, pending;
   int64_t now = zke_now(w->z), deadline;
@@ -661,14 +666,14 @@ static int ask(worker *w) {
     case 3:
       return zke_wake(w->z);
     default:
-      zke_limit(w->z, now + 20); /* no concern of a wait */
+      zke_limit(w->z, now + 20); /* does not limit a wait */
       return zke_wait(w->z, now + 60000);
   }
 }
 
-/* zkembed.h: zke_wait() waits until its own deadline, and what only looks at
- * the handle does not fail, while a call of another thread, a compaction for
- * instance, takes longer than the busy timeout.  They returned
+/* zkembed.h: zke_wait() waits until its own deadline, and a call that only
+ * reads the handle does not fail, while another thread's call, such as a
+ * compaction, takes longer than the busy timeout.  Once they returned
  * ZKE_OPERATIONTIMEOUT. */
 TEST_LOOP(long_call_fails_no_wait, 0, WAYS) {
   enum { QUESTIONS = 4 };
@@ -686,8 +691,8 @@ TEST_LOOP(long_call_fails_no_wait, 0, WAYS) {
 }
 
 /* zkembed.h: zke_call_at() waits for no other thread's call, nor does
- * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Both
- * came back with the other call, however long that took. */
+ * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Once
+ * both returned only after the other call, however long that took. */
 TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   enum { LATE = 1500 };
   worker keeps;
@@ -699,12 +704,12 @@ TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   ck_ok(zke_call_at(shared, zke_now(shared) + 60000, count_one, NULL));
   ck_ok(zke_sleep(shared, zke_now(shared) + 10));
   int64_t late = LATE;
-  for (int i = 0; i < 3 && late >= LATE; i++) { /* some may be by chance */
+  for (int i = 0; i < 3 && late >= LATE; i++) { /* by chance some may be */
     int64_t until = zke_now(leased) + 2000;
     ck_ok(zke_sleep(leased, until));
     late = zke_now(leased) - until;
   }
-  ck_assert_int_lt(late, LATE); /* it slept twice as long */
+  ck_assert_int_lt(late, LATE); /* once it slept twice as long */
   bool waited = keeps.done;
   come_back = true;
   ck_ok(join(&keeps));
@@ -727,7 +732,7 @@ static int come_and_go(worker *w) {
 }
 
 /* zkembed.h: sessions come and go in parallel on one store while their watched
- * node is being changed; nothing of them is left. */
+ * node is changed; nothing of them is left. */
 TEST_LOOP(sessions_come_and_go_in_parallel, 0, WAYS) {
   begin(_i);
   worker w[THREADS];
@@ -754,7 +759,7 @@ TEST_LOOP(sessions_come_and_go_in_parallel, 0, WAYS) {
 
 static const char *crowd; /* the file of open_and_close() */
 
-/* A thread that opens and closes ten handles of its own. */
+/* A thread that opens and closes ten handles. */
 static int open_and_close(worker *w) {
   (void)w;
   for (int i = 0; i < 10; i++) {
@@ -768,8 +773,8 @@ static int open_and_close(worker *w) {
   return ZKE_OK;
 }
 
-/* zkembed.h: stores on one file, from its creation on, are opened and closed
- * by threads in parallel. */
+/* zkembed.h: threads open and close stores on one file in parallel, from its
+ * creation on. */
 TEST(stores_open_and_close_in_parallel) {
   crowd = test_path("crowd.db");
   int fds = test_fd_count();
@@ -789,7 +794,7 @@ static int fail_elsewhere(worker *w) {
   return strstr(zke_errmsg(), "/elsewhere") ? rc : ZKE_SYSTEMERROR;
 }
 
-/* zkembed.h: each thread has its own sentence of its own last failure. */
+/* zkembed.h: each thread has its own sentence, about its own last failure. */
 TEST_LOOP(sentences_are_of_one_thread, 0, WAYS) {
   begin(_i);
   worker w;

@@ -1,6 +1,6 @@
-/* test_tree.c - the tree in one process: what test/semantics/tree.txt cannot
- * say.  Data of every size, numbers that wrap, missing handles and outputs,
- * what the results are called, and who owns memory.
+/* test_tree.c - the tree in one process, as far as test/semantics/tree.txt
+ * cannot test it: data of every size, numbers that wrap, missing handles and
+ * outputs, the names of results, and ownership of memory.
  */
 #include <limits.h>
 #include <sqlite3.h>
@@ -39,7 +39,7 @@ static void expect_bytes(zke *z, const char *path, const void *data, int len) {
 
 /* ---- data ---- */
 
-/* 3: data is any bytes, and comes back followed by a NUL. */
+/* 3: data is any bytes, and is returned with a NUL after it. */
 TEST(data_is_any_bytes) {
   char all[256];
   for (int i = 0; i < 256; i++) all[i] = (char)i;
@@ -50,8 +50,8 @@ TEST(data_is_any_bytes) {
   expect_bytes(z, "/a", "", 1);
 }
 
-/* design.md 4: small and large values are kept apart inside; every size on
- * the way up and down must survive. */
+/* design.md 4: small and large values are stored apart; every size must
+ * survive, growing and shrinking. */
 TEST(data_of_every_size) {
   static const int sizes[] = {0,   1,    150,  199,   200,    201, 256,
                               511, 4096, 5000, 70000, 500000, 100, -1,
@@ -109,7 +109,7 @@ static zke *doctored(const char *sql) {
 #define DOCTOR(change) \
   "UPDATE zkembed_node SET " change " WHERE parent='/' AND name='c'"
 
-/* Set /c and assert the version that came out. */
+/* Set /c and assert its new version. */
 static void set_to(zke *z, int expected_version, int version) {
   zke_stat s;
   ck_ok(zke_set(z, "/c", "", 0, expected_version, &s));
@@ -117,7 +117,7 @@ static void set_to(zke *z, int expected_version, int version) {
   ck_assert_int_eq(test_stat(z, "/c").version, version);
 }
 
-/* 12 #32: behind the largest version comes the smallest. */
+/* 12 #32: after the largest version comes the smallest. */
 TEST(version_wraps) {
   zke *z = doctored(DOCTOR("version = 2147483647"));
   ck_assert_int_eq(test_stat(z, "/c").version, INT_MAX);
@@ -130,7 +130,8 @@ TEST(version_wraps) {
   ck_ok(zke_delete(z, "/c", INT_MIN + 2));
 }
 
-/* No version is -1, which means any: what was read can be asked for. */
+/* No version is -1, which means any: so every version that was read can be
+ * required. */
 TEST(version_leaves_minus_one_out) {
   zke *z = doctored(DOCTOR("version = -3"));
   set_to(z, -3, -2);
@@ -140,13 +141,13 @@ TEST(version_leaves_minus_one_out) {
   set_to(z, 0, 1);
 }
 
-/* Set /c's ACL and assert the aversion that came out. */
+/* Set /c's ACL and assert its new aversion. */
 static void set_acl_to(zke *z, int expected_version, int aversion) {
   ck_ok(zke_set_acl(z, "/c", expected_version, ZKE_OPEN_ACL, NULL));
   ck_assert_int_eq(test_stat(z, "/c").aversion, aversion);
 }
 
-/* 12 #32: aversion wraps likewise. */
+/* 12 #32: aversion wraps in the same way. */
 TEST(aversion_wraps) {
   zke *z = doctored(DOCTOR("aversion = 2147483647"));
   set_acl_to(z, INT_MAX, INT_MIN);
@@ -154,7 +155,7 @@ TEST(aversion_wraps) {
   set_acl_to(z, INT_MIN, INT_MIN + 1);
 }
 
-/* And so does aversion. */
+/* Nor is an aversion -1. */
 TEST(aversion_leaves_minus_one_out) {
   zke *z = doctored(DOCTOR("aversion = -2"));
   set_acl_to(z, -2, 0);
@@ -190,8 +191,8 @@ TEST(memory_lives_with_its_last_session) {
 
 /* ---- bad input: P11 ---- */
 
-/* A NULL handle is ZKE_BADARGUMENTS, and no output is touched; but what opens
- * a handle gives NULL. */
+/* A NULL handle gives ZKE_BADARGUMENTS, and no output is touched, except that a
+ * function that opens a handle sets it to NULL. */
 TEST(null_handle) {
   const char *others =
       " zke_open_session zke_attach zke_close zke_state zke_create_ttl "
@@ -213,7 +214,7 @@ TEST(null_handle) {
   ck_assert_int_eq(zke_session_id(NULL), 0);
 }
 
-/* Opening without what it needs. */
+/* Opening without required arguments. */
 TEST(null_arguments_of_open) {
   const unsigned char password[16] = {0};
   zke *z = memory(), *out = z;
@@ -264,8 +265,8 @@ TEST(result_names_and_texts) {
 
 /* ---- resources ---- */
 
-/* P9: what the caller owns outlives the handle; then nothing of the handle's
- * allocator is left. */
+/* P9: what the caller owns outlives the handle; when it is freed, nothing is
+ * left in the handle's allocator. */
 TEST(data_outlives_the_handle) {
   test_heap heap = {0};
   char *data = NULL;

@@ -1,8 +1,9 @@
-/* test_virtual.c - a simulator's time: options.os keeps the clock, and nothing
- * looks at another one
+/* test_virtual.c - simulated time: options.os has the clock, and nothing uses
+ * another
  *
- * The virtual clock begins years ago and moves only where the program would
- * sleep.  What went by the system's clock would come too early, or never. */
+ * The virtual clock starts years ago and moves only when the program would
+ * sleep.  Anything that used the system's clock would come too early, or
+ * never. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -18,16 +19,16 @@
 #include "test/engine/calls.h"
 
 #define SPAN (INT64_C(300) * 1000)             /* more than a test may take */
-#define BEGINNING (INT64_C(1000000000) * 1000) /* September 2001, ms */
-#define NS INT64_C(1000000)                    /* of a ms */
+#define BEGINNING (INT64_C(1000000000) * 1000) /* September 2001, in ms */
+#define NS INT64_C(1000000)                    /* in a ms */
 
-/* The seam's clocks stand, so only sleeping moves these. */
+/* The seam's clocks stand still, so only sleeping moves these. */
 static void virtual_clock(seam_call *c) {
   int64_t beginning = c->how == ZKE_CLOCK_REALTIME ? BEGINNING : BEGINNING / 2;
   seam_refuse(c, beginning * NS + seam_ahead);
 }
 
-/* A handle in virtual time; where 0 is BY_POLL, one without epoll. */
+/* A handle in virtual time; in the way BY_POLL without epoll. */
 enum { BY_EPOLL, BY_POLL, WAYS };
 
 static zke *begin(const char *name, int way) {
@@ -41,10 +42,10 @@ static zke *begin(const char *name, int way) {
   return z;
 }
 
-/* How long it has been since the beginning. */
+/* The time since the beginning. */
 static int64_t passed(zke *z) { return zke_wall(z) - BEGINNING; }
 
-/* zkembed.h: zke_wait() ends at its deadline, a node's time is the virtual
+/* zkembed.h: zke_wait() ends at its deadline, and a node's time is the virtual
  * one. */
 TEST_LOOP(a_wait_ends_at_its_virtual_deadline, 0, WAYS) {
   zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
@@ -61,8 +62,8 @@ TEST_LOOP(a_wait_ends_at_its_virtual_deadline, 0, WAYS) {
   ck_assert_int_lt(passed(z), SPAN + 5000);
 }
 
-/* zkembed.h, zke_sleep: to the deadline, without a dispatch; not into the
- * past. */
+/* zkembed.h, zke_sleep: until the deadline, without a dispatch; a deadline in
+ * the past is no sleep. */
 TEST(a_sleep_ends_at_its_virtual_deadline) {
   zke *z = begin(":memory:", BY_EPOLL);
   test_events events = {0};
@@ -115,7 +116,8 @@ TEST(a_retry_pauses_up_to_its_deadline) {
   ck_assert_int_eq(passed(z), 5 * 55 + 15);
 }
 
-/* queue.h: an item with a due time comes just then, and says so before. */
+/* queue.h: an item with a due time is delivered exactly then, and reports that
+ * time before. */
 TEST_LOOP(queue_delays, 0, WAYS) {
   zke *z = begin(":memory:", _i);
   zke_queue *queue;
@@ -138,8 +140,8 @@ TEST_LOOP(queue_delays, 0, WAYS) {
   zke_queue_free(queue);
 }
 
-/* queue.h: a claim ends by zke_now(), a delay by zke_wall(); who sleeps wakes
- * just then. */
+/* queue.h: a claim ends by zke_now(), a delay by zke_wall(); a sleeping caller
+ * wakes exactly then. */
 TEST_LOOP(queue_claims_end, 0, WAYS) {
   zke *z = begin(":memory:", _i), *other;
   zke_queue_options o = {.size = sizeof o, .claim_ms = SPAN};
@@ -173,7 +175,7 @@ TEST_LOOP(queue_claims_end, 0, WAYS) {
   zke_queue_free(queue);
 }
 
-/* periodic.h: once a period, by the virtual clock; the record has its time. */
+/* periodic.h: once a period, by the virtual clock; the record has that time. */
 TEST_LOOP(periodic_waits, 0, WAYS) {
   zke *z = begin(":memory:", _i);
   zke_periodic_options o = {.size = sizeof o, .period_ms = SPAN};
@@ -195,7 +197,7 @@ TEST_LOOP(periodic_waits, 0, WAYS) {
   zke_periodic_free(job);
 }
 
-/* two_phase.h: the limit aborts, at its time. */
+/* two_phase.h: the limit aborts a transaction, at its time. */
 TEST_LOOP(two_phase_limit, 0, WAYS) {
   static const char *const sites[] = {"a"};
   zke *z = begin(":memory:", _i);
@@ -212,7 +214,7 @@ TEST_LOOP(two_phase_limit, 0, WAYS) {
   zke_two_phase_free(t);
 }
 
-/* While the clock stands still each claim and transaction is still another. */
+/* Claims and transactions get different ids while the clock stands still. */
 TEST(ids_differ_at_one_moment) {
   static const char *const sites[] = {"a"};
   zke *z = begin(":memory:", BY_EPOLL);
@@ -241,13 +243,14 @@ TEST(ids_differ_at_one_moment) {
   }
 }
 
-/* Hears what there is, and then nothing for a long time. */
+/* Dispatch what is pending, and assert that nothing more comes for a long
+ * time. */
 static void nothing_comes(zke *z) {
   while (zke_wait(z, zke_now(z)) == ZKE_OK) continue;
   ck_rc(zke_wait(z, zke_now(z) + SPAN), ZKE_OPERATIONTIMEOUT);
 }
 
-/* So it is with the coordinator and a site of a two-phase commit. */
+/* The same for the coordinator and a site of a two-phase commit. */
 TEST(two_phase_sets_no_reminder) {
   static const char *const sites[] = {"a", "b"};
   zke *x = begin(":memory:", BY_EPOLL), *y = NULL;
@@ -274,8 +277,8 @@ static zke_double_barrier *one_of_two(zke *z) {
   return b;
 }
 
-/* A call that has looked by itself leaves no reminder behind, which would wake
- * its session for nothing. */
+/* A call that has done its own checking leaves no alarm behind, which would
+ * wake its session for nothing. */
 TEST(double_barrier_sets_no_reminder) {
   zke *x = begin(":memory:", BY_EPOLL), *y = NULL;
   y = test_session(x, NULL);

@@ -1,9 +1,9 @@
 /* test_wait.c - waiting alone and in a host's poll loop, as a good guest
  *
  * A waiter and a writer share a tree: two sessions of one store in memory, or
- * two stores on one file.  Where something must happen while the waiter
- * sleeps, a second thread does it as soon as the OS table has seen the
- * waiter go to sleep.
+ * two stores on one file.  If something must happen while the waiter sleeps, a
+ * second thread does it as soon as the OS table has seen the waiter fall
+ * asleep.
  */
 #include "test/seam.h"
 #include "test/engine/calls.h"
@@ -28,10 +28,10 @@ enum { IN_MEMORY, IN_FILE, BY_POLL /* a file, without epoll */, WAYS };
 static zke *waiter, *writer;
 static test_events seen;
 
-/* ---- an OS table that tells when somebody sleeps and can lose bytes ---- */
+/* ---- an OS table that reports sleeping and can lose bytes ---- */
 
 static atomic_int asleep; /* threads inside the waiter's poll() */
-static atomic_bool mute;  /* the writer's wake-ups get lost */
+static atomic_bool mute;  /* the writer's wake-ups are lost */
 
 static void fall_asleep(seam_call *c) {
   (void)c;
@@ -75,7 +75,8 @@ static void watch_root(zke *z) {
 
 /* ---- zke_wait alone ---- */
 
-/* zkembed.h: with nothing to tell the wait ends at its deadline, not before. */
+/* zkembed.h: if there are no events, the wait ends at its deadline, not
+ * before. */
 TEST_LOOP(wait_ends_at_its_deadline, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
@@ -87,7 +88,7 @@ TEST_LOOP(wait_ends_at_its_deadline, 0, WAYS) {
   ck_assert_int_eq(seen.count, 0);
 }
 
-/* The same beyond several of the library's own ticks (P7). */
+/* The same over several of the library's own ticks (P7). */
 TEST_LOOP(ticks_do_not_end_a_wait, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
@@ -96,7 +97,7 @@ TEST_LOOP(ticks_do_not_end_a_wait, 0, WAYS) {
   ck_assert_int_ge(zke_now(waiter), deadline);
 }
 
-/* zkembed.h: a deadline in the past makes it a dispatch. */
+/* zkembed.h: with a deadline in the past it is a dispatch. */
 TEST_LOOP(past_deadline_only_dispatches, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
@@ -110,7 +111,7 @@ TEST_LOOP(past_deadline_only_dispatches, 0, WAYS) {
   }
 }
 
-/* Dispatch what there is; true when nothing is left. */
+/* Dispatch what is pending; true if nothing is left. */
 static bool is_idle(zke *z) {
   int pending = 7;
   ck_ok(zke_dispatch(z, NULL));
@@ -118,8 +119,8 @@ static bool is_idle(zke *z) {
   return pending == 0;
 }
 
-/* zkembed.h, zke_pending: 1 from the change on until it was dispatched, and at
- * the session's end. */
+/* zkembed.h, zke_pending: 1 from the change until the dispatch, and at the
+ * session's end. */
 TEST_LOOP(pending_tells_of_work, 0, WAYS) {
   int pending = 7;
   begin(_i);
@@ -129,7 +130,7 @@ TEST_LOOP(pending_tells_of_work, 0, WAYS) {
     ck_ok(change(writer, "/n"));
     ck_ok(zke_pending(waiter, &pending));
     ck_assert_int_eq(pending, 1);
-    ck_ok(zke_pending(waiter, &pending)); /* asking takes nothing */
+    ck_ok(zke_pending(waiter, &pending)); /* asking removes nothing */
     ck_assert_int_eq(pending, 1);
     ck_ok(zke_dispatch(waiter, NULL));
     ck_assert_int_eq(seen.count, i + 1);
@@ -141,7 +142,7 @@ TEST_LOOP(pending_tells_of_work, 0, WAYS) {
   ck_rc(zke_pending(NULL, &pending), ZKE_BADARGUMENTS);
 }
 
-/* P4: what was changed before the wait ends it, whoever changed it. */
+/* P4: a change made before the wait ends it, whichever session made it. */
 TEST_LOOP(earlier_change_ends_the_wait, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
@@ -153,7 +154,7 @@ TEST_LOOP(earlier_change_ends_the_wait, 0, WAYS) {
   test_expect(waiter, &seen, "CHANGED /n");
 }
 
-/* The task of a second thread, and what it returned. */
+/* The task of a second thread, and its result. */
 typedef struct task {
   int (*run)(void);
   int rc;
@@ -166,7 +167,7 @@ static void *run_when_asleep(void *argument) {
   return NULL;
 }
 
-/* Wait until something comes, while run() happens once we sleep. */
+/* Wait until something comes; run() is called once we sleep. */
 static int wait_while(int (*run)(void), int64_t deadline) {
   task t = {.run = run, .rc = -1};
   pthread_t thread = begin_thread(run_when_asleep, &t);
@@ -212,8 +213,7 @@ static int writer_changes_unheard(void) {
   return rc;
 }
 
-/* P7: a wake-up that was lost is made up for by the tick, which comes within
- * a second. */
+/* P7: a lost wake-up is found at the tick, which comes within a second. */
 TEST(lost_wakeup_is_made_up_for) {
   begin(IN_FILE);
   watch(waiter, &seen);
@@ -234,14 +234,14 @@ TEST_LOOP(now_is_the_monotonic_clock, 0, WAYS) {
 
 /* ---- the descriptor ---- */
 
-/* zkembed.h: it is readable as soon as there is work, for whoever made it,
- * and no longer when that was dispatched. */
+/* zkembed.h: it is readable as soon as there is work, whichever session made
+ * it, and no longer once that was dispatched. */
 TEST_LOOP(descriptor_is_readable_while_there_is_work, 0, 2 * WAYS) {
   begin(_i / 2);
   zke *changer = _i % 2 ? waiter : writer;
   watch(waiter, &seen);
   for (int i = 0; i < 20; i++) {
-    /* Again where a tick came in between. */
+    /* Again, in case a tick came in between. */
     ck_until((zke_dispatch(waiter, NULL), !readable(waiter, 0)), 5000);
     ck_ok(change(changer, "/n"));
     ck_assert(readable(waiter, 0));
@@ -264,7 +264,7 @@ TEST_LOOP(descriptor_is_one, 0, WAYS) {
   ck_assert_int_ne(first, second);
 }
 
-/* P7: who watches on a file wants a turn within a second. */
+/* P7: a session with a watch on a file must be dispatched within a second. */
 TEST(deadline_of_a_watcher_is_near) {
   begin(IN_FILE);
   watch(waiter, &seen);
@@ -275,14 +275,14 @@ TEST(deadline_of_a_watcher_is_near) {
   }
 }
 
-static int64_t stopped_ns; /* what all but the wall clock say */
+static int64_t stopped_ns; /* for all clocks but the wall clock */
 
 static void stop_clock(seam_call *c) {
   if (c->how != ZKE_CLOCK_REALTIME) seam_refuse(c, stopped_ns);
 }
 
 /* zkembed.h: a dispatch at the deadline, in the units of zke_now(), does what
- * was due, or a host's loop would spin until the millisecond is over. */
+ * was due; otherwise a host's loop would spin until the millisecond is over. */
 TEST_LOOP(dispatch_at_the_deadline_moves_it, 0, WAYS) {
   static seam s = {.before = {[SEAM_clock] = stop_clock}};
   stopped_ns = INT64_C(5000700000); /* 0.7 ms after a full one */
@@ -312,7 +312,7 @@ typedef struct source {
   test_events events;
 } source;
 
-/* Milliseconds to sleep so that no source's deadline is missed. */
+/* Milliseconds to sleep without missing a source's deadline. */
 static int sleep_ms(const source *s, int count, int64_t until) {
   int64_t next = until;
   for (int i = 0; i < count; i++) {
@@ -323,8 +323,8 @@ static int sleep_ms(const source *s, int count, int64_t until) {
   return ms < 0 ? 0 : (int)ms;
 }
 
-/* One turn of the loop: sleep in poll(2), then dispatch whoever is ready or
- * due.  Returns what poll() did. */
+/* One iteration of the loop: sleep in poll(2), then dispatch each source that
+ * is ready or due.  Returns the result of poll(). */
 static int turn(source *s, int count, int64_t until) {
   struct pollfd fds[SOURCES];
   for (int i = 0; i < count; i++) {
@@ -341,8 +341,8 @@ static int turn(source *s, int count, int64_t until) {
   return n;
 }
 
-/* Two sessions in memory, one in a memory of its own, two stores on one file,
- * one on a file of its own; each watches /n. */
+/* Two sessions in memory, one in another memory, two stores on one file, one on
+ * another file; each watches /n. */
 static void open_sources(source *s) {
   s[0].z = test_open(":memory:");
   s[1].z = test_session(s[0].z, NULL);
@@ -389,7 +389,7 @@ TEST(one_loop_serves_many_handles) {
 }
 
 /* P7 in a foreign loop: the deadline, or the descriptor's own timer, finds the
- * event that no wake-up announced. */
+ * event whose wake-up was lost. */
 TEST(loop_makes_up_for_a_lost_wakeup) {
   begin(IN_FILE);
   source s = {.z = waiter};
@@ -402,7 +402,7 @@ TEST(loop_makes_up_for_a_lost_wakeup) {
 }
 
 /* Issue, first figures: an idle waiter wakes up at most five times a second;
- * twice that is allowed here, a loop that spins is not. */
+ * twice that is allowed here, but not a loop that spins. */
 TEST_LOOP(idle_loop_does_not_spin, 0, WAYS) {
   begin(_i);
   source s = {.z = waiter};
@@ -413,13 +413,13 @@ TEST_LOOP(idle_loop_does_not_spin, 0, WAYS) {
   ck_assert_int_le(turns, 10);
 }
 
-/* A lease; and after it the time in which another would have ended the
+/* A lease; and the time after it in which another handle would have ended the
  * session. */
 enum { LEASE = 2500, SWEPT = 1500 };
 
-/* The time of leases, in which a pause between two looks of this process is no
- * longer than a second: so whichever thread goes on first after it has stood
- * still, the other's lease is not over. */
+/* The clock of leases, on which a pause between two readings by this process is
+ * at most a second.  So if the process stood still, whichever thread continues
+ * first, the other's lease has not expired. */
 static void lease_clock(seam_call *c) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static int64_t looked, lost;
@@ -448,7 +448,8 @@ static void expect_alive(void) {
   ck_assert_int_eq(zke_state(waiter), ZKE_STATE_CONNECTED);
 }
 
-/* P5: who honours zke_next_deadline() keeps the lease, however idle. */
+/* P5: a host that honours zke_next_deadline() keeps the lease, however idle it
+ * is. */
 TEST_LOOP(loop_keeps_a_lease, 0, WAYS) {
   begin_leased(_i);
   source s[] = {{.z = waiter}, {.z = writer}};
@@ -464,7 +465,7 @@ static void *wait_too(void *argument) {
 }
 
 /* P5, and zkembed.h, zke_fd: the descriptor alone suffices.  A host that never
- * asks for the deadline keeps the lease from the first moment on. */
+ * reads the deadline keeps the lease from the first moment. */
 TEST_LOOP(descriptor_keeps_a_lease, 0, 2) {
   begin_leased(_i);
   int fd = -1;
@@ -479,7 +480,7 @@ TEST_LOOP(descriptor_keeps_a_lease, 0, 2) {
   expect_alive();
 }
 
-/* P5: so does who sleeps in zke_wait(). */
+/* P5: sleeping in zke_wait() keeps it too. */
 TEST_LOOP(wait_keeps_a_lease, 0, WAYS) {
   begin_leased(_i);
   int64_t end = zke_now(waiter) + LEASE + SWEPT;
@@ -491,7 +492,7 @@ TEST_LOOP(wait_keeps_a_lease, 0, WAYS) {
 
 /* ---- a good guest (P9) ---- */
 
-/* What a library has no business to change. */
+/* What a library must not change. */
 typedef struct process {
   sigset_t mask, pending;
   struct sigaction actions[NSIG];
@@ -510,7 +511,7 @@ static int count_threads(void) {
   return count;
 }
 
-/* What the library must not change in its host. */
+/* Read it. */
 static process look(void) {
   process p;
   memset(&p, 0, sizeof p);
@@ -523,7 +524,7 @@ static process look(void) {
   return p;
 }
 
-/* Nothing of it has changed. */
+/* Assert that nothing of it has changed. */
 static void same_process(const process *before) {
   process after = look();
   for (int i = 1; i < NSIG; i++) {
@@ -559,7 +560,7 @@ TEST_LOOP(process_is_left_alone, 0, WAYS) {
 
 enum { FIFOS = 8 };
 
-/* The descriptors of this process that are FIFOs beside a database. */
+/* The descriptors of this process that are FIFOs next to a database. */
 static int find_fifos(int *fds) {
   int count = 0;
   for (int fd = 0; fd < 1024; fd++) {
@@ -576,8 +577,8 @@ static int find_fifos(int *fds) {
   return count;
 }
 
-/* Take the FIFO's ends from a session, as if its process were dying: what is
- * written to it now finds no reader, though its liveness lock is held. */
+/* Close a session's ends of the FIFO, as if its process were dying: its
+ * liveness lock is held, but the FIFO has no reader. */
 static void bury(const int *fds, int count) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   ck_assert_int_ge(null, 0);
@@ -586,7 +587,7 @@ static void bury(const int *fds, int count) {
   close(null);
 }
 
-/* A waiter that was woken once by the writer and then lost its FIFO. */
+/* A waiter that the writer has woken once and that then lost its FIFO. */
 static void begin_buried(void) {
   int fds[FIFOS];
   waiter = test_open(test_path("wait.db"));
@@ -600,7 +601,7 @@ static void begin_buried(void) {
 }
 
 /* P9: waking a session whose reader is gone neither kills this process nor
- * leaves a SIGPIPE behind. */
+ * leaves a SIGPIPE pending. */
 TEST(waking_the_dead_raises_no_sigpipe) {
   struct sigaction action = {.sa_handler = SIG_DFL};
   ck_assert_int_eq(sigaction(SIGPIPE, &action, NULL), 0);
@@ -619,7 +620,7 @@ static sigset_t block_sigpipe(void) {
   return pipe_only;
 }
 
-/* P9: nor is one left pending in a host that blocks the signal. */
+/* P9: nor is one left pending if the host blocks the signal. */
 TEST(blocked_sigpipe_is_not_left_pending) {
   begin_buried();
   block_sigpipe();
@@ -629,7 +630,7 @@ TEST(blocked_sigpipe_is_not_left_pending) {
   same_process(&before);
 }
 
-/* P9: nor is one taken that was the host's. */
+/* P9: nor is one removed that was the host's. */
 TEST(pending_sigpipe_stays_the_hosts) {
   begin_buried();
   sigset_t pipe_only = block_sigpipe();
@@ -642,7 +643,7 @@ TEST(pending_sigpipe_stays_the_hosts) {
   ck_assert_int_eq(sigtimedwait(&pipe_only, NULL, &at_once), SIGPIPE);
 }
 
-/* P9: every descriptor is close-on-exec, SQLite's included. */
+/* P9: every descriptor is close-on-exec, including SQLite's. */
 TEST_LOOP(descriptors_are_close_on_exec, 0, WAYS) {
   bool ours[1024];
   for (int fd = 0; fd < 1024; fd++) ours[fd] = fcntl(fd, F_GETFD) >= 0;

@@ -1,10 +1,10 @@
-/* test_watch.c - watches: what test/semantics/watch.txt cannot say.  Functions
- * that tell pairs apart, callbacks that call back, too many events, calls at a
- * time, and the descriptor.
+/* test_watch.c - watches, as far as test/semantics/watch.txt cannot test them:
+ * functions that distinguish pairs, callbacks that call back, too many events,
+ * alarms, and the descriptor.
  *
- * It is shown three ways: the watching session changes the tree
- * itself, another session of its store in memory does, or another store on
- * the same file.  The events must be the same.
+ * Each test runs in three ways: the watching session changes the tree itself,
+ * another session of its store in memory does, or another store on the same
+ * file.  The events must be the same.
  */
 #include "test/test.h"
 
@@ -44,7 +44,7 @@ static void begin(int way) {
   writer = way == BY_ITSELF ? watcher : further(way);
 }
 
-/* Closes what begin() opened; runs after every test. */
+/* Close what begin() has opened; runs after every test. */
 static void finish(void) {
   if (writer != watcher) ck_ok(zke_close(writer));
   ck_ok(zke_close(watcher));
@@ -86,13 +86,13 @@ static void expect_other(const char *events) {
 
 /* ---- pairs ---- */
 
-/* A second function for pairs that differ in it alone. */
+/* A second function, for pairs that differ only in it. */
 static void record_too(zke *z, int type, int state, const char *path,
                        void *context) {
   test_record(z, type, state, path, context);
 }
 
-/* 5.5, 12 #63: the function tells pairs apart as well as the context. */
+/* 5.5, 12 #63: the function distinguishes pairs as the context does. */
 TEST_LOOP(functions_tell_pairs_apart, 0, WAYS) {
   int data = ZKE_WATCH_DATA;
   begin(_i);
@@ -130,8 +130,8 @@ TEST_LOOP(no_function_is_no_watch, 0, WAYS) {
 
 /* ---- removal ---- */
 
-/* A removal after the change either takes the event back or says that there
- * is nothing left to remove; never both, never neither. */
+/* A removal after the change either cancels the event or says that there is
+ * nothing to remove; never both, and never neither. */
 TEST_LOOP(removal_after_the_change_is_consistent, 0, WAYS) {
   begin(_i);
   make("/n");
@@ -142,7 +142,7 @@ TEST_LOOP(removal_after_the_change_is_consistent, 0, WAYS) {
   expect(rc == ZKE_OK ? "" : "CHANGED /n");
 }
 
-/* 5.6: one session's removal does not touch another's watch. */
+/* 5.6: one session's removal does not affect another's watch. */
 TEST_LOOP(removal_is_of_one_session, 0, WAYS) {
   begin(_i);
   make("/n");
@@ -157,7 +157,7 @@ TEST_LOOP(removal_is_of_one_session, 0, WAYS) {
   expect("CHANGED /n");
 }
 
-/* ---- watches that are set once more: 5.9 ---- */
+/* ---- watches that are set again: 5.9 ---- */
 
 static void set_once_more(const char *path, int type, int64_t zxid,
                           test_events *events) {
@@ -165,17 +165,17 @@ static void set_once_more(const char *path, int type, int64_t zxid,
 }
 
 static int64_t now(void) {
-  zke_zxid(); /* the first read is to know it, too */
+  zke_zxid(); /* so that the first read knows it too */
   ck_ok(zke_exists(watcher, "/", NULL, NULL, NULL));
   return zke_zxid();
 }
 
-/* What each type tells of at once, by what has happened since its zxid; "" for
- * a watch that is registered. */
+/* The event that each type gets immediately, by what has happened since its
+ * zxid; "" if a watch is registered. */
 static const struct {
   int type;
-  bool there; /* the node, at first */
-  int change; /* ZKE_EVENT_…: of the node, CHILD: a child comes; -1: anew */
+  bool there; /* the node, initially */
+  int change; /* ZKE_EVENT_…: of the node, CHILD: a new child; -1: a new node */
   const char *told;
 } missed[] = {
     {ZKE_WATCH_DATA, true, 0, ""},
@@ -204,8 +204,8 @@ static void make_the_change(int type) {
   if (type == -1) make("/n");
 }
 
-/* The event comes in the next dispatch, by the descriptor's wish, once; a watch
- * without one fires at the next change. */
+/* The event comes in the next dispatch, for which the descriptor is readable,
+ * once; without a missed change the watch fires at the next change. */
 TEST_LOOP(a_watch_set_once_more_tells_what_was_missed, 0, WAYS *MISSED) {
   const char *told = missed[_i / WAYS].told;
   int type = missed[_i / WAYS].type;
@@ -234,8 +234,8 @@ TEST_LOOP(a_watch_set_once_more_tells_what_was_missed, 0, WAYS *MISSED) {
     expect(type == ZKE_WATCH_EXIST ? "CREATED /n" : "CHANGED /n");
 }
 
-/* It has the zxid of the state in which it was found, and comes in that
- * place. */
+/* The event has the zxid of the state in which it was found, and comes in that
+ * order. */
 TEST_LOOP(what_was_missed_has_its_place, 0, WAYS) {
   int more = 0;
   begin(_i);
@@ -255,8 +255,8 @@ TEST_LOOP(what_was_missed_has_its_place, 0, WAYS) {
   ck_assert_int_eq(more, 1);
 }
 
-/* In a dispatch that has read the file: a change is made that the watcher is
- * told of, then one that a watch set once more tells of at once. */
+/* In a dispatch that has read the file: make a change that the watcher hears
+ * of, then one that a watch that is set again reports immediately. */
 static void change_and_set_once_more(zke *z, int type, int state,
                                      const char *path, void *context) {
   test_record(z, type, state, path, context);
@@ -265,8 +265,8 @@ static void change_and_set_once_more(zke *z, int type, int state,
   set_once_more("/b", ZKE_WATCH_DATA, INT64_MIN, context);
 }
 
-/* P4: the event that comes at once does not come before those of earlier
- * changes, which the dispatch has not read yet. */
+/* P4: an immediate event does not come before those of earlier changes, which
+ * the dispatch has not read yet. */
 TEST_LOOP(what_was_missed_comes_in_order, 0, WAYS) {
   begin(_i);
   make("/n");
@@ -290,7 +290,7 @@ static void begin_limited(int way) {
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
 }
 
-/* Rows that wait for the watcher, as the database counts them. */
+/* Rows of pending events, as the database counts them. */
 static int pending(void) {
   zke_session_list *list = NULL;
   ck_ok(zke_sessions(writer, -1, &list));
@@ -310,7 +310,8 @@ static void change_often(const char *path, int times) {
 /* Far too many events. */
 static void flood(void) { change_often("/n", 3 * LIMIT); }
 
-/* Assert one ZKE_EVENT_OVERFLOW, before at most LIMIT events, and forget. */
+/* Assert one ZKE_EVENT_OVERFLOW, before at most LIMIT events, and forget
+ * them. */
 static void expect_overflow(test_events *events) {
   ck_ok(zke_dispatch(watcher, NULL));
   ck_assert_int_ge(events->count, 1);
@@ -330,8 +331,8 @@ TEST_LOOP(events_up_to_the_limit_are_kept, 0, WAYS) {
       "CHANGED /n; CHANGED /n; CHANGED /n; CHANGED /n");
 }
 
-/* P4: what was delivered no longer counts, though its rows are trimmed only
- * now and then. */
+/* P4: delivered events do not count, though their rows are removed only now and
+ * then. */
 TEST_LOOP(delivered_events_make_room, 0, WAYS) {
   begin_limited(_i);
   for (int i = 0; i < 2 * LIMIT; i++) {
@@ -340,7 +341,7 @@ TEST_LOOP(delivered_events_make_room, 0, WAYS) {
   }
 }
 
-/* P4: one event more, and a single overflow stands for all. */
+/* P4: with one event more, a single overflow replaces all. */
 TEST_LOOP(one_event_too_many_is_an_overflow, 0, WAYS) {
   begin_limited(_i);
   change_often("/n", LIMIT + 1);
@@ -358,7 +359,7 @@ TEST_LOOP(pending_events_are_bounded, 0, WAYS) {
   expect_overflow(&seen);
 }
 
-/* zkembed.h: the overflow is told to every pair and to the default watcher. */
+/* zkembed.h: every pair and the default watcher are told of the overflow. */
 TEST_LOOP(overflow_is_told_to_all, 0, WAYS) {
   begin_limited(_i);
   on_exists("/missing", &other);
@@ -368,8 +369,7 @@ TEST_LOOP(overflow_is_told_to_all, 0, WAYS) {
   test_expect(watcher, &fallback, "OVERFLOW");
 }
 
-/* zkembed.h: every one-shot watch from before is gone, persistent ones go
- * on. */
+/* zkembed.h: all earlier one-shot watches are gone, persistent ones stay. */
 TEST_LOOP(overflow_spends_one_shots_only, 0, WAYS) {
   begin_limited(_i);
   on_exists("/missing", &other);
@@ -385,7 +385,7 @@ TEST_LOOP(overflow_spends_one_shots_only, 0, WAYS) {
   expect_other("");
 }
 
-/* One-shot watches in the database, anybody's. */
+/* One-shot watches in the database, of any session. */
 static int one_shots(void) {
   zke_watch_list *list = NULL;
   int count = 0;
@@ -395,7 +395,7 @@ static int one_shots(void) {
   return count;
 }
 
-/* The same as others see it: nothing is left of them once it was told. */
+/* The same in the database: they are gone once the overflow was delivered. */
 TEST_LOOP(overflow_removes_one_shots_from_the_database, 0, WAYS) {
   begin_limited(_i);
   on_exists("/missing", &other);
@@ -419,7 +419,7 @@ TEST_LOOP(overflow_leaves_later_one_shots, 0, WAYS) {
 }
 
 /* zkembed.h: the limit is an option of the watching session's handle, whatever
- * that of the changing one. */
+ * the changing one has. */
 TEST(limit_is_the_watchers) {
   begin_limited(BY_A_STORE);
   limit = 0;
@@ -465,7 +465,8 @@ TEST_LOOP(callback_registers_again, 0, WAYS) {
   }
 }
 
-/* A watcher that creates what another watch of its session waits for. */
+/* A watcher that creates a node for which another watch of its session
+ * waits. */
 static void create_next(zke *z, int type, int state, const char *path,
                         void *context) {
   test_record(z, type, state, path, context);
@@ -473,7 +474,7 @@ static void create_next(zke *z, int type, int state, const char *path,
       zke_create(z, "/next", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
-/* P4: a callback's own change is told as well, after the present event. */
+/* P4: a callback's own change is reported too, after the current event. */
 TEST_LOOP(callback_creates, 0, WAYS) {
   begin(_i);
   make("/n");
@@ -494,8 +495,8 @@ static void dispatch_inside(zke *z, int type, int state, const char *path,
   strcat(nesting, ")");
 }
 
-/* P4: a dispatch inside a callback goes on where the outer one is, in order,
- * and takes what came since. */
+/* P4: a dispatch inside a callback continues where the outer one is, in order,
+ * and includes new events. */
 TEST_LOOP(callback_dispatches, 0, WAYS) {
   begin(_i);
   static char last[] = "/c";
@@ -513,7 +514,7 @@ TEST_LOOP(callback_dispatches, 0, WAYS) {
   ck_assert_str_eq(nesting, "(/a(/b(/c)))");
 }
 
-/* What calls inside a callback returned. */
+/* The results of calls inside a callback. */
 static int inner_rc[2];
 
 static void wait_inside(zke *z, int type, int state, const char *path,
@@ -523,7 +524,7 @@ static void wait_inside(zke *z, int type, int state, const char *path,
   inner_rc[1] = zke_wait(z, zke_now(z) + 5);
 }
 
-/* zkembed.h: a callback may wait for the next event, and gives up in time. */
+/* zkembed.h: a callback may wait for the next event, until its deadline. */
 TEST_LOOP(callback_waits, 0, WAYS) {
   begin(_i);
   make("/a");
@@ -564,7 +565,7 @@ static void dispatch_then_close(zke *z, int type, int state, const char *path,
   inner_rc[1] = zke_close(z);
 }
 
-/* The outer callback still runs when an inner dispatch has ended. */
+/* The outer callback is still running when an inner dispatch has ended. */
 TEST_LOOP(callback_may_not_close_after_inner_dispatch, 0, WAYS) {
   begin(_i);
   make("/a");
@@ -607,7 +608,7 @@ static void remove_inside(zke *z, int type, int state, const char *path,
   ck_ok(zke_remove_watch(z, "/n", ZKE_WATCH_ANY, remove_inside, context));
 }
 
-/* zkembed.h: a persistent watcher may take itself back. */
+/* zkembed.h: a persistent watcher may remove itself. */
 TEST_LOOP(callback_removes_itself, 0, WAYS) {
   begin(_i);
   make("/n");
@@ -625,7 +626,7 @@ static void expire_inside(zke *z, int type, int state, const char *path,
   if (type != ZKE_EVENT_SESSION) ck_ok(zke_expire(z, zke_session_id(z)));
 }
 
-/* zkembed.h: a callback may end its own session; the event of that follows. */
+/* zkembed.h: a callback may end its own session; that event follows. */
 TEST_LOOP(callback_expires_its_session, 0, WAYS) {
   begin(_i);
   make("/n");
@@ -635,7 +636,7 @@ TEST_LOOP(callback_expires_its_session, 0, WAYS) {
   test_expect_within(watcher, &seen, "CHANGED /n; SESSION -112", 2000);
 }
 
-/* ---- calls at a time ---- */
+/* ---- alarms ---- */
 
 static void ring(int64_t when_ms, test_events *events) {
   ck_ok(zke_call_at(watcher, when_ms, test_record, events));
@@ -647,8 +648,8 @@ static int64_t next_deadline(void) {
   return deadline;
 }
 
-/* zkembed.h, zke_call_at: once, at the earliest in a dispatch at the time, in
- * the order of the times, after the events; the later call replaces. */
+/* zkembed.h, zke_call_at: one call, in the first dispatch at or after its time,
+ * in the order of the times, after the events; a later setting replaces it. */
 TEST_LOOP(a_time_comes_once, 0, WAYS) {
   int pending = 0, count = 0;
   begin(_i);
@@ -656,7 +657,7 @@ TEST_LOOP(a_time_comes_once, 0, WAYS) {
   ring(now + 100000, &seen);
   expect("");
   ck_assert_int_le(next_deadline(), now + 100000);
-  ring(now - 1, &seen); /* in the place of that */
+  ring(now - 1, &seen); /* replaces that */
   ck_ok(zke_pending(watcher, &pending));
   ck_assert_int_eq(pending, 1);
   expect("ALARM");
@@ -676,7 +677,7 @@ TEST_LOOP(a_time_comes_once, 0, WAYS) {
   ck_rc(zke_call_at(NULL, 0, test_record, NULL), ZKE_BADARGUMENTS);
 }
 
-/* One that a wait and, by poll(), a host hear of without any event. */
+/* A wait returns for an alarm without any event, and a host's poll() does. */
 TEST_LOOP(a_time_wakes, 0, WAYS) {
   int fd;
   begin(_i);
@@ -702,8 +703,8 @@ static void ring_again(zke *z, int type, int state, const char *path,
   ck_ok(zke_call_at(z, zke_now(z) - 10, ring_again, context));
 }
 
-/* One that sets itself again does not keep the dispatch from its end, and is
- * taken back in the end. */
+/* An alarm that sets itself again does not keep the dispatch from ending, and
+ * can be cancelled. */
 TEST_LOOP(a_time_that_has_passed_is_for_the_next_dispatch, 0, WAYS) {
   int rung = 0;
   begin(_i);
@@ -718,8 +719,8 @@ TEST_LOOP(a_time_that_has_passed_is_for_the_next_dispatch, 0, WAYS) {
   ck_assert_int_gt(next_deadline(), zke_now(watcher));
 }
 
-/* Nor does it keep others that are due from theirs: it was called in their
- * place, dispatch by dispatch. */
+/* Nor does it keep other due alarms from ringing: once it was called instead of
+ * them, in each dispatch. */
 TEST_LOOP(a_time_that_is_set_again_leaves_others_their_turn, 0, WAYS) {
   int rung = 0;
   begin(_i);
@@ -729,8 +730,8 @@ TEST_LOOP(a_time_that_is_set_again_leaves_others_their_turn, 0, WAYS) {
   ck_assert_int_eq(rung, 1);
 }
 
-/* A pair that has set a time is told of the session's end, once, and of no time
- * after that. */
+/* A pair that has set an alarm is told of the session's end, once, and of no
+ * alarm after that. */
 TEST_LOOP(a_time_ends_with_the_session, 0, WAYS) {
   begin(_i);
   ring(0, &seen);

@@ -1,6 +1,6 @@
 /* test_zxid.c - the zxids of calls and of events, and their common order
  *
- * What a server builds its replies by: zke_zxid(), zke_event_zxid() and
+ * A server builds its replies with these: zke_zxid(), zke_event_zxid() and
  * zke_dispatch_to().
  */
 #include "test/engine/calls.h"
@@ -20,7 +20,7 @@ static test_events seen;
 
 static void begin(int way) {
   zke_options options = ZKE_INIT(zke_options);
-  zke_zxid(); /* this thread wants to know */
+  zke_zxid(); /* now this thread's zxids are kept */
   const char *name = way == BY_A_STORE ? test_path("zxid.db") : ":memory:";
   options.durability = ZKE_DURABLE_NONE;
   ck_ok(zke_open(name, &options, &a));
@@ -51,7 +51,7 @@ static int64_t drop(zke *z, const char *path) {
 
 /* ---- calls ---- */
 
-/* Each change has the next zxid, also a change that returns no Stat. */
+/* Each change has the next zxid, even one that returns no Stat. */
 TEST_LOOP(each_change_has_its_own_zxid, 0, WAYS) {
   begin(_i);
   int64_t at = make_zxid(a, "/n");
@@ -70,7 +70,7 @@ TEST_LOOP(each_change_has_its_own_zxid, 0, WAYS) {
   ck_assert_int_eq(zke_zxid(), at + 7);
 }
 
-/* The operations of a multi share one; an empty multi has one as well. */
+/* The operations of a multi share one; an empty multi also has one. */
 TEST_LOOP(a_multi_has_one_zxid, 0, WAYS) {
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
@@ -87,7 +87,7 @@ TEST_LOOP(a_multi_has_one_zxid, 0, WAYS) {
   ck_assert_int_eq(zke_zxid(), at + 2);
 }
 
-/* A refused change saw a state and has no zxid of its own. */
+/* A refused change has the zxid of the state it saw. */
 TEST_LOOP(a_refused_change_says_the_state, 0, WAYS) {
   zke_op ops[2];
   begin(_i);
@@ -103,8 +103,8 @@ TEST_LOOP(a_refused_change_says_the_state, 0, WAYS) {
   ck_assert_int_eq(set(b, "/n"), at + 1);
 }
 
-/* Each kind of read, after a change by the other session, and again where
- * nobody has written since. */
+/* Each kind of read, after a change by the other session, and again without
+ * one. */
 TEST_LOOP(a_read_says_the_state_that_it_saw, 0, WAYS) {
   begin(_i);
   make_zxid(a, "/n");
@@ -114,7 +114,7 @@ TEST_LOOP(a_read_says_the_state_that_it_saw, 0, WAYS) {
       zke_op op;
       zke_op_result result = {0};
       zke_op_get(&op, "/n");
-      make_zxid(b, "/noise"); /* the thread has another number now */
+      make_zxid(b, "/noise"); /* the thread has another zxid now */
       int64_t at = drop(b, "/noise");
       if (kind == 0) ck_ok(zke_get(a, "/n", NULL, NULL, NULL, NULL, NULL));
       if (kind == 1) ck_ok(see(a, "/n"));
@@ -133,8 +133,8 @@ TEST_LOOP(a_read_says_the_state_that_it_saw, 0, WAYS) {
   }
 }
 
-/* 0: no state was seen, or nobody can know.  What touches the handle only
- * leaves the number alone. */
+/* 0: the call saw no state, or it is unknown which.  Calls that only use the
+ * handle leave the zxid unchanged. */
 TEST_LOOP(a_call_that_saw_no_state_says_0, 0, WAYS) {
   begin(_i);
   int64_t at = make_zxid(a, "/n");
@@ -152,7 +152,7 @@ TEST_LOOP(a_call_that_saw_no_state_says_0, 0, WAYS) {
   ck_assert_int_eq(zke_zxid(), 0);
 }
 
-/* A call of the tree that is refused by an argument other than its path. */
+/* A call on the tree that is refused for another argument than its path. */
 static int refused(int which) {
   zke_op op;
   zke_op_get(&op, "/n");
@@ -190,8 +190,8 @@ static int refused(int which) {
   }
 }
 
-/* 0 is left by a call that an argument refuses before the lock is had, too: the
- * number of the call before is not its own. */
+/* A call that is refused for an argument before it takes the lock also sets 0:
+ * the previous call's zxid is not its own. */
 TEST(an_argument_that_is_refused_leaves_0) {
   begin(BY_A_SESSION);
   make_zxid(a, "/n");
@@ -203,7 +203,7 @@ TEST(an_argument_that_is_refused_leaves_0) {
   }
 }
 
-/* A batch whose function stays until it is told to return. */
+/* A batch whose function stays inside until it is told to return. */
 static sem_t batch_inside, batch_leave;
 
 static int stay(zke *z, void *context) {
@@ -218,7 +218,7 @@ static void *batch_thread(void *z) {
   return NULL;
 }
 
-/* 0 is left where another thread's call has kept the lock for too long. */
+/* 0 is set if another thread's call has kept the lock for too long. */
 TEST(a_lock_that_was_not_had_leaves_0) {
   begin(BY_A_SESSION);
   make_zxid(a, "/n");
@@ -235,10 +235,10 @@ TEST(a_lock_that_was_not_had_leaves_0) {
   set(a, "/n");
 }
 
-/* A thread that has not asked yet pays for no look, and is told so by 0. */
+/* A thread that has never asked pays for no lookup, and gets 0. */
 static void *no_number(void *arg) {
   int64_t *out = arg;
-  ck_ok(zke_set(b, "/", "", 0, -1, NULL)); /* a state nobody has looked at */
+  ck_ok(zke_set(b, "/", "", 0, -1, NULL)); /* a state that no call has seen */
   ck_ok(zke_get(b, "/n", NULL, NULL, NULL, NULL, NULL));
   out[0] = zke_zxid();
   ck_ok(zke_get(b, "/n", NULL, NULL, NULL, NULL, NULL));
@@ -248,7 +248,7 @@ static void *no_number(void *arg) {
   return NULL;
 }
 
-/* As zke_errmsg(), it is the thread's. */
+/* Like zke_errmsg(), it belongs to the thread. */
 TEST_LOOP(each_thread_has_its_own_zxid, 0, WAYS) {
   int64_t other[3] = {-1, -1, -1};
   begin(_i);
@@ -276,8 +276,8 @@ static void note_zxid(zke *z, int type, int state, const char *path,
   list->at[list->count++] = zke_event_zxid(z);
 }
 
-/* An event says the zxid of its change, whatever happened since; one that is no
- * change says 0, as does the time outside of watchers. */
+/* An event has the zxid of its change, whatever happened since; one without a
+ * change has 0, and so has a call outside of watchers. */
 TEST_LOOP(an_event_says_the_zxid_of_its_change, 0, WAYS) {
   zxids list = {0};
   begin(_i);
@@ -301,8 +301,8 @@ TEST_LOOP(an_event_says_the_zxid_of_its_change, 0, WAYS) {
   ck_assert_int_eq(list.at[4], 0);
 }
 
-/* A watcher that dispatches inside sees each event's own number, and its own
- * again afterwards. */
+/* A watcher that dispatches inside sees each event's own zxid, and afterwards
+ * its own again. */
 static void nested(zke *z, int type, int state, const char *path,
                    void *context) {
   zxids *list = context;
@@ -344,7 +344,7 @@ static void expect_to(int64_t zxid, const char *expected, int more) {
 }
 
 /* Later events wait, the descriptor is readable for them, and zke_dispatch()
- * takes them. */
+ * delivers them. */
 TEST_LOOP(a_dispatch_stops_at_the_zxid, 0, WAYS) {
   struct pollfd fd = {.events = POLLIN};
   begin(_i);
@@ -366,8 +366,8 @@ TEST_LOOP(a_dispatch_stops_at_the_zxid, 0, WAYS) {
   expect_to(at + 3, "/4", 0);
 }
 
-/* zke_dispatch() stops after about a thousand; this one does not, since its
- * caller relies on having heard of all. */
+/* zke_dispatch() stops after about a thousand events; this one does not, since
+ * its caller relies on having received all. */
 TEST_LOOP(a_dispatch_to_a_zxid_tells_all_up_to_it, 0, WAYS) {
   enum { MANY = 3000 };
   int told = 0, count, more;
@@ -383,8 +383,8 @@ TEST_LOOP(a_dispatch_to_a_zxid_tells_all_up_to_it, 0, WAYS) {
   ck_assert_int_eq(more, 1);
 }
 
-/* P3: an overflow replaced events of changes up to the zxid, so it is told,
- * though the change that it came with is a later one. */
+/* P3: an overflow replaced events of changes up to the zxid, so it is
+ * delivered, though the change that caused it is a later one. */
 TEST_LOOP(a_dispatch_to_a_zxid_tells_an_overflow, 0, WAYS) {
   begin(_i);
   zke *few;
@@ -399,7 +399,7 @@ TEST_LOOP(a_dispatch_to_a_zxid_tells_an_overflow, 0, WAYS) {
   ck_assert_int_eq(seen.at[0].type, ZKE_EVENT_OVERFLOW);
 }
 
-/* The end is no change: it is told, and nothing after it. */
+/* A session's end is no change: it is delivered, and nothing after it. */
 TEST_LOOP(a_dispatch_to_a_zxid_tells_the_end, 0, WAYS) {
   begin(_i);
   ck_ok(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, test_record, &seen));
@@ -412,7 +412,8 @@ TEST_LOOP(a_dispatch_to_a_zxid_tells_the_end, 0, WAYS) {
   ck_assert_int_eq(seen.at[0].state, ZKE_STATE_EXPIRED);
 }
 
-/* Where the role is another thread's nothing is known, and so said. */
+/* If another thread is dispatching, nothing is known, and the result says
+ * so. */
 static void dispatch_elsewhere(zke *z, int type, int state, const char *path,
                                void *context);
 
@@ -430,7 +431,7 @@ static void dispatch_elsewhere(zke *z, int type, int state, const char *path,
 }
 
 /* A dispatch that leaves an event to another thread, which is calling watchers,
- * says that there is more. */
+ * reports that there are more. */
 TEST_LOOP(a_dispatch_beside_another_says_more, 0, WAYS) {
   int more = -1;
   begin(_i);
@@ -442,10 +443,10 @@ TEST_LOOP(a_dispatch_beside_another_says_more, 0, WAYS) {
 
 /* ---- the order of replies and events ----
  *
- * Session a is a server's for one client: it makes a call, takes its zxid, has
- * the events up to it told, and then sends the reply.  Session b changes the
- * tree at every point between.  What the client would see is judged against the
- * list of all changes. */
+ * Session a serves one client, as a server would: it makes a call, takes its
+ * zxid, delivers the events up to it, and then sends the reply.  Session b
+ * changes the tree at every point in between.  What the client would see is
+ * compared with the list of all changes. */
 
 enum { PATHS = 6, CHANGES = 60000, STEPS = 4000 };
 
@@ -460,15 +461,15 @@ static int draw(int n) {
   return (int)((random_ >> 33) % (uint64_t)n);
 }
 
-/* All changes in their order; zxids grow by more than one where a multi-change
- * is refused only in ZooKeeper, so here they are dense from `first` on. */
+/* All changes in order.  zxids grow by more than one only if ZooKeeper refuses
+ * a multi, so here they are dense from `first` on. */
 static struct {
   int64_t zxid;
   int type, path;
 } changes[CHANGES];
 static int change_count;
 
-/* What the client has: one-shot watches by table (0 data, 1 children) with the
+/* The client's state: one-shot watches by table (0 data, 1 children) with the
  * zxid of the reply that set them (-1: none), and the last reply's zxid. */
 static int64_t armed[2][PATHS], replied;
 static int told_events;
@@ -534,8 +535,8 @@ static void client_event(zke *z, int type, int state, const char *path,
   told_events++;
 }
 
-/* The client receives a reply: whatever the state it shows has fired must have
- * been told. */
+/* The client receives a reply: every watch that the reply's state has fired
+ * must have been delivered. */
 static void client_reply(int64_t zxid) {
   expect_order(zxid >= replied, "a reply of %lld after one of %lld",
                (long long)zxid, (long long)replied);
@@ -550,7 +551,7 @@ static void client_reply(int64_t zxid) {
   replied = zxid;
 }
 
-/* One random change by a session; true: it was made. */
+/* One random change by a session; true if it was made. */
 static bool change_by(zke *z) {
   int path = draw(PATHS), type = 1 + draw(3), rc;
   const char *at = paths[path];
@@ -572,7 +573,7 @@ static void disturb(void) {
   for (int n = draw(4); n > 0; n--) change_by(b);
 }
 
-/* A read of the client's, with a watch or without. */
+/* A read by the client, with a watch or without. */
 static void read_by_client(int64_t *zxid) {
   int path = draw(PATHS), kind = draw(3), rc;
   zke_watch_fn fn = draw(2) ? client_event : NULL;
@@ -593,7 +594,8 @@ static void read_by_client(int64_t *zxid) {
 }
 
 /* A server's order holds, whatever happens between a call, its dispatch and the
- * next: no event late, none early, none lost.  SEED=n replays a run. */
+ * next: no event comes late or early, and none is lost.  SEED=n replays a
+ * run. */
 TEST_LOOP(replies_and_events_have_one_order, 0, WAYS) {
   int64_t zxid;
   begin(_i);
