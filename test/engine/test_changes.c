@@ -95,7 +95,7 @@ TEST(who_and_when) {
   ck_assert_int_eq(number(sql), 1);
 }
 
-/* The row of a discarded ephemeral node names its owner.  Once it did so only
+/* The row of a discarded ephemeral node names its owner.  It used to do so only
  * if the session's end removed the node. */
 TEST(owner_of_what_was_discarded) {
   zke *z = open_kept();

@@ -276,8 +276,8 @@ TEST(opening_after_one_that_could_not_sync) {
 /* P8: a process leaves a complete commit in the log that it could not sync, and
  * another dies while it writes the header of the WAL-index, so that an open
  * store has to recover.  It syncs the log before it shows the commit.  If that
- * fails (1), it does not trust the log, but moves it into the database; once it
- * trusted the next sync. */
+ * fails (1), it does not trust the log, but moves it into the database; it used
+ * to trust the next sync. */
 TEST_LOOP(recovery_by_an_open_store, 0, 2) {
   struct stat log;
   const char *db = test_path("a.db");

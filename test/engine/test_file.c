@@ -593,8 +593,8 @@ static void expect_empty(seam_call *c) {
 }
 
 /* zkembed.h: a table of an older header does not know all members of zke_file,
- * and does not set them, so they must be 0.  Once they had the stack's content,
- * and a file could have any number of hard links. */
+ * and does not set them, so they must be 0.  They used to have the stack's
+ * content, and a file could have any number of hard links. */
 TEST(table_is_given_empty_structs) {
   zke *z = NULL;
   static seam s = {
@@ -1224,7 +1224,7 @@ static int die_with_life_elsewhere(void *path) {
 }
 
 /* A read-only handle reports a dead session as dead, even if its life was in
- * the liveness file; once it said alive. */
+ * the liveness file; it used to say alive. */
 TEST(readonly_sees_dead_sessions) {
   const char *path = sample(test_path("a.db"));
   zke_session_list *list = NULL;

@@ -1326,8 +1326,8 @@ static void *leave_transaction(void *context) {
 
 /* zkembed.h, zke_sql_begin: if a thread ends before its transaction does,
  * nothing of it is left, and the handle, the connection and the gate are free.
- * (2: it has closed the connection.)  Once the handle could not even be
- * closed. */
+ * (2: it has closed the connection.)  In an earlier version the handle could
+ * not even be closed. */
 TEST_LOOP(a_thread_ends_in_its_transaction, 0, 3) {
   zke *z = open_shop(0), *other = test_open(shop);
   leaver l = {z, plain_open(shop), .exits = _i == 1, .closes = _i == 2};

@@ -599,7 +599,7 @@ TEST(moved_handle_may_be_the_last_of_its_store) {
 
 /* If a session ends before a watcher got the event that zke_set_watch() owed
  * it, that event is void once the end was reported, and its carrier sleeps.
- * Once the carrier had work for ever, and its zke_wait() never slept. */
+ * The carrier used to have work for ever, and its zke_wait() never slept. */
 TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
   int pending = 1;
   begin(_i % WAYS);
@@ -691,8 +691,8 @@ TEST(time_in_which_the_host_stands_still_does_not_count) {
 }
 
 /* zkembed.h, zke_detach: a session that has ended, or that another handle has,
- * is not detached; once the result was ZKE_OK.  Its handle may know that (2, 3)
- * or not. */
+ * is not detached; the result used to be ZKE_OK.  Its handle may know that (2,
+ * 3) or not. */
 TEST_LOOP(what_is_over_is_not_detached, 0, 4) {
   unsigned char password[16];
   begin(IN_FILE);
@@ -870,7 +870,7 @@ static int take_over(void *context) {
 
 /* P5, P6: a handle whose session another process has taken does not keep it
  * alive, even if its owner has not closed it: when that process is killed, or
- * detaches the session, it ends by its timeout.  Once it stayed for ever if
+ * detaches the session, it ends by its timeout.  It used to stay for ever if
  * only the store of that handle swept. */
 TEST_LOOP(moved_handle_keeps_nothing_alive, 0, 2) {
   const char *db = test_path("light.db");

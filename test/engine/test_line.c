@@ -254,7 +254,7 @@ TEST(first_come_first_served) {
 }
 
 /* P10: if a writer finds at its turn that its change has to be synced (0), it
- * does not wait for a second turn; once it went to the end of the line.  The
+ * does not wait for a second turn; it used to go to the end of the line.  The
  * first change of a session (1) joins the line immediately. */
 TEST_LOOP(change_of_unknown_kind_has_one_turn, 0, 2) {
   writer w[6];

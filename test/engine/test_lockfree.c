@@ -713,8 +713,8 @@ static bool disturb_by_index(int where, int n) {
 /* A read that is discarded leaves no definitions of tables behind.  After half
  * of such a checkpoint, page 1 has the new schema number, and other pages have
  * the old definitions.  SQLite keeps both, has no reason to reload them, and
- * once the next write did not update the index.  There are more definitions
- * than fit on page 1, and enough free pages that the file keeps its length:
+ * the next write used to leave out the index.  There are more definitions than
+ * fit on page 1, and enough free pages that the file keeps its length:
  * otherwise SQLite takes it for damaged. */
 TEST(definitions_of_a_discarded_read) {
   begin();
@@ -1147,9 +1147,8 @@ static bool log_shows(const char *what) {
   return memmem(bytes, n, what, strlen(what)) != NULL;
 }
 
-/* A VFS that encrypts recognizes a page by the length of its write.  Once
- * gathered pages reached the disk without encryption, and were read as
- * rubbish. */
+/* A VFS that encrypts recognizes a page by the length of its write.  Gathered
+ * pages used to reach the disk without encryption, and were read as rubbish. */
 TEST(pages_that_a_vfs_encrypts) {
   static seam crypt = {.vfs = "crypt",
                        .before = {[SEAM_xWrite] = veil_page},
@@ -1177,8 +1176,8 @@ static void own_and_wait(void) {
 }
 
 /* P2: a dispatch reaps an owner and its COMMIT fails: the next read uses a new
- * connection.  Once the same dispatch began a read on the old one, and the next
- * call continued it. */
+ * connection.  The same dispatch used to begin a read on the old one, which the
+ * next call continued. */
 TEST(get_after_a_burial_that_failed) {
   share();
   pid_t owner = start_child(own_and_wait);

@@ -322,8 +322,8 @@ static void ask_on_main(void) {
 enum { NEW_TIME = 0x80, NO_NAMESPACES = 77 };
 
 /* In a time namespace the process's offset is known.  If its main thread has
- * ended (1), /proc/self does not show it: then the offset is unknown.  Once it
- * was taken for 0, like that of a kernel without time namespaces. */
+ * ended (1), /proc/self does not show it: then the offset is unknown.  It used
+ * to be taken for 0, like that of a kernel without time namespaces. */
 TEST_LOOP(offset_in_a_time_namespace, 0, 2) {
   int status;
   pid_t pid = fork();

@@ -35,7 +35,7 @@ static struct {
   const char *far;      /* files below this are on a network file system */
   void (*asleep)(void); /* called at the end of each sleep */
   int stamps, polls;    /* writes of a lease's stamp; sleeps in the kernel */
-  int no_fifos;         /* so often another's FIFO does not open */
+  int no_fifos;         /* so often no FIFO of another opens */
   bool no_doubt;        /* the doubt word of the log cannot be read */
   int no_write;         /* the errno by which writes to the log fail, or 0 */
   bool short_of_memory; /* only the WAL-index's first page can be mapped */
@@ -945,8 +945,8 @@ TEST(session_that_nobody_has_shows_at_the_descriptor) {
 }
 
 /* The same if a dispatch comes before the store has recovered: it still reports
- * the end, since nothing must be read for that.  Once it was never reported
- * then, and zke_wait() of the old handle did not return. */
+ * the end, since nothing must be read for that.  An earlier version never
+ * reported it then, and zke_wait() of the old handle did not return. */
 TEST(end_is_told_by_a_broken_store) {
   unsigned char password[16];
   test_events events = {0};
@@ -970,7 +970,7 @@ TEST(end_is_told_by_a_broken_store) {
 
 /* zkembed.h, zke_detach: a node that a kept session still has to discard is
  * removed by the detachment, and the session lives on without it.  If there was
- * no memory to note the node, the session ends.  Once these notes were lost
+ * no memory to note the node, the session ends.  These notes used to be lost
  * with the handle. */
 TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
   unsigned char password[16];
@@ -1016,8 +1016,8 @@ static void *dispatch_in_turn(void *z) {
 }
 
 /* zke_forget() notices the end of the call that it waits for, at whatever step
- * that comes.  Once it could miss it, and wait for the end of another call,
- * which may need what the forgetting thread holds. */
+ * that comes.  An earlier version could miss it, and wait for the end of
+ * another call, which may need what the forgetting thread holds. */
 TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
   static int one, two;
   forgetting.leave_at = _i;
@@ -1162,7 +1162,7 @@ static int own_two(void *db) {
 
 /* P6: a watcher whose notice could not be made does not count for the notice of
  * another on the same owner: when it goes, removed or fired, the other's stays.
- * Once it was subtracted from a notice to which it had not been added.  The
+ * It used to be subtracted from a notice to which it had not been added.  The
  * clock stands still, so no sweep can report the death. */
 TEST_LOOP(watcher_without_notice_takes_none_along, 0, 2) {
   char db[PATH_MAX], ready;
@@ -1417,8 +1417,8 @@ static zke *sys_open_with_lease(const char *db, int64_t ms) {
   return open_as(db, .lease_ms = ms, .os = seam_os(&host));
 }
 
-/* P5, P7: a stamp that cannot be written is tried again, with pauses: once a
- * waiting process retried without pause. */
+/* P5, P7: a stamp that cannot be written is tried again, with pauses: a waiting
+ * process used to retry without pause. */
 TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   enum { LEASE = 8000, WAIT = 500, MOST = 10 };
   const char *db = test_path("a.db");
@@ -1631,9 +1631,9 @@ static bool reads_node(store *s, sqlite3_stmt *st) {
 }
 
 /* P2, semantics.md 8: an ACL for which SQLite has no memory is not taken for
- * the open one, though SQLite then says that the column is NULL.  Once it was,
- * and an event was reported to a session that may not read the node.  SQLite
- * needs memory to make text of bytes. */
+ * the open one, though SQLite then says that the column is NULL.  It used to
+ * be, and an event was reported to a session that may not read the node.
+ * SQLite needs memory to make text of bytes. */
 TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 3) {
   static const struct {
     const char *row;

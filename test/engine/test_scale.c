@@ -486,7 +486,7 @@ static void expect_calls(zke *z, listener *l, int n, int step, int expected) {
 
 /* P3, P9: a hundred thousand watchers of one node, each with its own context:
  * registering, removing, forgetting and calling them takes no longer for each
- * than with few.  (Once it took hours, and would exceed the time limit.) */
+ * than with few.  (It used to take hours, which exceeds the time limit.) */
 TEST(hundred_thousand_watchers_of_one_node) {
   int n = scaled(100000, 2000);
   listener *l = calloc((size_t)n, sizeof *l);

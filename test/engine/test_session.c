@@ -349,7 +349,7 @@ static int do_other_change(int which, zke *third) {
 }
 
 /* zkembed.h, zke_expire: so is each change, even without a transaction of its
- * own session: once an expired session could end others. */
+ * own session: in an earlier version an expired session could end others. */
 TEST_LOOP(no_change_after_the_end, 0, WAYS *OTHER_CHANGES) {
   int way = _i / OTHER_CHANGES;
   zke_os os = {.size = sizeof os, .clock = standing_clock};
@@ -707,10 +707,10 @@ static zke *begin_siblings(seam *s, int busy, int64_t lease) {
 }
 
 /* zkembed.h: a call keeps its lease while it waits for the gate, also a call
- * that ends another session (0), begins one (1) or compacts the file (2); once
- * the lease expired.  The leases of the store's other sessions, which cannot
- * make calls meanwhile, do not expire either; once they did.  The store uses
- * its shortest lease, although a session with a longer one began last. */
+ * that ends another session (0), begins one (1) or compacts the file (2); the
+ * lease used to expire.  The leases of the store's other sessions, which cannot
+ * make calls meanwhile, do not expire either; they used to.  The store uses its
+ * shortest lease, although a session with a longer one began last. */
 TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
   static seam s = {.after = {[SEAM_poll] = look_at_leases}};
   zke *z = NULL;
@@ -756,7 +756,7 @@ TEST(siblings_keep_no_lease) {
   ck_assert(!lives(b, id));
 }
 
-/* zkembed.h: zke_sleep() keeps it too; once it did not. */
+/* zkembed.h: zke_sleep() keeps it too; in an earlier version it did not. */
 TEST(sleep_keeps_the_lease) {
   static seam s = {.after = {[SEAM_sleep] = look_at_leases}};
   begin_siblings(&s, 0, LEASE);

@@ -261,7 +261,7 @@ static void end_doubt(zke *z) {
 }
 
 /* design.md 8: a change recovers the store first, and so does a session that
- * begins or is attached.  Once these failed until another call had recovered
+ * begins or is attached.  These used to fail until another call had recovered
  * it. */
 TEST_LOOP(new_session_recovers_first, 0, 2) {
   zke *z = open_at(&seats[0], NULL), *more = NULL;
@@ -285,7 +285,7 @@ TEST_LOOP(new_session_recovers_first, 0, 2) {
 }
 
 /* P6: a process with the duty that cannot write gives the duty away and records
- * no sweep, so that another one reaps.  Once it kept the duty and recorded
+ * no sweep, so that another one reaps.  It used to keep the duty and record
  * sweeps, and no session was reaped while its reader was there. */
 TEST(holder_in_doubt_gives_the_duty_away) {
   pid_t pid = start_owner("/group/m", 1);
@@ -329,8 +329,8 @@ TEST_LOOP(failed_sweep_is_not_noted, 0, 2) {
   seats[0].broken = seats[0].blind = false;
 }
 
-/* P2, P10: a store in doubt tries to recover once a tick and does not wait.
- * Once it tried at each dispatch, with the gate locked and up to 50 ms for the
+/* P2, P10: a store in doubt tries to recover once a tick and does not wait.  It
+ * used to try at each dispatch, with the gate locked and up to 50 ms for the
  * reader to go. */
 TEST(store_in_doubt_recovers_once_a_tick) {
   pid_t pid = start_owner("/group/m", 1);
@@ -355,7 +355,7 @@ TEST(store_in_doubt_recovers_once_a_tick) {
 }
 
 /* P9: a dispatch does not wait for the gate even if it has to reconnect, and
- * zke_wait() does not wait longer than it was asked to.  Once both took the
+ * zke_wait() does not wait longer than it was asked to.  Both used to take the
  * store's busy timeout. */
 TEST(broken_store_is_not_waited_for) {
   pid_t pid = start_owner("/group/m", 1);
@@ -407,7 +407,7 @@ TEST(a_session_that_cannot_be_removed_holds_up_no_other) {
 
 /* P6: a process could not reap a session, since its disk is full, and has put
  * it off.  The session does not wait for this process: another that can reap it
- * gets the duty.  Once the duty stayed with the one that could not. */
+ * gets the duty.  The duty used to stay with the one that could not. */
 TEST(put_off_burial_is_left_to_another) {
   enum { SLOW = 1000 };
   pid_t pid = start_owner("/group/m", 1);
@@ -450,7 +450,7 @@ TEST(burials_are_put_off_one_by_one) {
 }
 
 /* The gate is taken by another after the first reaping, which failed: the sweep
- * tries no more.  Once it tried them all, since it kept only the first
+ * tries no more.  It used to try them all, since it looked only at the first
  * failure. */
 TEST(busy_gate_ends_the_sweep) {
   enum { DEAD = 4 };
@@ -500,7 +500,7 @@ TEST(session_takes_the_sweep_over) {
 enum { CROWD = SWEEP_FEW + 36, SLOW_MS = ZKE_TICK_MS * 9 / 10 };
 
 /* P6: a holder of the duty that comes late probes all sessions, however many
- * there are, whichever quarter is due.  Once it probed a quarter of them. */
+ * there are, whichever quarter is due.  It used to probe a quarter of them. */
 TEST_LOOP(late_sweep_probes_all, 0, 4) {
   pid_t pid = start_owner("/group/m", CROWD);
   zke *z = open_holder(NULL);
@@ -516,8 +516,8 @@ TEST_LOOP(late_sweep_probes_all, 0, 4) {
 }
 
 /* P6: if the holder of the duty does nothing, a waiting process sweeps at each
- * of its ticks, in a poll loop and in zke_wait().  Once its own last sweep was
- * still too recent at every second tick. */
+ * of its ticks, in a poll loop and in zke_wait().  Its own last sweep used to
+ * be too recent at every second tick. */
 TEST_LOOP(every_tick_sweeps_for_an_idle_holder, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL);
@@ -545,8 +545,8 @@ TEST_LOOP(every_tick_sweeps_for_an_idle_holder, 0, 2) {
 enum { BUSY = 60 }; /* more than it tries without a pause */
 
 /* P6: a sweep inside zke_wait() or another call stands in line at the gate for
- * a moment, so the dead are reaped immediately although others write.  Once it
- * gave up after its first tries, again and again. */
+ * a moment, so the dead are reaped immediately although others write.  It used
+ * to give up after its first tries, again and again. */
 TEST_LOOP(sweep_stands_in_line, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
@@ -583,8 +583,8 @@ TEST(sweep_leaves_the_line) {
 }
 
 /* … and if its process does not have the duty, the next process that checks
- * sweeps immediately.  Once that process assumed for most of a second that the
- * sweep had been made. */
+ * sweeps immediately.  That process used to assume for most of a second that
+ * the sweep had been made. */
 TEST(busy_sweep_is_left_to_the_next) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
@@ -630,7 +630,7 @@ TEST(change_keeps_time_for_itself) {
 }
 
 /* P6: a holder of the duty that only dispatches, and always finds the gate
- * busy, keeps no other process from sweeping.  Once it recorded a sweep, and
+ * busy, keeps no other process from sweeping.  It used to record a sweep, and
  * the dead session was not reaped. */
 TEST(busy_holder_hides_nothing) {
   pid_t pid = start_owner("/group/m", 1);
@@ -757,8 +757,8 @@ static void visit(void) {
 
 /* P5: a sweep that fails still counts as a sweep, so time counts for detached
  * sessions even if each sweep fails: for the process that sweeps (0), and for
- * others that begin in between (1).  Once it never did, since the first failure
- * hid all later sweeps. */
+ * others that begin in between (1).  In an earlier version it never did, since
+ * the first failure hid all later sweeps. */
 TEST_LOOP(time_counts_though_each_sweep_fails, 0, 2) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -806,7 +806,7 @@ static int64_t stamp_of(const zke *z) {
 }
 
 /* A session's lease has expired while its process was stopped.  In zke_sleep(),
- * which reads nothing, it does not know that.  Once it stamped the slot, which
+ * which reads nothing, it does not know that.  It used to stamp the slot, which
  * another session had by then, and so kept that session alive although it made
  * no call. */
 TEST(no_lease_is_renewed_in_anothers_slot) {
@@ -869,7 +869,7 @@ TEST(a_session_that_wrote_a_late_stamp_lives_on) {
 }
 
 /* P5: a store that is stopped while it waits for the gate finds its leases
- * expired when it continues, and their slots taken by others.  Once it wrote
+ * expired when it continues, and their slots taken by others.  It used to write
  * old stamps there, by which a living session was ended. */
 TEST(no_lease_is_extended_in_anothers_slot) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
@@ -901,7 +901,7 @@ static int hold_gate(zke *z) {
 /* P6, P10: after a reported death, reaping is tried less and less often while
  * the gate is busy, and within 16 ms once it is free; even if the kernel had
  * kept the dead session's lock so long that it was probed only once a second.
- * Once it was tried a thousand times a second. */
+ * It used to be tried a thousand times a second. */
 TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   open_holder(NULL); /* it sweeps, so the other does not */
@@ -930,8 +930,8 @@ TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
 }
 
 /* P6: if a death notice reports a carrier's death, a light session that cannot
- * be ended does not block those after it, and only it is put off.  Once it
- * blocked them, and was tried at each probe. */
+ * be ended does not block those after it, and only it is put off.  It used to
+ * block them, and was tried at each probe. */
 TEST(light_session_that_fails_stops_no_other) {
   pid_t pid = start_owner_by(own_light, "/group/m", 2);
   open_holder(NULL); /* it sweeps, so the other does not */
@@ -963,8 +963,8 @@ static void keep_log(void *context, int level, const char *text) {
 }
 
 /* P5, P6: if the end of a light session could not be written, it is written
- * later, and is no death, since its process lives.  Once the logger was told of
- * a death. */
+ * later, and is no death, since its process lives.  The logger used to be told
+ * of a death. */
 TEST(end_that_comes_late_is_no_death) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -1068,7 +1068,8 @@ TEST(end_of_many_is_not_cut_off) {
 
 /* Semantics 9: a sweep does not read nodes with a TTL that have children,
  * however many there are and however long ago they expired; when the last child
- * has gone they are removed.  Once it read each of them four times a second. */
+ * has gone they are removed.  It used to read each of them four times a
+ * second. */
 TEST(overdue_parents_are_not_looked_at) {
   enum { MANY = 1000 };
   char path[64];
@@ -1098,8 +1099,8 @@ TEST(overdue_parents_are_not_looked_at) {
 }
 
 /* P9: a dispatch that finds many nodes due removes them without a sync, many in
- * a transaction, and stops when its time is up; the next one continues.  Once
- * each was a synced transaction, 64 of them in a dispatch. */
+ * a transaction, and stops when its time is up; the next one continues.  Each
+ * used to be a synced transaction, 64 of them in a dispatch. */
 TEST(due_nodes_go_in_unsynced_batches) {
   enum { MANY = NODE_REMOVAL * 5 };
   pid_t pid = start_owner("/group/m", 1);
@@ -1125,7 +1126,7 @@ TEST(due_nodes_go_in_unsynced_batches) {
 /* P11, P6: what cannot be written for lack of space is left, completely.  If
  * reaping takes long before it fails, it is tried less often, so that it
  * occupies neither a processor nor the gate; once there is space it succeeds.
- * Once it was tried at each sweep. */
+ * It used to be tried at each sweep. */
 TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   enum { SLOW = 100, SECONDS = 20 };
   pid_t pid = start_owner("/group/m", 1);
@@ -1163,7 +1164,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
 }
 
 /* The same for a kept session that its host has not heard from for its timeout:
- * once the host tried to end it every 10 ms. */
+ * the host used to try to end it every 10 ms. */
 TEST(full_disk_is_tried_seldom_by_a_host) {
   enum { SLOW = 100, SECONDS = 20 };
   zke *z = open_at(&seats[0], seam_vfs(&disk));

@@ -606,7 +606,7 @@ static int get_once(worker *w) {
 
 /* zkembed.h, Threads: a call gets its turn even if another thread makes no
  * pause: a thread that calls again and again may pass those that are being
- * woken, but not for ever.  Once it did, and the others got
+ * woken, but not for ever.  It used to, and the others got
  * ZKE_OPERATIONTIMEOUT. */
 TEST_LOOP(greedy_thread_makes_way, 0, 2 * WAYS) {
   static worker many[CROWD];
@@ -673,7 +673,7 @@ static int ask(worker *w) {
 
 /* zkembed.h: zke_wait() waits until its own deadline, and a call that only
  * reads the handle does not fail, while another thread's call, such as a
- * compaction, takes longer than the busy timeout.  Once they returned
+ * compaction, takes longer than the busy timeout.  They used to return
  * ZKE_OPERATIONTIMEOUT. */
 TEST_LOOP(long_call_fails_no_wait, 0, WAYS) {
   enum { QUESTIONS = 4 };
@@ -691,8 +691,8 @@ TEST_LOOP(long_call_fails_no_wait, 0, WAYS) {
 }
 
 /* zkembed.h: zke_call_at() waits for no other thread's call, nor does
- * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Once
- * both returned only after the other call, however long that took. */
+ * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Both
+ * used to return only after the other call, however long that took. */
 TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   enum { LATE = 1500 };
   worker keeps;
@@ -709,7 +709,7 @@ TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
     ck_ok(zke_sleep(leased, until));
     late = zke_now(leased) - until;
   }
-  ck_assert_int_lt(late, LATE); /* once it slept twice as long */
+  ck_assert_int_lt(late, LATE); /* it used to sleep twice as long */
   bool waited = keeps.done;
   come_back = true;
   ck_ok(join(&keeps));

@@ -719,8 +719,8 @@ TEST_LOOP(a_time_that_has_passed_is_for_the_next_dispatch, 0, WAYS) {
   ck_assert_int_gt(next_deadline(), zke_now(watcher));
 }
 
-/* Nor does it keep other due alarms from ringing: once it was called instead of
- * them, in each dispatch. */
+/* Nor does it keep other due alarms from ringing: it used to be called instead
+ * of them, in each dispatch. */
 TEST_LOOP(a_time_that_is_set_again_leaves_others_their_turn, 0, WAYS) {
   int rung = 0;
   begin(_i);
