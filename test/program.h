@@ -12,8 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A number from the environment, such as KILLS=100; `otherwise` if it is unset
- * or empty. */
+/* A number from the environment: KILLS=100; unset or empty: `otherwise`. */
 long program_setting(const char *name, long otherwise);
 
 /* SEED, or a new one each time; it is printed. */

@@ -12,8 +12,7 @@
 #define CALL(from, of, ...) \
   seam_call c = {.seam = (from), .kind = SEAM_##of, .name = #of, __VA_ARGS__}
 
-/* Does the fault apply to this call?  Several threads may ask at the same
- * time. */
+/* Does the fault apply to this call?  Several threads may ask together. */
 static bool fault_takes(seam_fault *f, const seam_call *c) {
   if (!__atomic_load_n(&f->times, __ATOMIC_RELAXED)) return false;
   if (f->opened_as && !(f->opened_as & c->opened_as)) return false;
@@ -96,7 +95,7 @@ static void find_real(void) {
 
 int64_t seam_ahead, seam_apart[3];
 static bool stands;
-static int64_t stood[3]; /* the time of each stopped clock */
+static int64_t stood[3]; /* where each clock was stopped */
 
 static void pass_ns(int64_t ns) {
   __atomic_fetch_add(&seam_ahead, ns, __ATOMIC_SEQ_CST);

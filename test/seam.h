@@ -115,7 +115,7 @@ const char *seam_vfs(seam *s);
  * descriptor is closed all the same.) */
 void seam_refuse(seam_call *c, int64_t result);
 
-/* From now on every call of a kind fails with its fault's result, or no call
+/* From now on every call of a kind fails with its fault's result, or none
  * does. */
 void seam_fail(seam *s, seam_kind kind, bool fails);
 

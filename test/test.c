@@ -334,7 +334,7 @@ static void remove_directory(void) {
   if (getpid() == test_owner) test_remove(test_directory);
 }
 
-/* Enough for every test; small machines must have it too. */
+/* Enough for every test, and not too much for a small machine. */
 enum { MEMORY_DISK_MIB = 1024 };
 
 static bool on_disk; /* this program tests files on a disk */

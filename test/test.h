@@ -32,8 +32,7 @@
   }                                                                           \
   static void test(int _i __attribute__((unused)))
 
-/* Is the test built with a sanitizer?  Some keep freed memory, and all are
- * slow. */
+/* Is it built with a sanitizer?  Some keep freed memory, and all are slow. */
 #if defined(__has_feature)
 #define TEST_FEATURE(name) __has_feature(name)
 #else
@@ -125,8 +124,7 @@ const char *test_program(void); /* as it was started */
   } while (0)
 void test_numbers(const char *file, int line, intmax_t a, const char *a_text,
                   const char *op, intmax_t b, const char *b_text);
-/* With `null_is_value` a NULL equals another NULL; otherwise no relation holds
- * for it. */
+/* With `null_is_value` NULL equals NULL; otherwise no relation holds for it. */
 void test_strings(const char *file, int line, const char *a, const char *a_text,
                   const char *op, const char *b, const char *b_text,
                   int null_is_value);
@@ -187,7 +185,7 @@ long test_sample(long all, long sample);
 /* Of many similar places a test tries every n-th, and this is n.  SAMPLE=k
  * tries k times as many, FULL all of them. */
 long test_stride(long stride);
-/* Wait until no number has changed for half a second, so nothing is in
+/* Wait until no number has changed for half a second: nothing is in
  * progress. */
 void test_settle(const long *numbers, int count);
 /* Run `body` in a child, and return its exit status, or 128 + signal.  The

@@ -257,8 +257,7 @@ TEST(a_long_list_has_each_entry_once) {
   free(ids);
 }
 
-/* The largest ACL in bytes, as stored, and the size of an entry without its
- * id. */
+/* The largest ACL in bytes, as stored; an entry's bytes without its id. */
 enum { ACL_MOST = 1024 * 1024, ENTRY = sizeof "31:digest:\n" - 1 };
 
 /* A digest id of `len` bytes that ends in `end`; the caller frees it. */
@@ -294,8 +293,7 @@ TEST(an_acl_has_a_limit) {
   free(more);
 }
 
-/* The C library's allocator; it notes a block that is larger than any needed
- * here. */
+/* The C library's allocator; notes a block larger than any needed here. */
 static void *resize_somewhat(void *context, void *block, size_t size) {
   if (size > 4 * ACL_MOST) *(bool *)context = true;
   if (size) return realloc(block, size);

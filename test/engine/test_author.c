@@ -242,8 +242,7 @@ TEST(forget_waits_for_a_running_call) {
   pthread_join(releaser, NULL);
 }
 
-/* Stays inside like the one above, and sets its watch again before it
- * returns. */
+/* Like the one above, but sets its watch again before it returns. */
 static void stay_and_watch_again(zke *handle, int type, int state,
                                  const char *path, void *context) {
   atomic_fetch_add(&called, 1);

@@ -99,8 +99,8 @@ TEST_LOOP(reading_function_undoes_nothing, 0, 2 * PLACES) {
 
 /* ---- results ---- */
 
-/* Creates, a refusal, a change, a deletion, and a refused multi between
- * them. */
+/* Creates, a refusal, a change, a deletion, and between them a refused
+ * multi. */
 static int each(zke *z, void *context) {
   zke_stat a, b, set;
   zke_op ops[2];
@@ -815,7 +815,7 @@ typedef struct starving {
   test_heap heap;
   int at; /* the allocation that fails, from the function on */
   int result[STARVED], watched;
-  bool reached; /* it was reached */
+  bool reached; /* it was requested */
 } starving;
 
 enum { LARGE = 3000 }; /* such data is stored apart from its node */
@@ -882,8 +882,7 @@ TEST_LOOP(without_memory_no_half_is_left, 0, 3) {
 
 /* ---- SQLite without memory ----
  *
- * One of its allocations fails: the n-th after the batch's first call
- * begins. */
+ * One of its allocations fails, the n-th since the batch's first call. */
 
 static sqlite3_mem_methods sqlite_real;
 static long sqlite_fail; /* 1: the next one; 0: none */
@@ -1002,7 +1001,7 @@ static int go_on(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* P2, P11: if the disk gets full in the middle, the batch is broken, and this
+/* P2, P11: if the disk fills up in the middle, the batch is broken, and this
  * cannot be missed: each later call fails, and so does the batch.  The size of
  * the values decides how the failed call would be undone. */
 TEST_LOOP(a_full_disk_breaks_it, 0, 2) {

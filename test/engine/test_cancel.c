@@ -107,8 +107,7 @@ typedef struct runner {
   bool returned; /* it was not cancelled */
 } runner;
 
-/* A pending cancellation takes effect here at the latest; there always is
- * one. */
+/* A pending cancellation takes effect here at the latest; one always comes. */
 static void *run_it(void *arg) {
   runner *r = arg;
   pthread_setcanceltype(r->type, NULL);
@@ -215,8 +214,7 @@ TEST_LOOP(others_wait_on, 0, 2) {
 
 /* ---- every call, cancelled at every system call ---- */
 
-/* A thread that is cancelled at any instruction may lose what a call
- * returned. */
+/* A thread that is cancelled at any instruction may lose a call's results. */
 static bool outputs;
 
 /* Each reading call, whatever it returns.  Without outputs, nothing is
@@ -564,8 +562,7 @@ static const recipe *under_test;
 static atomic_int after; /* what a call returned after the cancellation */
 static int64_t nodes_after;
 
-/* Like a program's cleanup handler: the place has been given up before it
- * runs. */
+/* Like a program's cleanup handler: the place was given up before it runs. */
 static void clean_up(void *object) {
   zke_count(other, "/", &nodes_after);
   after = under_test->block(object);

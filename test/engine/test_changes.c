@@ -44,8 +44,7 @@ static void expect(const char *expected) {
 }
 
 /* Every kind of change is recorded, in order, a multi's with one zxid; a
- * refused multi leaves no row.  The first row says since when the history is
- * complete. */
+ * refused multi leaves no row.  The first row says where the history begins. */
 TEST(every_change_is_noted) {
   zke *z = open_kept();
   make(z, "/a");
@@ -108,8 +107,7 @@ TEST(owner_of_what_was_discarded) {
                    2);
 }
 
-/* The rows of a killed process's session, and of nodes that the sweep
- * removes. */
+/* The rows of a killed process's session, and of nodes that a sweep removes. */
 TEST(ends_that_nobody_made) {
   zke *z = open_kept();
   test_worker w = test_worker_on(test_path("db"));
@@ -161,7 +159,7 @@ TEST(old_rows_go) {
                    test_stat(z, "/a").mzxid);
 }
 
-/* A smaller limit is reached step by step, by a bounded number of rows at a
+/* A smaller limit is reached in steps, by a bounded number of rows at a
  * time. */
 TEST(a_limit_is_reached_in_steps) {
   zke *z = open_kept();

@@ -622,8 +622,7 @@ static void expect_near(int64_t got, int64_t expected) {
   ck_assert_int_le(got, expected + 5000);
 }
 
-/* The clock is set ten years forward, then thirty back, to before 1970, and
- * then right. */
+/* The clock is set ten years forward, thirty back (before 1970), then right. */
 static const int64_t jumps[] = {YEARS(10), -YEARS(20), -YEARS(90), 0};
 enum { JUMPS = sizeof jumps / sizeof jumps[0] };
 
@@ -1169,8 +1168,7 @@ static void write_until_full(zke *z) {
 
 /* P5, P6, P11: while the disk is full, reads and waits work, changes fail,
  * living sessions stay alive, and another session's death cannot be recorded.
- * Once there is room, it is recorded, its watcher is told, and everything works
- * again. */
+ * With room again it is recorded, its watcher is told, and everything works. */
 TEST(sessions_survive_a_full_disk) {
   if (!test_small_disk("disk", 4096)) return;
   const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");

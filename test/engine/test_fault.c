@@ -766,8 +766,7 @@ static void begin(const fault_case *c, bool memory, const char *name) {
   t.seen.s[0] = t.heard.s[0] = '\0';
 }
 
-/* After the call: open the handles that did not exist before, without
- * faults. */
+/* After the call: open the handles that are still missing, without faults. */
 static void join(bool ok) {
   if (has(CLOSES)) t.z = NULL;
   if (has(FIRST)) {
@@ -875,8 +874,8 @@ static void judge_results(int rc) {
   memcpy(t.out.results, pattern.results, sizeof pattern.results);
 }
 
-/* Is the result the one without a fault, or a code and a sentence that report
- * one? */
+/* Is it the undisturbed result, or a code and a sentence that report a
+ * fault? */
 static void judge_answer(int rc) {
   static text answer;
   answer.len = 0;
@@ -1913,8 +1912,7 @@ static long most_steps(const fault_case *c) {
   return fault.kind == SQLITE && most_alike() == LONG_MAX ? 60 : 2000;
 }
 
-/* The steps of the undisturbed run at which to try faults; returns their
- * number. */
+/* The undisturbed run's steps at which to try faults; returns their number. */
 static long choose_steps(long *chosen) {
   long count = 0;
   for (long at = 1; at <= fault.steps && at < MOST_STEPS; at++)

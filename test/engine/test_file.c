@@ -628,8 +628,7 @@ TEST(missing_file_is_not_made) {
   refused_by(where, path, &options, ZKE_CANTOPEN);
 }
 
-/* ZKE_OPEN_EXISTING opens an existing file; an empty file becomes a
- * database. */
+/* ZKE_OPEN_EXISTING opens an existing file; an empty one becomes a database. */
 TEST(existing_and_empty_files_are_opened) {
   zke *z = open_as(sample(test_path("a.db")), .flags = ZKE_OPEN_EXISTING);
   expect_data(z, "/a", "one");
@@ -873,8 +872,8 @@ TEST(side_files_may_go_between) {
 /* ---- copies and restores ---- */
 
 /* design.md 7, P8: in a copy all sessions of the original are dead, and zxids
- * begin above all that the original can have issued; the original is not
- * affected. */
+ * begin above all that the original can have issued; the original is
+ * unaffected. */
 TEST(copy_has_no_sessions) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   zke *z = test_open(path);
@@ -1198,8 +1197,7 @@ static void move_life(seam_call *c) {
 
 static seam life_elsewhere = {.after = {[SEAM_fstat] = move_life}};
 
-/* P5: no life is put into a liveness file that is not the one other stores
- * use. */
+/* P5: no life is put into a liveness file that other stores do not use. */
 TEST(life_in_a_replaced_file_is_refused) {
   const char *path = sample(test_path("a.db"));
   const char *live = joined(path, "-zke/live");
@@ -1385,9 +1383,9 @@ TEST(other_boot_id_reaps_nobody) {
   test_kill(&w, SIGKILL);
 }
 
-/* P8: after a reboot, which another boot id (or none) simulates once all
- * processes are dead, also if the liveness file is lost: sessions and
- * ephemerals are gone, and no zxid, session id or sequence number is used
+/* P8: after a reboot, which another boot id (or none) simulates after all
+ * processes have died, even if the liveness file is lost: sessions and
+ * ephemerals are gone, and no zxid, session id or sequence number comes
  * twice. */
 TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   static const char *const next_boot[] = {"two", "", "two"};
@@ -1498,8 +1496,7 @@ TEST(same_boot_keeps_the_epoch) {
   ck_assert_int_eq(test_zxid(z) >> 32, zxid >> 32);
 }
 
-/* Use the database in that boot; returns the session's id.  *zxid gets a later
- * one. */
+/* Use the database in that boot; returns the session's id, and a later zxid. */
 static int64_t use_booted(const char *path, const char *id, int64_t *zxid) {
   zke *z = open_booted(path, id);
   int64_t session = zke_session_id(z);

@@ -189,8 +189,8 @@ static void expect_sum(zke *z, int expected) {
 
 enum { TIMES = 100 };
 
-/* A child that opens its own handle, works and says so; works again when told,
- * and closes. */
+/* A child: opens its own handle, works, says so; works again when told,
+ * closes. */
 static struct {
   const char *db;
   int told[2], says[2]; /* pipes to and from the child */
@@ -215,8 +215,7 @@ static int work_on_own(void *context) {
 }
 
 /* The child opens its own handle on the same file.  Parent and child, and then
- * a third process after the parent has closed, lose none of each other's
- * updates. */
+ * a third process after the parent has closed, lose no update of each other. */
 TEST(child_opens_its_own) {
   char byte = 'x', line[64];
   own.db = test_path("a.db");

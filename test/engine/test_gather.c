@@ -2,8 +2,8 @@
  * write-ahead log
  *
  * White-box: the store's log over a file in memory that counts its writes.
- * test_power, the tortures and test_fault show that SQLite behaves as it relies
- * on. */
+ * test_power, the tortures and test_fault show that SQLite writes as expected
+ * here. */
 #include "zkembed.c"
 #include "test/test.h"
 
@@ -234,8 +234,7 @@ TEST(more_than_there_is_room_for) {
   expect_pages(many);
 }
 
-/* A page larger than the buffer is written directly, after the gathered
- * frames. */
+/* A page larger than the buffer is written directly, after the frames in it. */
 TEST(a_page_larger_than_the_room) {
   static char page[2 * ZKE_LOG_BYTES];
   open_log(true);

@@ -173,9 +173,8 @@ TEST_LOOP(older_and_newer_options_are_taken, 0, ROWS) {
   ck_ok(zke_close(z));
 }
 
-/* zkembed.h: if a newer header asks for something that this library lacks, the
- * call is refused with a sentence that says why; so is a size that was not
- * set. */
+/* zkembed.h: a newer header may ask for what this library lacks: the call is
+ * refused with a sentence that says why; so is a size that was not set. */
 TEST_LOOP(unknown_options_are_refused, 0, ROWS) {
   const struct row *r = &rows[_i];
   zke *z = test_open(":memory:");

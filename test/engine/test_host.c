@@ -1364,7 +1364,7 @@ TEST_LOOP(a_transaction_ends_without_memory, 0, 2) {
   ck_ok(zke_sql_commit(z, db));
 }
 
-/* A transaction that the program itself has ended is reported; so is a deferred
+/* A transaction that the program has ended is reported; so is a deferred
  * constraint. */
 TEST(a_commit_that_cannot_be) {
   zke *z = open_shop(0);

@@ -690,9 +690,9 @@ TEST(time_in_which_the_host_stands_still_does_not_count) {
   ck_rc(see(b, "/x"), ZKE_NONODE);
 }
 
-/* zkembed.h, zke_detach: a session that has ended, or that another handle has,
- * is not detached; the result used to be ZKE_OK.  Its handle may know that (2,
- * 3) or not. */
+/* zkembed.h, zke_detach: a session that has ended, or is another handle's, is
+ * not detached; the result used to be ZKE_OK.  Its handle may know that (2, 3)
+ * or not. */
 TEST_LOOP(what_is_over_is_not_detached, 0, 4) {
   unsigned char password[16];
   begin(IN_FILE);

@@ -533,8 +533,7 @@ static zke *read_only(const char *db) {
   return z;
 }
 
-/* A read-only handle notices dead sessions, but sweeps nothing: they stay as
- * they are. */
+/* A read-only handle notices dead sessions, but sweeps none. */
 TEST(readonly_handle_sweeps_nothing) {
   const char *db = test_path("a.db");
   test_worker w = test_spawn("hold", db, "/e", NULL);
@@ -775,8 +774,7 @@ TEST(close_ends_a_compaction) {
   ck_ok(see(z2, "/n"));
 }
 
-/* In the first of two calls: begin to close, and continue once that has
- * begun. */
+/* The first of two calls: begin to close, and continue once that has begun. */
 static void close_meanwhile(zke *z, int type, int state, const char *path,
                             void *context) {
   (void)type, (void)state, (void)path, (void)context;
@@ -788,8 +786,7 @@ static void close_meanwhile(zke *z, int type, int state, const char *path,
   ck_says("is being closed");
 }
 
-/* zkembed.h, zke_close: watchers that have not been called yet are not
- * called. */
+/* zkembed.h, zke_close: watchers that were not called yet are not called. */
 TEST_LOOP(close_stops_the_calls, 0, 2) {
   z1 = sys_handle(_i ? test_path("a.db") : ":memory:");
   make(z1, "/n");
@@ -970,8 +967,7 @@ static test_heap heap;
 
 static void kill_one(void) { test_kill(&owners[dying], SIGKILL); }
 
-/* P6: without memory for all notices the sweep must find the deaths: the wait
- * continues. */
+/* P6: without memory for all notices, the sweep finds the deaths. */
 static void sleep_without_memory(zke *z) {
   heap.fail_at = heap.calls + 1;
   heap.fail_all = 1;

@@ -387,9 +387,8 @@ static void *expire_nobody(void *arg) {
   return NULL;
 }
 
-/* P10: another thread closes the handle while a call of it (_i is 1: one that
- * is no change by the session) sleeps in the line: the call is woken, and
- * leaves. */
+/* P10: another thread closes the handle while its call (_i is 1: one that is no
+ * change by the session) sleeps in the line: it is woken, and leaves. */
 TEST_LOOP(closing_writer_leaves_the_line, 0, 2) {
   pthread_t setter, closer;
   begin();

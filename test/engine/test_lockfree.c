@@ -82,7 +82,7 @@ static seam spied = {.vfs = "unix-spy",
                                 [SEAM_xShmBarrier] = spy_barrier},
                      .after = {[SEAM_xShmLock] = spy_locked}};
 
-/* From now on: act before the `first` call and those after it, `times` in
+/* From now on: act before the `first` call and the next ones, `times` in
  * all. */
 static void spy_arm(int first, int times, void (*act)(void)) {
   spy.calls = spy.read_locks = spy.mark_locks = spy.unlocks = 0;
@@ -166,8 +166,7 @@ static void first_generation(zke *z) {
   ck_ok(zke_create(z, "/s", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
-/* Make the next generation after n; ZKE_BADVERSION if n is not the current
- * one. */
+/* Make the generation after n; ZKE_BADVERSION if n is not the current one. */
 static int try_advance(zke *z, int n) {
   zke_op ops[4 + SOME];
   char number[16];
@@ -432,8 +431,8 @@ static void end_child(pid_t pid) { ck_assert_int_eq(test_child_end(pid), 0); }
 /* Shared with children. */
 static struct { atomic_int step, committed, reads, checkpoints; } * shared;
 
-/* The memory that the test's processes share, and the settings they must have
- * in common. */
+/* What the test's processes share: memory, the directory, the stopped
+ * clocks. */
 static void share(void) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -762,8 +761,7 @@ TEST(distrust_ends) {
   ck_assert_int_eq(spy.read_locks, 0);
 }
 
-/* Make all read marks after the WAL-index's header unusable (SQLite's
- * format). */
+/* Make all read marks after the WAL-index's header unusable (SQLite format). */
 static void spoil_marks(void) {
   volatile uint32_t *index =
       (volatile uint32_t *)(uintptr_t)reader->s->index.head;
@@ -979,8 +977,7 @@ static void see_fake(shm_index *x) {
 }
 
 /* Every unknown layout is noticed at the first commit, and reported once; from
- * then on the store reads under SQLite's locks, and what it reads is
- * current. */
+ * then on it reads under SQLite's locks, and what it reads is current. */
 TEST_LOOP(another_layout_is_noticed, 0, KINDS) {
   begin();
   ck_ok(zke_close(reader));
@@ -1291,8 +1288,7 @@ static bool stop_and_go_on(void) {
   return stopped;
 }
 
-/* The state before a stopped reader: generation 3, in the log and in the
- * database. */
+/* Before a reader is stopped: generation 3, in the log and in the database. */
 static void prepare(void) {
   zke *z = open_with(NULL, NULL, 0);
   first_generation(z);

@@ -164,8 +164,7 @@ TEST(read_untold_in_a_callback) {
   ck_assert_int_eq(a.count, 3);
 }
 
-/* If they are more than a batch, none is left out; dropped events are not
- * known. */
+/* If they exceed a batch, none is left out; dropped events are not known. */
 TEST(read_untold_of_many) {
   zke *z = memory();
   test_events events = {0};
@@ -290,7 +289,7 @@ TEST(results_clear) {
   zke_results_clear(NULL, 0);
 }
 
-/* P9: results outlive the handle; when they are freed, nothing is left in its
+/* P9: results outlive the handle; once freed, nothing is left in its
  * allocator. */
 TEST(results_outlive_the_handle) {
   test_heap heap = {0};

@@ -264,8 +264,7 @@ TEST(network_is_known_by_its_number) {
   ck_assert_int_eq(os_network(NULL, test_path(".")), 0);
 }
 
-/* Only root changes a file's owner; for other users the file keeps it, and gets
- * the mode. */
+/* Only root changes a file's owner; other users just set the mode. */
 TEST(owner_is_given_by_root_only) {
   struct stat st;
   begin_table();

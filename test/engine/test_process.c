@@ -108,8 +108,7 @@ static int waited_for(zke *z, test_events *events, const char *expected,
 /* When the owner is killed, for a watch of data or of existence. */
 enum { BEFORE_THE_WATCH, BEFORE_THE_WAIT, IN_THE_WAIT, IN_A_GET, MOMENTS };
 
-/* Kill the owner of /e at that moment; returns the time until the watcher
- * runs. */
+/* Kill the owner of /e at that moment; returns how long the watcher takes. */
 static int death_takes(zke *z, const char *db, int moment) {
   test_events events = {0};
   test_worker w = owner_of(db, "/e");

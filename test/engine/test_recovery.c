@@ -250,8 +250,7 @@ static int be_parent(void *context) {
   return byte == 'c' && zke_close(z) != ZKE_OK ? 4 : 0;
 }
 
-/* Does the process hold a lock on these bytes, as SQLite in this process would
- * see it? */
+/* Does the process lock these bytes, as SQLite in this process would see it? */
 static bool has_lock(pid_t pid, const char *file, off_t from, off_t count) {
   struct flock l = {.l_type = F_WRLCK, .l_start = from, .l_len = count};
   int fd = open(file, O_RDWR);
@@ -450,8 +449,7 @@ TEST(a_sync_that_failed_is_no_look) {
 }
 
 /* zkembed.h, zke_check: a page that cannot be read for a moment is not damaged,
- * although SQLite's quick_check says so.  (0: of the log, 1: of the
- * database.) */
+ * although SQLite's quick_check says so.  (0: the log's, 1: the database's.) */
 TEST_LOOP(an_unread_page_is_no_damage, 0, 2) {
   const char *db = test_path("a.db");
   shim_cache_kib = 1;
@@ -684,7 +682,7 @@ static sqlite3 *begin_reading(const char *db) {
 }
 
 /* P2: as long as a reader keeps the log from being copied, nothing is
- * acknowledged; reads continue, and changes succeed once the reader has
+ * acknowledged; reads continue, and changes succeed when the reader has
  * gone. */
 TEST(reader_in_the_way_of_recovery) {
   const char *db = test_path("a.db");
@@ -811,8 +809,7 @@ TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   ck_assert_int_eq(version_in_copy(db, "/n"), stat.version);
 }
 
-/* An action that relies on the log, by a handle and a connection of the
- * program. */
+/* An action that relies on the log, by a handle or the program's connection. */
 static int rely_on_log(zke *z, sqlite3 *db, int way) {
   switch (way) {
     case 0:
@@ -1118,7 +1115,7 @@ TEST_LOOP(dispatch_returns_in_a_flood, 1, 3) {
   ck_ok(zke_close(flood.writer));
 }
 
-/* P9: one descriptor for each living owner, and only while a watcher waits for
+/* P9: one descriptor per living owner, and only while a watcher waits for
  * it. */
 TEST(death_notices_go_with_their_watchers) {
   enum { OWNERS = 12 };
@@ -1840,8 +1837,7 @@ TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   ck_ok(see(w, "/e"));
 }
 
-/* A zxid at the end of its range is damage, and is not followed by a negative
- * one. */
+/* A zxid at the end of its range is damage; no negative one follows it. */
 TEST(used_up_zxids_are_damage) {
   const char *db = test_path("a.db");
   zke *again = NULL, *z = test_open(db);

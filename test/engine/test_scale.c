@@ -149,8 +149,7 @@ static void crowd_kill(const crowd *c, int from, int to) {
   for (int i = from; i < to; i++) waitpid(c->pid[i], NULL, 0);
 }
 
-/* Wait until this many sessions and ephemerals are left; returns how long it
- * took. */
+/* Wait until `sessions` sessions and ephemerals are left; returns the time. */
 static int left_after(zke *z, int sessions, int limit_ms) {
   int64_t since = test_now();
   while ((child_count(z, "/all") > sessions || living(z) != sessions + 1) &&
@@ -162,8 +161,8 @@ static int left_after(zke *z, int sessions, int limit_ms) {
 }
 
 /* P5, P6: two hundred processes with five sessions each all see each other.
- * One is killed, and only its five sessions end; then all are killed at the
- * same time. */
+ * One is killed, and only its five sessions end; then all are killed
+ * together. */
 TEST(thousand_sessions_of_many_processes) {
   const char *db = test_path("a.db");
   zke *z = open_unsynced(db);

@@ -209,7 +209,7 @@ static void begin_expired(int way) {
 }
 
 /* 12 #64: from then on every change, read and watch returns ZKE_INVALIDSTATE.
- * The excluded calls use only the handle, open another, or concern kept
+ * The other calls use only the handle, open another, or are for kept
  * sessions. */
 TEST_LOOP(expired_session_does_nothing, 0, WAYS) {
   const char *others =
@@ -238,9 +238,8 @@ TEST_LOOP(expired_session_does_nothing, 0, WAYS) {
   test_expect(a, &seen, "");
 }
 
-/* zkembed.h: the call that finds that the session has expired may return
- * another code; later ones return ZKE_INVALIDSTATE, and the event is still
- * delivered. */
+/* zkembed.h: the call that finds the session expired may return another code;
+ * later ones return ZKE_INVALIDSTATE, and the event is still delivered. */
 TEST_LOOP(call_may_find_the_expiry, 0, WAYS) {
   begin(_i);
   ck_ok(zke_set_watcher(a, test_record, &seen));
@@ -302,8 +301,7 @@ static int do_read(int which) {
   return rc;
 }
 
-/* a's clock stands still: no tick is due, so each call has to check by
- * itself. */
+/* a's clock stands still: no tick is due, so each call checks by itself. */
 static int64_t standing_clock(void *context, int which) {
   (void)context;
   return (which + 2) * INT64_C(1000000000000);
@@ -414,7 +412,7 @@ TEST_LOOP(identity_is_shown, 0, WAYS) {
   ck_assert_int_eq(info(b, zke_session_id(a)).lease_ms, 60000);
 }
 
-/* zkembed.h: the default is the process's name, which Linux cuts to 15
+/* zkembed.h: the default is the process's name, which Linux cuts at 15
  * bytes. */
 TEST_LOOP(identity_defaults_to_the_process_name, 0, WAYS) {
   prctl(PR_SET_NAME, "a name that is long");
@@ -500,7 +498,7 @@ TEST_LOOP(sync_finds_the_end, 0, WAYS) {
   ck_rc(zke_sync(a, "/e"), ZKE_INVALIDSTATE);
 }
 
-/* zkembed.h: a session that makes no call loses its lease, and its
+/* zkembed.h: a session that makes no call loses its lease and its
  * ephemerals. */
 TEST_LOOP(silent_lease_runs_out, 0, WAYS) {
   begin_leased(_i);
@@ -690,8 +688,7 @@ static void look_at_the_gate(seam_call *c) {
   if (c->how == ZKE_LOCK_NONE && c->at == 0) look_at_leases(c);
 }
 
-/* Session a with the usual lease, and another session of its store with its
- * own. */
+/* Session a with the usual lease, and a sibling with its own. */
 static zke *begin_siblings(seam *s, int busy, int64_t lease) {
   zke_options plain = {.size = sizeof plain, .os = seam_os(s)}, leased = plain;
   leased.busy_timeout_ms = busy;

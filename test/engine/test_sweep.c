@@ -261,8 +261,7 @@ static void end_doubt(zke *z) {
 }
 
 /* design.md 8: a change recovers the store first, and so does a session that
- * begins or is attached.  These used to fail until another call had recovered
- * it. */
+ * begins or is attached.  They used to fail until another call had done so. */
 TEST_LOOP(new_session_recovers_first, 0, 2) {
   zke *z = open_at(&seats[0], NULL), *more = NULL;
   unsigned char password[16];
@@ -310,8 +309,7 @@ TEST(holder_in_doubt_gives_the_duty_away) {
 }
 
 /* P6: a sweep that failed for lack of something in its own process does not
- * keep another process from sweeping.  (1: it cannot learn which sessions are
- * dead.) */
+ * keep another process from sweeping.  (1: it cannot learn who is dead.) */
 TEST_LOOP(failed_sweep_is_not_noted, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL), *other = open_at(&seats[1], NULL);
@@ -449,8 +447,8 @@ TEST(burials_are_put_off_one_by_one) {
   ck_rc(see(z, "/group/n"), ZKE_NONODE);
 }
 
-/* The gate is taken by another after the first reaping, which failed: the sweep
- * tries no more.  It used to try them all, since it looked only at the first
+/* Another takes the gate after the first reaping, which failed: the sweep tries
+ * no more.  It used to try them all, since it looked only at the first
  * failure. */
 TEST(busy_gate_ends_the_sweep) {
   enum { DEAD = 4 };
@@ -598,7 +596,7 @@ TEST(busy_sweep_is_left_to_the_next) {
 }
 
 /* P6: a call that changes something stands in the line anyway, so its sweep
- * waits longer.  With forty processes writing without pause, no sweep was
+ * waits longer.  While forty processes wrote without pause, no sweep was
  * completed. */
 TEST(change_waits_longer_to_sweep) {
   pid_t pid = start_owner("/group/m", 1);
@@ -703,8 +701,7 @@ TEST(no_timeout_is_judged_before_it_is_stamped) {
   expect_a_timeout(z);
 }
 
-/* … nor if the process that noticed it was killed as soon as it had recorded
- * its sweep. */
+/* … nor if the process that noticed was killed after recording its sweep. */
 TEST(note_of_a_sweep_comes_after_the_stamps) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");
@@ -778,8 +775,7 @@ TEST_LOOP(time_counts_though_each_sweep_fails, 0, 2) {
   ck_rc(see(z, "/x"), ZKE_NONODE);
 }
 
-/* … and if no sweep gets the gate, also for another process that sweeps
- * next. */
+/* … and if no sweep gets the gate, also for the next process that sweeps. */
 TEST_LOOP(time_counts_though_the_gate_is_busy, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
@@ -807,8 +803,7 @@ static int64_t stamp_of(const zke *z) {
 
 /* A session's lease has expired while its process was stopped.  In zke_sleep(),
  * which reads nothing, it does not know that.  It used to stamp the slot, which
- * another session had by then, and so kept that session alive although it made
- * no call. */
+ * another session had by then, and so kept that session alive without calls. */
 TEST(no_lease_is_renewed_in_anothers_slot) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   zke *over = lease(z, 4000);
@@ -963,8 +958,8 @@ static void keep_log(void *context, int level, const char *text) {
 }
 
 /* P5, P6: if the end of a light session could not be written, it is written
- * later, and is no death, since its process lives.  The logger used to be told
- * of a death. */
+ * later, and is no death: its process lives.  The logger used to be told of a
+ * death. */
 TEST(end_that_comes_late_is_no_death) {
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group");

@@ -166,8 +166,7 @@ static void hold(zke *z, int type, int state, const char *path, void *context) {
 
 static int dispatch_once(worker *w) { return zke_dispatch(w->z, NULL); }
 
-/* Start a thread that is inside a callback of `shared` until the latch is
- * released. */
+/* Start a thread that stays in a callback of `shared` until the release. */
 static void begin_held(int way, latch *l, worker *holder) {
   begin(way);
   latch_init(l);
@@ -406,7 +405,7 @@ TEST_LOOP(close_wakes_the_sleeper, 0, WAYS) {
   ck_assert_int_eq(called, 0);
 }
 
-/* zkembed.h: sessions are closed one by one; a sibling that sleeps is not
+/* zkembed.h: sessions are closed one by one; a sleeping sibling is not
  * woken. */
 TEST_LOOP(close_leaves_sleeping_neighbour, 0, WAYS) {
   begin(_i);
@@ -630,8 +629,8 @@ static int change_and_keep(worker *w) {
 }
 
 /* zkembed.h: when zke_forget() returns, the pair is never called again,
- * whatever other threads do meanwhile and however little time the caller
- * has. */
+ * whatever other threads do meanwhile and however short of time the caller
+ * is. */
 TEST_LOOP(forget_cannot_be_late, 0, WAYS) {
   begin(_i);
   worker w;

@@ -130,8 +130,7 @@ TEST(version_wraps) {
   ck_ok(zke_delete(z, "/c", INT_MIN + 2));
 }
 
-/* No version is -1, which means any: so every version that was read can be
- * required. */
+/* No version is -1, which means any: every version read can be required. */
 TEST(version_leaves_minus_one_out) {
   zke *z = doctored(DOCTOR("version = -3"));
   set_to(z, -3, -2);

@@ -243,8 +243,7 @@ TEST(ids_differ_at_one_moment) {
   }
 }
 
-/* Dispatch what is pending, and assert that nothing more comes for a long
- * time. */
+/* Dispatch what is pending; then nothing more comes for a long time. */
 static void nothing_comes(zke *z) {
   while (zke_wait(z, zke_now(z)) == ZKE_OK) continue;
   ck_rc(zke_wait(z, zke_now(z) + SPAN), ZKE_OPERATIONTIMEOUT);

@@ -75,8 +75,7 @@ static void watch_root(zke *z) {
 
 /* ---- zke_wait alone ---- */
 
-/* zkembed.h: if there are no events, the wait ends at its deadline, not
- * before. */
+/* zkembed.h: without events the wait ends at its deadline, not before. */
 TEST_LOOP(wait_ends_at_its_deadline, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
@@ -448,8 +447,7 @@ static void expect_alive(void) {
   ck_assert_int_eq(zke_state(waiter), ZKE_STATE_CONNECTED);
 }
 
-/* P5: a host that honours zke_next_deadline() keeps the lease, however idle it
- * is. */
+/* P5: a host that honours zke_next_deadline() keeps the lease, however idle. */
 TEST_LOOP(loop_keeps_a_lease, 0, WAYS) {
   begin_leased(_i);
   source s[] = {{.z = waiter}, {.z = writer}};

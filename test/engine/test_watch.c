@@ -310,8 +310,7 @@ static void change_often(const char *path, int times) {
 /* Far too many events. */
 static void flood(void) { change_often("/n", 3 * LIMIT); }
 
-/* Assert one ZKE_EVENT_OVERFLOW, before at most LIMIT events, and forget
- * them. */
+/* Assert one ZKE_EVENT_OVERFLOW, then at most LIMIT events; forgets them. */
 static void expect_overflow(test_events *events) {
   ck_ok(zke_dispatch(watcher, NULL));
   ck_assert_int_ge(events->count, 1);
@@ -465,8 +464,7 @@ TEST_LOOP(callback_registers_again, 0, WAYS) {
   }
 }
 
-/* A watcher that creates a node for which another watch of its session
- * waits. */
+/* A watcher that creates a node another watch of its session waits for. */
 static void create_next(zke *z, int type, int state, const char *path,
                         void *context) {
   test_record(z, type, state, path, context);

@@ -412,8 +412,7 @@ TEST_LOOP(a_dispatch_to_a_zxid_tells_the_end, 0, WAYS) {
   ck_assert_int_eq(seen.at[0].state, ZKE_STATE_EXPIRED);
 }
 
-/* If another thread is dispatching, nothing is known, and the result says
- * so. */
+/* If another thread dispatches, nothing is known, and the result says so. */
 static void dispatch_elsewhere(zke *z, int type, int state, const char *path,
                                void *context);
 
@@ -594,8 +593,7 @@ static void read_by_client(int64_t *zxid) {
 }
 
 /* A server's order holds, whatever happens between a call, its dispatch and the
- * next: no event comes late or early, and none is lost.  SEED=n replays a
- * run. */
+ * next: no event is late, early or lost.  SEED=n replays a run. */
 TEST_LOOP(replies_and_events_have_one_order, 0, WAYS) {
   int64_t zxid;
   begin(_i);
