@@ -211,8 +211,7 @@ void test_in_memory(void);
  * process and its children see, and return its path.  Returns NULL, with a
  * sentence on standard output, if this process may not mount. */
 const char *test_small_disk(const char *name, int kib);
-/* Use up all free space on the disk of path, by a file of that name.
- */
+/* Use up all free space on the disk of path, by a file of that name. */
 void test_fill_disk(const char *path);
 
 /* Open, and assert that it worked. */

@@ -303,8 +303,7 @@ TEST(forget_after_the_end) {
 /* ---- small things ---- */
 
 /* zke_sessions() describes one session of the file, or names an id that does
- * not exist.  0, the owner of a node that is not ephemeral, is no session.
- */
+ * not exist.  0, the owner of a node that is not ephemeral, is no session. */
 TEST(one_session) {
   zke_session_list *list = NULL;
   begin(":memory:");

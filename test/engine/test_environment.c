@@ -312,8 +312,8 @@ static int peer_die(const char *argument) {
   _exit(0);
 }
 
-/* P5, P6: processes that all have pid 1, each in its own namespace, take each
- * other neither for themselves nor for dead, and are told of a death. */
+/* P5, P6: processes that all have pid 1, each in its own namespace, do not
+ * mistake each other for themselves or for dead, and learn of a death. */
 TEST(same_pid_in_two_namespaces) {
   const char *db = test_path("a.db");
   peer one = peer_start(be_first_of_namespace);
@@ -1029,8 +1029,7 @@ static int peer_leap(const char *argument) {
 
 /* P5: a process whose boot-time clock is a day ahead judges a lease, and its
  * own lease is judged by another: a session that stamps its lease stays, one
- * that does not ends.
- */
+ * that does not ends. */
 TEST_LOOP(lease_across_time_namespaces, 0, 2) {
   const char *db = test_path("a.db");
   peer ahead = peer_start(be_a_day_ahead), usual = peer_start(NULL);

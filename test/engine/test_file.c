@@ -1022,7 +1022,7 @@ static const struct {
     {"watchtree /", false},      {"set /p z", true},
     {"delete /t", true},         {"create /e x 1", false},
     {"create /f x 1", false},    {"guard /e /p", true},
-    {"pass /e /f", false}, /* another kind of multi has told it */
+    {"pass /e /f", false}, /* it has learned from another kind of multi */
     {"guard /e /p", true},       {"light /g", false},
     {"create /h x 0", true},     {"batch /e /b /h", true},
     {"light /g", false},
@@ -1441,8 +1441,7 @@ static int die_with_a_lock(void *path) {
 /* Without the kernel's answer no session is dead, and none alive: an open that
  * gets no answer fails, and leaves all as it was for a later one.  In turn: a
  * new boot; a new boot that lost the side files; no new boot, with no process
- * but a detached session; a living process that has another boot id.
- */
+ * but a detached session; a living process that has another boot id. */
 TEST_LOOP(no_answer_decides_nothing, 0, 4 * ASKED) {
   test_in_memory();
   const char *path = sample(test_path("a.db"));

@@ -580,7 +580,7 @@ static void *resize_forking(void *context, void *block, size_t size) {
   return NULL;
 }
 
-/* zkembed.h, "Caveats": an allocator may fork, for whatever it is called. */
+/* zkembed.h, "Caveats": an allocator may fork, whatever it is called for. */
 TEST(fork_inside_an_allocator) {
   zke *z = open_as(test_path("a.db"), .allocator = {resize_forking, NULL});
   ck_assert_int_gt(forks, 0);

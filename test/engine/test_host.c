@@ -542,8 +542,7 @@ TEST(forbidden_statements_are_refused) {
 
 /* SQLite lets a program rename its table to a name that we have not used yet.
  * Then there is no history, which a sentence says, and the table stays the
- * program's.
- */
+ * program's. */
 TEST(a_renamed_table_is_still_the_programs) {
   zke *z = open_shop(0);
   job j = {.sql = "ALTER TABLE orders RENAME TO zkembed_history"};

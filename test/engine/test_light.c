@@ -323,8 +323,8 @@ TEST(alarms_of_light_sessions) {
 /* ---- a heap that grows while others set times ---- */
 
 static struct {
-  int calls, when;  /* of the heap's calls this many, and at which … */
-  pthread_t thread; /* … of them another thread sets … */
+  int calls, when;  /* the heap's calls, and the one at which … */
+  pthread_t thread; /* … another thread sets … */
   zke *z;           /* … this session's time … */
   int64_t at;       /* … to this one */
 } growing;

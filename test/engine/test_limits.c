@@ -294,8 +294,8 @@ TEST_LOOP(bad_argument_is_refused, 0, BAD_CALLS) {
   make(some, "/n");
 }
 
-/* 12 #41 and similar: no certificate is the identity of the empty one, and if
- * given twice it is still one. */
+/* 12 #41 and similar: no certificate is the identity of the empty one, and,
+ * given twice, still one. */
 TEST(empty_certificate_is_an_identity) {
   zke *z = test_open(":memory:"), *stranger = test_session(z, NULL);
   ck_ok(zke_add_auth(z, "digest", NULL, 0));

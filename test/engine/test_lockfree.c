@@ -977,7 +977,7 @@ static void see_fake(shm_index *x) {
 }
 
 /* Every unknown layout is noticed at the first commit, and reported once; from
- * then on it reads under SQLite's locks, and what it reads is current. */
+ * then on reads take SQLite's locks, and are current. */
 TEST_LOOP(another_layout_is_noticed, 0, KINDS) {
   begin();
   ck_ok(zke_close(reader));

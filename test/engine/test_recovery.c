@@ -1519,8 +1519,7 @@ static void call_in_vain(zke *z, int type, int state, const char *path,
 /* zkembed.h, zke_errmsg: a dispatch's result and the sentence belong to one
  * failure, although watchers were called after it and their calls failed
  * differently: watchers of the same session, light (0) or not (1), or of
- * another one (2).
- */
+ * another one (2). */
 TEST_LOOP(a_dispatch_says_what_it_returns, 0, 3) {
   test_heap heap = {0};
   int events = 0, alarms = 0, count = 0, more = 0;
