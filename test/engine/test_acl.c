@@ -1,7 +1,6 @@
-/* test_acl.c - access control lists, as far as test/semantics/acl.txt cannot
- * test them: impossible counts, long certificates and lists, the permission
- * that each operation needs, the identities that a host can vouch for, and
- * memory.
+/* test_acl.c - access control lists beyond test/semantics/acl.txt: impossible
+ * counts, long certificates and lists, the permission that each operation
+ * needs, the identities that a host can vouch for, and memory.
  */
 #include <limits.h>
 #include <stdbool.h>

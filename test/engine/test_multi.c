@@ -1,6 +1,6 @@
-/* test_multi.c - several operations at once, as far as test/semantics/multi.txt
- * cannot test them: very many operations, NULL pointers, a read in a callback,
- * the builders, and the ownership of results.
+/* test_multi.c - several operations at once, beyond test/semantics/multi.txt:
+ * very many operations, NULL pointers, a read in a callback, the builders, and
+ * the ownership of results.
  */
 #include <limits.h>
 #include <stdbool.h>

@@ -327,8 +327,7 @@ TEST_LOOP(malformed_chroot_is_refused, 0, COUNT(bad_chroots)) {
   if (bad_chroots[_i][1] != '\x01') ck_says(bad_chroots[_i]);
 }
 
-/* 1.3: the whole path is checked, and refused if malformed, with a chroot
- * too. */
+/* 1.3: with a chroot the whole path is checked; malformed ones are refused. */
 TEST_LOOP(chroot_malformed_paths, 0, COUNT(malformed)) {
   zke *z = memory(), *in = test_session(z, "/cr");
   make(z, "/cr");

@@ -1,6 +1,6 @@
-/* test_tree.c - the tree in one process, as far as test/semantics/tree.txt
- * cannot test it: data of every size, numbers that wrap, missing handles and
- * outputs, the names of results, and ownership of memory.
+/* test_tree.c - the tree in one process, beyond test/semantics/tree.txt: data
+ * of every size, numbers that wrap, missing handles and outputs, the names of
+ * results, and ownership of memory.
  */
 #include <limits.h>
 #include <sqlite3.h>

@@ -1,6 +1,6 @@
-/* test_watch.c - watches, as far as test/semantics/watch.txt cannot test them:
- * functions that distinguish pairs, callbacks that call back, too many events,
- * alarms, and the descriptor.
+/* test_watch.c - watches beyond test/semantics/watch.txt: functions that
+ * distinguish pairs, callbacks that call back, too many events, alarms, and the
+ * descriptor.
  *
  * Each test runs in three ways: the watching session changes the tree itself,
  * another session of its store in memory does, or another store on the same
