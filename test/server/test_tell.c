@@ -500,8 +500,8 @@ TEST(a_script_cannot_set_the_time_of_containers) {
   got[len] = '\0';
   ck_assert_int_ne(pclose(f), 0);
   ck_assert_msg(strstr(got,
-                       "USAGE: --container-ms is for a session of its own, "
-                       "which one command on the\n        command line has\n"
+                       "USAGE: --container-ms needs a session of its own: give "
+                       "it to one command on\n        the command line\n"
                        "usage: "),
                 "%s", got);
 }

@@ -457,7 +457,7 @@ TEST(a_file_of_users_is_checked) {
                   {"# x\n:secret\n", "line 2 is not NAME:PASSWORD"},
                   {"ann:\n", "line 1 is not NAME:PASSWORD"},
                   {"ann:x\nann:y\n", "line 2: ann is there twice"},
-                  {"j\303\266rg:x\n", "not of ASCII"},
+                  {"j\303\266rg:x\n", "outside ASCII"},
                   {"# nobody\n", "has no users"}};
   char options[600], line[1100];
   const char *path = users_file("");

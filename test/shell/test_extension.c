@@ -164,8 +164,8 @@ static const example examples[] = {
     {"CREATE TABLE t(x)", ""},
     {"SELECT zke_begin()", "1"},
     {"SELECT zke_begin()",
-     "ZKE_MISUSE: zke_begin() in a transaction, which would go on to see the "
-     "rows as they were before: call it before BEGIN or after COMMIT (Python: "
+     "ZKE_MISUSE: zke_begin() in a transaction, which would still see the old "
+     "rows: call it before BEGIN or after COMMIT (Python: "
      "isolation_level=None)"},
     {"SELECT zke_close()",
      "ZKE_MISUSE: zke_close() between zke_begin() and its end"},
