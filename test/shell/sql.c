@@ -6,7 +6,7 @@
 
 #include "test/test.h"
 
-/* It lies beside the directory of the test programs. */
+/* It is in the parent of the test programs' directory. */
 const char *sql_library(void) {
   static char path[4096];
   const char *slash = strrchr(test_program(), '/');

@@ -1,9 +1,9 @@
 /* test_coprocess.c - `zke FILE --coprocess`: what a transcript cannot show
  *
- * The others are in test/shell/coprocess.txt.  Here are outputs that are full,
- * the parent's end, and the terminal.  Each test starts the command with a pipe
- * at either end and speaks to it line by line.  The database is also opened
- * here, to look from outside.
+ * The other tests are in test/shell/coprocess.txt.  Here are full outputs, the
+ * parent's end, and the terminal.  Each test starts the command with a pipe at
+ * each end and speaks to it line by line.  It also opens the database itself,
+ * to look from outside.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -22,22 +22,22 @@
 #include "test/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* what memory costs then says nothing */
+enum { SANITIZED = 1 }; /* memory figures mean nothing then */
 #else
 enum { SANITIZED = 0 };
 #endif
-enum { WITHIN = 40000 /* ms: what does not come by then does not come */ };
+enum { WITHIN = 40000 /* ms: what takes longer never comes */ };
 
 /* ---- a coprocess ---- */
 
 typedef struct copro {
   pid_t pid;
   int in, out; /* we write to in, read from out; -1: closed */
-  char *data;  /* what was read and not taken yet */
+  char *data;  /* read, but not yet taken */
   size_t len, room;
 } copro;
 
-/* In a child: standard input and output are these. */
+/* In a child: make these the standard input and output. */
 static void become_zke(int in, int out) {
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
@@ -63,7 +63,7 @@ static copro copro_start(void) {
   return p;
 }
 
-/* Write all of it, in as many pieces as it takes. */
+/* Write all bytes, in as many pieces as necessary. */
 static void say_bytes(copro *p, const char *data, size_t len) {
   while (len > 0) {
     ssize_t n = write(p->in, data, len);
@@ -73,7 +73,7 @@ static void say_bytes(copro *p, const char *data, size_t len) {
   }
 }
 
-/* Send a request: a line with ' for ", which is easier to read in C. */
+/* Send a request: a line in which ' stands for ", to be readable in C. */
 static void say(copro *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void say(copro *p, const char *format, ...) {
@@ -89,7 +89,7 @@ static void say(copro *p, const char *format, ...) {
   say_bytes(p, line, (size_t)len + 1);
 }
 
-/* Reads what has come; false at the end of output. */
+/* Read what has arrived; false at the end of output. */
 static bool hear_more(copro *p) {
   struct pollfd fd = {p->out, POLLIN, 0};
   ck_assert_msg(poll(&fd, 1, WITHIN) == 1, "no answer; read so far: %.*s",
@@ -105,7 +105,7 @@ static bool hear_more(copro *p) {
   return n > 0;
 }
 
-/* The next line, for free(); NULL at the end of output. */
+/* The next line, which the caller frees; NULL at the end of output. */
 static char *hear(copro *p) {
   char *end;
   size_t looked = 0;
@@ -170,14 +170,14 @@ static int copro_status(copro *p) {
   return test_status(status);
 }
 
-/* The ordinary end: nothing more is said, and the status is 0. */
+/* The ordinary end: the coprocess prints nothing more and exits with 0. */
 static void copro_end(copro *p) {
   copro_close(&p->in);
   expect_end(p);
   ck_assert_int_eq(copro_status(p), 0);
 }
 
-/* How many znodes stand in a lock's line. */
+/* How many znodes are in a lock's line. */
 static int count_children(zke *z, const char *path) {
   zke_strings *names = NULL;
   if (zke_children(z, path, NULL, NULL, &names, NULL) != ZKE_OK) return 0;
@@ -186,14 +186,14 @@ static int count_children(zke *z, const char *path) {
   return count;
 }
 
-/* Two coprocesses: one holds a lock and ends, in this way; the other gets it,
- * and nothing else was left. */
+/* One coprocess held a lock and has ended; the other gets the lock, and nothing
+ * else is left. */
 static void check_handed_over(copro *heir) {
   expect(heir, "{'id':'heir','status':0,*");
   copro_end(heir);
 }
 
-/* Another coprocess, which waits for the lock x. */
+/* Start another coprocess, which waits for the lock x. */
 static copro heir_of(zke *z) {
   copro heir = copro_start();
   say(&heir, "{'id':'heir','run':['lock','x']}");
@@ -218,8 +218,8 @@ static long status_number(const copro *p, const char *name) {
   return number;
 }
 
-/* A child sends as many requests for /t, in long lines; each has its number as
- * the id. */
+/* Start a child that sends `count` requests for /t, in long lines; each has its
+ * number as its id. */
 static pid_t ask_ahead(copro *p, int count) {
   pid_t writer = fork();
   ck_assert_int_ge(writer, 0);
@@ -229,7 +229,7 @@ static pid_t ask_ahead(copro *p, int count) {
   _exit(0);
 }
 
-/* The answers to requests 0 to count - 1, in whatever order: each comes once
+/* Expect the answers to requests 0 to count - 1, in any order: each comes once
  * and matches. */
 static void answers_to(copro *p, int count, const char *pattern) {
   char *answered = calloc((size_t)count, 1);
@@ -247,8 +247,8 @@ static void answers_to(copro *p, int count, const char *pattern) {
   free(answered);
 }
 
-/* A client that sends without reading costs bounded memory, for as long as it
- * likes; once it reads, it gets all. */
+/* A client that sends without reading costs bounded memory, however long it
+ * goes on; when it reads, it gets all answers. */
 TEST(a_client_that_never_reads_costs_bounded_memory) {
   enum { COUNT = 1700, MOST_KIB = 100 << 10 };
   size_t size = SANITIZED ? 1000 : (size_t)test_sample(100000, 65000);
@@ -262,8 +262,8 @@ TEST(a_client_that_never_reads_costs_bounded_memory) {
   free(line);
   expect(&p, "{'id':0,'status':0,*");
   pid_t writer = ask_ahead(&p, COUNT);
-  /* All stands when requests are left in the pipe and nothing moves.  Were all
-   * read, the writer would have ended. */
+  /* All stands still when requests are left in the pipe and nothing moves.  If
+   * all had been read, the writer would have ended. */
   long before[2] = {-1, -1};
   for (int same = 0; same < 500; test_pause()) {
     int unread = 0;
@@ -280,7 +280,7 @@ TEST(a_client_that_never_reads_costs_bounded_memory) {
   copro_end(&p);
 }
 
-/* A reader that takes its time gets every line, and each whole. */
+/* A slow reader gets every line, and each line whole. */
 TEST(a_slow_reader_gets_every_line_whole) {
   enum { COUNT = 60, SIZE = 50000 };
   copro p = copro_start();
@@ -292,7 +292,7 @@ TEST(a_slow_reader_gets_every_line_whole) {
                 line, "{\"id\":1,\"run\":[\"create\",\"/t\",\"%s\"]}\n", text));
   expect(&p, "{'id':1,'status':0,*");
   for (int i = 0; i < COUNT; i++) say(&p, "{'id':%d,'run':['get','/t']}", i);
-  /* The pipe is full before the first is read. */
+  /* The pipe is full before the first line is read. */
   struct pollfd fd = {p.out, POLLIN, 0};
   ck_assert_int_eq(poll(&fd, 1, WITHIN), 1);
   for (int i = 0; i < COUNT; i++) {
@@ -310,7 +310,7 @@ TEST(a_slow_reader_gets_every_line_whole) {
 
 /* ---- the end ---- */
 
-/* A coprocess that holds the lock x. */
+/* Start a coprocess that holds the lock x. */
 static copro holder(void) {
   copro p = copro_start();
   say(&p, "{'id':1,'run':['lock','x']}");
@@ -318,7 +318,7 @@ static copro holder(void) {
   return p;
 }
 
-/* Ask for more than the pipe holds, which nobody reads. */
+/* Ask for more than the pipe holds, and read none of it. */
 static void fill_output(copro *p) {
   char line[4096];
   memset(line, 'x', 3000);
@@ -330,7 +330,7 @@ static void fill_output(copro *p) {
   }
 }
 
-/* A signal ends one whose output is full and not read. */
+/* A signal ends a coprocess whose output is full and not read. */
 TEST(a_signal_ends_one_whose_output_is_full) {
   copro p = holder();
   zke *z = test_open(test_path("a.db"));
@@ -344,14 +344,14 @@ TEST(a_signal_ends_one_whose_output_is_full) {
 
 /* ---- the parent ---- */
 
-/* A parent in between starts the coprocess; its pipes are ours, so that they
- * stay open whatever becomes of it. */
+/* A process between this one and the coprocess, as its parent.  The pipes are
+ * ours, and stay open after the parent's end. */
 typedef struct family {
   pid_t parent;
-  int tell, told; /* we to the parent, and back */
+  int tell, told; /* to the parent, and back */
 } family;
 
-/* A thread that starts the coprocess, and ends before it. */
+/* A thread that starts the coprocess, and ends before it does. */
 static void *start_in_thread(void *arg) {
   copro *p = arg;
   p->pid = fork();
@@ -359,7 +359,7 @@ static void *start_in_thread(void *arg) {
   return NULL;
 }
 
-/* Ends with the parent's process only: its thread ends at once. */
+/* Be the parent, whose starting thread ends first; exit when told. */
 static _Noreturn void be_parent(copro *p, int tell, int told) {
   pthread_t thread;
   char byte;
@@ -369,8 +369,8 @@ static _Noreturn void be_parent(copro *p, int tell, int told) {
   _exit(read(tell, &byte, 1) < 0);
 }
 
-/* A coprocess whose parent is another process than this one, which can be told
- * to end; p talks to the coprocess all the same. */
+/* Start a coprocess whose parent is another process, which can be told to end;
+ * p speaks to the coprocess nevertheless. */
 static family family_start(copro *p) {
   int in[2], out[2], tell[2], told[2];
   family f;
@@ -380,7 +380,7 @@ static family family_start(copro *p) {
   *p = (copro){.in = in[0], .out = out[1]};
   f.parent = fork();
   if (f.parent == 0) {
-    close(in[1]); /* so that ours are the last ones */
+    close(in[1]); /* our ends are then the last ones */
     close(tell[1]);
     be_parent(p, tell[0], told[1]);
   }
@@ -395,7 +395,7 @@ static family family_start(copro *p) {
   return f;
 }
 
-/* The thread that started it ends: that is nothing to it. */
+/* The end of the thread that started the coprocess does not matter. */
 TEST(the_end_of_the_thread_that_started_it_is_nothing) {
   copro p;
   family f = family_start(&p);
@@ -404,15 +404,15 @@ TEST(the_end_of_the_thread_that_started_it_is_nothing) {
     expect(&p, "{'id':*,'status':0,*");
   }
   copro_close(&p.in);
-  close(f.tell); /* it has the output's other end as well */
+  close(f.tell); /* it has the output's other end, too */
   ck_assert_int_eq(waitpid(f.parent, NULL, 0), f.parent);
   expect_end(&p);
   copro_close(&p.out);
   free(p.data);
 }
 
-/* The parent is killed while we hold both pipes: the session ends, what runs
- * is answered, and the coprocess is gone. */
+/* The parent is killed while we hold both pipes: the session ends, running
+ * requests are answered, and the coprocess exits. */
 TEST(the_parents_death_is_an_end) {
   copro p;
   ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
@@ -431,7 +431,7 @@ TEST(the_parents_death_is_an_end) {
   ck_ok(zke_close(z));
 }
 
-/* The same with a full pipe. */
+/* The same with a full output pipe. */
 TEST(the_parents_death_is_an_end_with_a_full_output) {
   copro p;
   ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
@@ -447,7 +447,8 @@ TEST(the_parents_death_is_an_end_with_a_full_output) {
   ck_ok(zke_close(z));
 }
 
-/* Ctrl-C at the parent's terminal is for the parent to answer. */
+/* In a child: be a terminal's session and become the coprocess.  Its parent
+ * must handle Ctrl-C itself. */
 static _Noreturn void be_terminal_session(int in, int out, int master) {
   close(master);
   setsid();
@@ -457,8 +458,8 @@ static _Noreturn void be_terminal_session(int in, int out, int master) {
   _exit(127);
 }
 
-/* The terminal's ^C and ^\ are for its parent, and do not end it; a SIGINT that
- * somebody sends does. */
+/* The terminal's ^C and ^\ are for its parent and do not end it; a SIGINT sent
+ * by a process does. */
 TEST(keys_of_the_terminal_do_not_end_it) {
   int in[2], out[2], master = test_terminal();
   setenv("TEST_TERMINAL", ptsname(master), 1);
@@ -474,8 +475,8 @@ TEST(keys_of_the_terminal_do_not_end_it) {
   ck_assert_int_eq(write(master, "\003\034", 2), 2);
   say(&p, "{'id':2,'run':['release','x']}");
   expect(&p, "{'id':2,'status':0,*");
-  /* but somebody who means it can; the kernel keeps one SIGINT pending, and
-   * the keyboard's may still be it */
+  /* The kernel keeps only one SIGINT pending, and it may still be the
+   * keyboard's: send it again until the end. */
   struct pollfd end = {p.out, POLLIN, 0};
   do kill(p.pid, SIGINT);
   while (poll(&end, 1, 100) == 0);

@@ -36,7 +36,7 @@ static const char *ask(sqlite3 *db, const char *sql) {
 
 #define expect(db, sql, text) ck_assert_str_eq(ask(db, sql), text)
 
-/* An error by its code and some words of its sentence. */
+/* The statement fails with this code, and these words are in the sentence. */
 #define refused(db, sql, code, words)                                         \
   do {                                                                        \
     const char *said_ = ask(db, sql);                                         \
@@ -58,7 +58,7 @@ typedef struct example {
   const char *sql, *result;
 } example;
 
-/* In one connection, in this order. */
+/* All in one connection, in this order. */
 static const example examples[] = {
     {"SELECT zke_create('/a', 'one')", "/a"},
     {"SELECT zke_get('/a'), zke_version('/a'), zke_exists('/a')", "one|0|1"},
@@ -176,7 +176,7 @@ static const example examples[] = {
     {"SELECT zke_release_name()", ZKE_VERSION},
 };
 
-/* Each function, what it gives and how it fails. */
+/* What each function returns, and how it fails. */
 TEST(functions) {
   sqlite3 *db = connect_here();
   for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
@@ -186,8 +186,8 @@ TEST(functions) {
 
 /* ---- several connections ---- */
 
-/* In one line stand connections of the process, other processes, and the
- * library's own handles.  What ends a connection lets the next one in. */
+/* Connections of this process, other processes and the library's own handles
+ * stand in one line.  Whatever ends a connection lets the next one in. */
 TEST(one_line) {
   sqlite3 *a = connect_here(), *b = connect_here();
   ck_assert_int_gt(number(a, "SELECT zke_lock('l')"), 0);
@@ -199,7 +199,7 @@ TEST(one_line) {
   sql_close(b);
 }
 
-/* A process that takes the lock, says so, and waits for its death. */
+/* A process that takes the lock, reports it, and waits to be killed. */
 typedef struct holder {
   const char *path;
   int fd;
@@ -252,8 +252,8 @@ static void *ask_aside(void *arg) {
   return NULL;
 }
 
-/* Each function that waits is ended by sqlite3_interrupt(), and its place in a
- * line is given up.  An interruption counts if the statement runs. */
+/* sqlite3_interrupt() ends each function that waits, which then leaves its
+ * line.  An interruption counts only while the statement runs. */
 TEST_LOOP(interrupted, 0, 5) {
   static const char *const waits[] = {
       "SELECT zke_lock('l')", "SELECT zke_semaphore('s', 1)",
@@ -282,7 +282,7 @@ TEST_LOOP(interrupted, 0, 5) {
 
 /* ---- the history ---- */
 
-/* The command keeps the history; no function of the extension does. */
+/* The command keeps the history; the extension has no function for it. */
 static void command(const char *words) {
   char line[1200];
   snprintf(line, sizeof line, "%s '%s' %s >/dev/null", test_zke(),
@@ -290,8 +290,8 @@ static void command(const char *words) {
   ck_assert_int_eq(system(line), 0);
 }
 
-/* zke_changes(): each change after a zxid, at a path and below it, by whom; no
- * rows where no history is kept, also if there has been one. */
+/* zke_changes(): each change after a zxid, at a path and below it, with its
+ * author; no rows if no history is kept, even if there was one before. */
 TEST(changes) {
   sqlite3 *db = connect_here();
   char sql[200];
@@ -322,7 +322,7 @@ TEST(changes) {
           "zke_changes(): after the zxid -1");
   refused(db, "SELECT * FROM zke_changes(0, 'a')", "ZKE_BADARGUMENTS",
           "malformed path a");
-  expect(db, "BEGIN", ""); /* shows the tree as it was, and so its history */
+  expect(db, "BEGIN", ""); /* its snapshot includes the history */
   expect(db, "SELECT count(*) FROM zke_changes(0)", "4");
   command("create /c");
   expect(db, "SELECT count(*) FROM zke_changes(0)", "4");
@@ -335,8 +335,9 @@ TEST(changes) {
 
 /* ---- transactions ---- */
 
-/* What waits or protects is refused in a transaction, what changes is in one
- * that writes; and nothing is lost by that. */
+/* Functions that wait or protect are refused in a transaction.  Functions that
+ * change the tree are part of a transaction that writes.  Nothing is lost by a
+ * refusal. */
 TEST(transactions) {
   sqlite3 *db = connect_here();
   expect(db, "CREATE TABLE t(x)", "");
@@ -360,8 +361,8 @@ TEST(transactions) {
   sql_close(db);
 }
 
-/* A function that the program's own transaction keeps from adopting the
- * connection does it when it is called again. */
+/* If the program's own transaction keeps a function from adopting the
+ * connection, a later call adopts it. */
 TEST(adopted_later) {
   sqlite3 *db = connect_here();
   expect(db, "PRAGMA journal_mode=WAL", "wal");
@@ -375,8 +376,8 @@ TEST(adopted_later) {
   sql_close(db);
 }
 
-/* The token of a lock fences the program's rows, in a trigger, too: it is the
- * one function that may be called there. */
+/* A lock's token fences the program's rows, also in a trigger: only this
+ * function may be called there. */
 TEST(fence) {
   sqlite3 *a = connect_here(), *b = connect_here();
   char sql[256];
@@ -400,7 +401,7 @@ TEST(fence) {
   sql_close(a), sql_close(b);
 }
 
-/* A program that writes its own rows alone does not make the log grow without
+/* A program that only writes its own rows does not make the log grow without
  * end, though its connection makes no checkpoints (P12). */
 TEST(log_stays_short) {
   struct stat st;
@@ -420,7 +421,7 @@ TEST(log_stays_short) {
 
 /* ---- connections of all kinds ---- */
 
-/* Loaded twice, closed with statements open, closed and used again. */
+/* Loaded twice, closed with open statements, closed and used again. */
 TEST(connection_ends) {
   sqlite3 *a = connect_here(), *b = connect_here();
   sql_load(a);
@@ -439,7 +440,7 @@ TEST(connection_ends) {
   sql_close(b);
 }
 
-/* Databases without a file of their own, and without the right to write. */
+/* Databases without a file, and without the permission to write. */
 TEST(other_databases) {
   sqlite3 *db = connect_to(":memory:", 0);
   expect(db, "SELECT zke_create('/a', '1'), zke_get('/a')", "/a|1");
@@ -467,7 +468,7 @@ static int ask_in_child(void *db) {
   return strncmp(ask(db, "SELECT zke_get('/a')"), "ZKE_FORKED: ", 12) != 0;
 }
 
-/* P9: a child of fork() has a copy that is refused, and harms nobody. */
+/* P9: a child of fork() has a copy, which is refused and harms nobody. */
 TEST(forked) {
   sqlite3 *db = connect_here();
   ck_assert_int_gt(number(db, "SELECT zke_lock('l')"), 0);
@@ -492,9 +493,9 @@ static void *symbol(void *from, const char *name) {
   return found;
 }
 
-/* A copy of the library that this program's SQLite is in is one of its own, and
- * the system's is one if SQLite is compiled in.  (A sanitizer forbids to load
- * it so that it calls itself.) */
+/* A copy of the library that contains this program's SQLite is another SQLite;
+ * so is the system's, if SQLite is compiled in.  (Sanitizers forbid
+ * RTLD_DEEPBIND.) */
 static library_of load_another(void) {
   Dl_info is;
   char command[1200];
@@ -516,8 +517,8 @@ static library_of load_another(void) {
   return o;
 }
 
-/* It cannot load the extension beside the first one.  And once it opens the
- * file by itself, zkembed stops. */
+/* The extension cannot be loaded into a second SQLite.  When the second SQLite
+ * opens the file by itself, zkembed stops. */
 TEST_LOOP(another_library, 0, !TEST_ADDRESS_SANITIZER) {
   library_of o = load_another();
   sqlite3 *db = connect_here(), *other;
@@ -532,6 +533,6 @@ TEST_LOOP(another_library, 0, !TEST_ADDRESS_SANITIZER) {
   while (strcmp(ask(db, "SELECT zke_get('/a')"), "NULL") == 0) test_pause();
   refused(db, "SELECT zke_get('/a')", "ZKE_SYSTEMERROR",
           "another SQLite library of this process has");
-  ck_assert_int_eq(o.close(other), SQLITE_OK); /* and harms what db has open */
+  ck_assert_int_eq(o.close(other), SQLITE_OK); /* and breaks the locks of db */
   sql_close(db);
 }

@@ -1,8 +1,8 @@
 /* test_guard.c - a command that runs under a lock: what test/shell/guard.txt
  * cannot show
  *
- * That is how often the command gets a signal, what a terminal sends, a wrapper
- * that is stopped, and kills at random.
+ * This is how often the command gets a signal, what a terminal sends, a stopped
+ * wrapper, and kills at random.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -36,7 +36,7 @@
 static char command[4096], self[4096];
 static const char *db;
 
-/* Every test's beginning: scripts find their files in $T. */
+/* Begin a test: scripts find their files in $T. */
 static void begin(void) {
   snprintf(command, sizeof command, "%s", test_zke());
   ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof self - 1), 0);
@@ -47,7 +47,7 @@ static void begin(void) {
   free(directory);
 }
 
-/* Start the command with these words; what it says is in "out" and "err". */
+/* Start the command with these words; its outputs go to "out" and "err". */
 static pid_t start(const char *word, ...) {
   const char *words[64] = {command, db};
   va_list list;
@@ -69,7 +69,7 @@ static pid_t start(const char *word, ...) {
   _exit(99);
 }
 
-/* As waitpid() tells it; fails when it takes more than half a minute. */
+/* The status of waitpid(); fails if it takes more than half a minute. */
 static int outcome(pid_t pid) {
   int status, got = 0;
   ck_until(got || (got = waitpid(pid, &status, WNOHANG)) != 0, 30000);
@@ -77,7 +77,7 @@ static int outcome(pid_t pid) {
   return status;
 }
 
-/* The exit code, of one that was not killed. */
+/* The exit code of a process that was not killed. */
 static int code(pid_t pid) {
   int status = outcome(pid);
   ck_assert_msg(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
@@ -109,7 +109,7 @@ static const char *content(const char *name) {
 
 static int number_in(const char *name) { return atoi(content(name)); }
 
-/* Gone, or dead and not waited for by whoever adopted it. */
+/* Is it gone, or dead and not yet reaped by its adopter? */
 static bool is_gone(pid_t pid) {
   char state = test_state(pid);
   return state == '?' || state == 'Z' || state == 'X';
@@ -132,8 +132,8 @@ enum { PASSED_ON = sizeof passed_on / sizeof *passed_on };
  * Signals to a command that runs
  * --------------------------------------------------------------------- */
 
-/* This program as a child that writes down every signal it gets, until the
- * file "stop" is there and none has come for a while. */
+/* This program as a child that records every signal it gets, until the file
+ * "stop" exists and none has come for a while. */
 static int count_signals(const char *directory) {
   char name[4096];
   sigset_t all;
@@ -152,7 +152,7 @@ static int count_signals(const char *directory) {
   return 0;
 }
 
-/* How often the wrapped command has noted that it got a signal. */
+/* How often the wrapped command has recorded a signal. */
 static int times_got(int signal) {
   char line[16];
   int count = 0;
@@ -163,7 +163,7 @@ static int times_got(int signal) {
   return count;
 }
 
-/* Every signal to the wrapper reaches the child, and once. */
+/* Every signal to the wrapper reaches the child, once. */
 TEST(signals_are_passed_on) {
   begin();
   pid_t pid = start("lock", "a", "--", self, "count", getenv("T"), NULL);
@@ -178,7 +178,7 @@ TEST(signals_are_passed_on) {
     ck_assert_int_eq(times_got(passed_on[i]), 1);
 }
 
-/* The command on a terminal of its own, as the session's leader or below a
+/* Start the command on its own terminal, as the session's leader or below a
  * shell. */
 static pid_t start_on_terminal(int *master, bool below_shell) {
   char line[12000];
@@ -197,8 +197,8 @@ static pid_t start_on_terminal(int *master, bool below_shell) {
   _exit(99);
 }
 
-/* What the terminal sends all of its foreground processes get: the child gets
- * it once, not a second time from us. */
+/* What a terminal sends reaches all its foreground processes: the child gets it
+ * once, and not a second time from the wrapper. */
 TEST_LOOP(terminals_signals_once, 0, 2) {
   static const struct {
     char key;
@@ -225,8 +225,8 @@ TEST_LOOP(terminals_signals_once, 0, 2) {
   close(master);
 }
 
-/* When the line is cut the kernel tells the session's leader: the child hears
- * of it from us. */
+/* On a hangup the kernel signals the session's leader; the wrapper passes it on
+ * to the child. */
 TEST(hangup_is_passed_on) {
   begin();
   int master;
@@ -239,8 +239,8 @@ TEST(hangup_is_passed_on) {
   ck_assert_int_eq(times_got(SIGHUP), 1);
 }
 
-/* A command run for an event gets the signals as well; one that ends it ends
- * also what waits for the next event. */
+/* A command run for an event gets the signals, too; a signal that ends it also
+ * ends the wait for the next event. */
 TEST(events_command) {
   begin();
   ck_assert_int_eq(code(start("create", "/a", NULL)), 0);
@@ -264,9 +264,9 @@ TEST(events_command) {
   zke_close(z);
 }
 
-/* A signal that is to end the command goes to what the command runs as well,
- * once; others are the command's alone.  A process of the same group that is
- * no part of it is spared. */
+/* A signal that ends the command also goes, once, to what the command runs;
+ * other signals go to the command alone.  A process of the same group that is
+ * no part of the command is spared. */
 TEST(the_group_is_ended) {
   begin();
   char script[12000];
@@ -294,8 +294,8 @@ TEST(the_group_is_ended) {
   kill(number_in("stranger"), SIGKILL);
 }
 
-/* A stopped wrapper keeps the lock; its child goes on, and when it goes on
- * itself it ends as if nothing had been. */
+/* A stopped wrapper keeps the lock while its child continues.  When it
+ * continues, it ends as usual. */
 TEST(stopped_wrapper) {
   begin();
   zke *z = test_open(db);
@@ -313,13 +313,13 @@ TEST(stopped_wrapper) {
   zke_close(z);
 }
 
-/* Works on where TERM and INT end the shell that has started it. */
+/* Continues to work when TERM or INT ends the shell that started it. */
 static const char worker[] =
     "(trap '' TERM INT; echo $$ > $T/pid; : > $T/inside; : > $T/in;"
     " until [ -e $T/go ]; do sleep 0.01; done; rm $T/inside) & wait";
 
-/* Work that goes on when ^C at a terminal has ended its command, as it is
- * ignored by an asynchronous job: nobody enters meanwhile. */
+/* ^C at a terminal ends the command, but not an asynchronous job of it, which
+ * ignores the signal: the lock stays held until the job ends. */
 TEST(work_goes_on_behind_a_terminal) {
   begin();
   int master;
@@ -347,7 +347,8 @@ TEST(work_goes_on_behind_a_terminal) {
  * Loss, and kills
  * --------------------------------------------------------------------- */
 
-/* As in a container that knows nothing of pidfds: opening one is EPERM. */
+/* Make pidfd_open() fail with EPERM, as in a container that does not know
+ * it. */
 static void refuse_pidfds(void) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -360,8 +361,7 @@ static void refuse_pidfds(void) {
     _exit(98);
 }
 
-/* What was lost ends the command's descendants also where no pidfd is to be
- * had. */
+/* Without pidfds, too, a lost lock ends the command's descendants. */
 TEST(lost_without_pidfds) {
   begin();
   zke *z = test_open(db);
@@ -377,8 +377,8 @@ TEST(lost_without_pidfds) {
   zke_close(z);
 }
 
-/* --ttl: a wrapper that is stopped for longer loses what it holds, and finds
- * that out as soon as it goes on. */
+/* --ttl: a wrapper that is stopped for longer loses what it holds, and notices
+ * that as soon as it continues. */
 TEST(stopped_for_too_long) {
   begin();
   pid_t pid = start("lock", "--ttl", "500ms", "a", "--", "sh", "-c",
@@ -390,16 +390,16 @@ TEST(stopped_for_too_long) {
   ck_assert_int_eq(code(pid), 76);
 }
 
-/* Wrappers and their children are killed at random while others go on: still
- * never two inside, and nobody is stuck. */
+/* Wrappers and their children are killed at random while others work: two are
+ * never inside at once, and nobody is stuck. */
 TEST(killed_at_random) {
   enum { MANY = 60 };
   begin();
   srand(test_seed());
   pid_t pids[MANY];
   for (int i = 0; i < MANY; i++) {
-    /* One that is killed leaves its number: it has closed its files before the
-     * lock is free. */
+    /* A killed wrapper leaves its number behind: it has closed its files before
+     * the lock is free. */
     pids[i] = start("lock", "a", "--", "sh", "-c",
                     "r=$(cat $T/inside 2>/dev/null);"
                     "[ -z \"$r\" ] || [ ! -e /proc/$r/fd/2 ] || exit 9;"

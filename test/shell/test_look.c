@@ -1,8 +1,8 @@
 /* test_look.c - the commands that look at what several processes hold
  *
- * This program stands in the lines, through the recipes, and the command (in
- * $BUILD/zke) looks at it from another process or takes away what it has.
- * What a transcript can show is tested by test/shell/look.txt.
+ * This program joins the lines through the recipes.  The command ($BUILD/zke)
+ * looks at it from another process, or takes away what it holds.
+ * test/shell/look.txt tests what a transcript can show.
  */
 #include "test/test.h"
 
@@ -29,10 +29,10 @@ static void open_store(const char *identity) {
   ck_ok(zke_open(file, &o, &z));
 }
 
-/* What the command printed, standard error too. */
+/* The command's output, with standard error. */
 static char printed[8192];
 
-/* Runs a shell's line, in which $zke is the command and its file; returns its
+/* Run a shell's line, in which $zke is the command and its file; returns its
  * exit status. */
 static int run(const char *line) {
   char whole[2048];
@@ -65,8 +65,7 @@ static int64_t soon(void) { return zke_now(z) + test_patience(10000); }
 
 /* ---- locks ---- */
 
-/* `locks` shows a multi-lock in each of its locks; breaking one of them loses
- * all. */
+/* `locks` shows a multi-lock at each of its locks; breaking one loses all. */
 TEST(a_multilock_is_in_each_of_its_lines) {
   static const zke_multilock_item both[] = {{"/locks/a", ZKE_MULTILOCK_LOCK},
                                             {"/rwlocks/b", ZKE_MULTILOCK_READ}};
@@ -84,7 +83,7 @@ TEST(a_multilock_is_in_each_of_its_lines) {
   ck_ok(zke_close(z));
 }
 
-/* Only the semaphore of that name knows how many go with one token. */
+/* Only the semaphore of that name knows how many permits go with one token. */
 TEST(breaking_takes_all_permits_of_one_holder) {
   zke_semaphore_options o = {.size = sizeof o, .limit = 5};
   zke_semaphore *sem[2];
@@ -104,8 +103,8 @@ TEST(breaking_takes_all_permits_of_one_holder) {
   ck_ok(zke_close(z));
 }
 
-/* The directory is another program's: what is in it tells; and what is in "/",
- * or has such a name by chance, is no line. */
+/* In another program's directory the entries tell what it is.  "/" is no line,
+ * nor is a directory with such names by chance. */
 TEST(a_strangers_directory_is_seen) {
 #define GUID "_c_00000000-0000-0000-0000-00000000000"
   static const char *const nodes[] = {
@@ -124,7 +123,7 @@ TEST(a_strangers_directory_is_seen) {
   ck_ok(zke_close(z));
 }
 
-/* What others chose as their name does not move the cursor. */
+/* Names chosen by others do not move the cursor. */
 TEST(names_cannot_play_with_the_terminal) {
   zke_lock_options o = {.size = sizeof o, .data = "\033[2Jx\ny", .len = 7};
   zke_lock *lock;
@@ -148,8 +147,8 @@ typedef struct waiter {
   int rc;
 } waiter;
 
-/* A thread that takes one lock, waits until the other thread has its own, and
- * then wants that one. */
+/* A thread that takes one lock, waits until the other thread holds the other,
+ * and then wants that one. */
 static void *take_and_want(void *context) {
   waiter *w = context;
   ck_ok(zke_lock_acquire(w->own, soon()));
@@ -160,7 +159,7 @@ static void *take_and_want(void *context) {
   return NULL;
 }
 
-/* A lock that looks for no deadlock, so that one can last. */
+/* A lock that does not look for deadlocks, so that one can last. */
 static zke_lock *unchecked(const char *path) {
   zke_lock_options o = {.size = sizeof o, .no_deadlock_check = 1};
   zke_lock *lock;
@@ -168,8 +167,8 @@ static zke_lock *unchecked(const char *path) {
   return lock;
 }
 
-/* Two threads that wait for each other are shown by `deadlocks`; breaking one
- * lock lets both go on. */
+/* `deadlocks` shows two threads that wait for each other; breaking one lock
+ * lets both continue. */
 TEST(a_deadlock_is_found_and_broken) {
   static const char *const path[] = {"/locks/a", "/locks/b"};
   waiter w[2];
@@ -207,14 +206,14 @@ static void comply(zke_rwlock *rw, int event, int64_t token, void *context) {
 
 static atomic_bool over;
 
-/* Somebody has to hear what is asked. */
+/* A holder that reads the requests for release. */
 static void *listen_on(void *unused) {
   (void)unused;
   while (!atomic_load(&over)) zke_wait(z, zke_now(z) + 20);
   return NULL;
 }
 
-/* `revoke` asks a reader of the library's, which releases, and says so. */
+/* `revoke` asks a reader, which releases and reports it. */
 TEST(a_holder_that_is_asked_may_comply) {
   zke_rwlock_options o = {.size = sizeof o, .listener = comply};
   zke_rwlock *rw;
@@ -248,7 +247,7 @@ TEST(revoke_can_be_interrupted) {
   ck_ok(zke_close(z));
 }
 
-/* `steal` that is killed by a signal leaves the lock free. */
+/* `steal` killed by a signal leaves the lock free. */
 TEST(a_stolen_lock_is_given_back_at_a_signal) {
   zke_lock *lock;
   open_store("owner");
@@ -265,8 +264,8 @@ TEST(a_stolen_lock_is_given_back_at_a_signal) {
   ck_ok(zke_close(z));
 }
 
-/* Paths are those of the chroot; a read-only handle sees the locks and breaks
- * none. */
+/* Paths are relative to the chroot; a read-only handle sees the locks but
+ * breaks none. */
 TEST(locks_below_a_chroot_are_seen_from_there) {
   zke_lock *lock;
   open_store("owner");

@@ -1,8 +1,8 @@
 /* test_outbox.c - the outbox of the SQLite extension (shell/extension/outbox.c)
  *
- * Rows that commit with the program's own reach the tree once and in order,
- * whoever wrote them and whoever dies.  The extension is the shared library
- * that users load.
+ * Rows that commit with the program's own rows reach the tree once and in
+ * order, whichever process wrote them, and whichever dies.  The extension is
+ * the shared library that users load.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -53,7 +53,7 @@ static void run(sqlite3 *db, const char *sql) {
 }
 
 /* A database with the table orders and an outbox, and a connection that has
- * moved all. */
+ * moved all rows. */
 static sqlite3 *begin(void) {
   file = test_path("a.db");
   sqlite3 *db = loaded();
@@ -62,18 +62,19 @@ static sqlite3 *begin(void) {
   return db;
 }
 
-/* The items of the queue "jobs", in their order. */
+/* The items of the queue "jobs", in order. */
 static const char *const items =
     "SELECT group_concat(data,' ')FROM(SELECT CAST(data AS TEXT)AS data FROM "
     "zke_nodes WHERE path LIKE '/queues/jobs/entries/entry-%' ORDER BY path)";
-/* A commit moves its rows if no other process is in its way; a call does. */
+/* A commit moves its rows if no other process is in its way; a call always
+ * does. */
 static void settle(sqlite3 *db) { expect(db, "SELECT zke_outbox()", "1"); }
 
 static const char *const waiting = "SELECT count(*)FROM zkembed_outbox";
 
 /* ---- sending ---- */
 
-/* What is sent in a transaction happens if that is committed, and when. */
+/* Rows sent in a transaction arrive when it commits, or not at all. */
 TEST(sending_is_a_part_of_the_transaction) {
   sqlite3 *db = begin();
   run(db, "BEGIN;INSERT INTO orders VALUES(7,'x')");
@@ -99,7 +100,8 @@ TEST(sending_is_a_part_of_the_transaction) {
   sql_close(db);
 }
 
-/* Without a transaction each is one by itself.  What is missing is said. */
+/* Without a transaction each send is its own.  Missing arguments are
+ * reported. */
 TEST(sending_alone) {
   file = test_path("a.db");
   sqlite3 *db = loaded();
@@ -117,7 +119,7 @@ TEST(sending_alone) {
   sql_close(db);
 }
 
-/* The first call of a connection may be in its transaction. */
+/* A connection's first call may be inside its transaction. */
 TEST(the_first_call_is_a_send) {
   sqlite3 *db = begin(), *other = loaded();
   run(other, "BEGIN IMMEDIATE");
@@ -129,7 +131,7 @@ TEST(the_first_call_is_a_send) {
   sql_close(db);
 }
 
-/* A guid that the queue has was sent before. */
+/* A guid that the queue already has was sent before. */
 TEST(guids_tell_a_second_send_apart) {
   sqlite3 *db = begin();
   run(db, "BEGIN");
@@ -142,7 +144,7 @@ TEST(guids_tell_a_second_send_apart) {
   sql_close(db);
 }
 
-/* In a transaction of zke_begin(), and with the tree's own changes. */
+/* In a transaction of zke_begin(), together with changes of the tree. */
 TEST(sending_between_begin_and_commit) {
   sqlite3 *db = begin();
   expect(db, "SELECT zke_begin()", "1");
@@ -171,8 +173,7 @@ static void *insert_one(void *arg) {
   return NULL;
 }
 
-/* A row of a program without the extension is moved by a connection that
- * waits. */
+/* A connection that waits moves the row of a program without the extension. */
 TEST(waiting_moves_the_rows_of_others) {
   sqlite3 *db = begin();
   pthread_t thread;
@@ -184,7 +185,7 @@ TEST(waiting_moves_the_rows_of_others) {
   sql_close(db);
 }
 
-/* More than one look moves, in the order of their transactions. */
+/* More rows than one look moves, in the order of their transactions. */
 TEST(many_rows) {
   sqlite3 *db = begin(), *other = plain();
   run(other,
@@ -204,8 +205,7 @@ TEST(many_rows) {
   sql_close(db);
 }
 
-/* A row that is refused is put aside with its reason, and those after it
- * pass. */
+/* A refused row is put aside with its reason, and later rows pass. */
 TEST(refused_rows_hold_up_nobody) {
   sqlite3 *db = begin(), *other = plain();
   expect(db, "SELECT zke_lock('l')>0", "1");
@@ -234,8 +234,7 @@ TEST(refused_rows_hold_up_nobody) {
   sql_close(db);
 }
 
-/* A queue that is full refuses.  So does a znode that the session may not
- * write. */
+/* A full queue refuses.  So does a znode that the session may not write. */
 TEST(full_queues_and_rights) {
   sqlite3 *db = begin();
   zke *z = test_open(file);
@@ -258,7 +257,7 @@ TEST(full_queues_and_rights) {
 
 /* ---- tables ---- */
 
-/* Every way to change a table tells, also from programs without the
+/* Every way to change a table is reported, also by programs without the
  * extension. */
 TEST(tables_tell) {
   static const char *const changes[] = {
@@ -292,7 +291,7 @@ TEST(tables_tell) {
   sql_close(db);
 }
 
-/* Names are quoted; what is no table is refused. */
+/* Names are quoted; a name of no table is refused. */
 TEST(names_of_tables) {
   sqlite3 *db = begin();
   run(db,
@@ -327,7 +326,7 @@ static int foreign(void *arg, sqlite3 *db, const char *name, int pages) {
   return SQLITE_OK;
 }
 
-/* The hook is set again by each call, and another one is refused. */
+/* Each call sets the hook again; a foreign hook is refused. */
 TEST(the_hook_is_looked_at) {
   sqlite3 *db = begin();
   run(db, "PRAGMA wal_autocheckpoint=10");
@@ -344,8 +343,8 @@ TEST(the_hook_is_looked_at) {
   sql_close(db);
 }
 
-/* While another has the writers' gate a commit does not wait for it, and the
- * rows are moved by a later call. */
+/* While another process has the writers' gate, a commit does not wait for it; a
+ * later call moves the rows. */
 TEST(the_hook_does_not_wait) {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
   sqlite3 *db = begin();
@@ -364,14 +363,14 @@ TEST(the_hook_does_not_wait) {
 
 /* ---- deaths ---- */
 
-/* What the children tell the parent at each step that they have come to. */
+/* What the children report to the parent after each step. */
 static int steps;
 
 static void tell_step(void) {
   if (write(steps, "", 1) != 1) _exit(1);
 }
 
-/* A connection that asserts nothing: 0, or 1 for an error. */
+/* A connection's statement, without an assertion: 0, or 1 for an error. */
 static int must(sqlite3 *db, const char *sql) {
   return sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK;
 }
@@ -401,7 +400,7 @@ static int write_orders(void *context) {
   }
 }
 
-/* Move what there is, without an end. */
+/* Move all rows, forever. */
 static int move_orders(void *context) {
   sqlite3 *db = loaded();
   (void)context;
@@ -418,8 +417,8 @@ static void kill_it(pid_t pid) {
 }
 
 /* A writer and a mover are killed after some of their steps, again and again.
- * At the end each committed order is in the queue once, in the order of the
- * commits, and no other one is. */
+ * At the end the queue has each committed order once, in the order of the
+ * commits, and no others. */
 TEST(processes_are_killed) {
   unsigned seed = test_seed();
   int ends[2];

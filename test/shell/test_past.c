@@ -1,11 +1,11 @@
-/* test_past.c - who held what, worked out from a history; statics of past.c are
- * reached by including it */
+/* test_past.c - the past holders of a lock, from its history; includes past.c
+ * to reach its statics */
 #include <stdio.h>
 
 #include "shell/past.c"
 #include "test/test.h"
 
-/* A history that a test writes down: changes with their zxids and times. */
+/* A history that a test writes: changes with their zxids and times. */
 static past_change changes[64];
 static past_changes history = {.data = changes};
 
@@ -28,8 +28,8 @@ static void goes(const char *path, int64_t owner, int64_t time) {
   change(ZKE_EVENT_DELETED, path, owner, time);
 }
 
-/* Who held a path at a time: "7 from 10 until 20; …", by session, in the order
- * of the line; 0 for what is not known or has not ended. */
+/* The holders of a path at a time: "7 from 10 until 20; …", by session, in the
+ * order of the line; 0 if a time is unknown or a hold has not ended. */
 static const char *held(const char *path, int64_t at, const past_node *now,
                         int count) {
   static char text[400];
@@ -53,7 +53,7 @@ static const char *held(const char *path, int64_t at, const past_node *now,
 #define ck_held(path, at, expected) \
   ck_assert_str_eq(held(path, at, NULL, 0), expected)
 
-/* A lock: each holds from the end of the one before it to its own. */
+/* A lock: each holds from the previous holder's end to its own. */
 TEST(a_line_is_held_in_turn) {
   comes("/l", 0, 5);
   comes("/l/_c_g-lock-0000000000", 7, 10);
@@ -69,7 +69,8 @@ TEST(a_line_is_held_in_turn) {
   ck_held("/", 25, "");
 }
 
-/* One that waited and went never held, and one between two is passed over. */
+/* A process that waited and left never held; one that left between two others
+ * is passed over. */
 TEST(who_gave_up_never_held) {
   comes("/l/lock-0000000000", 7, 10);
   comes("/l/lock-0000000001", 8, 20);
@@ -80,8 +81,8 @@ TEST(who_gave_up_never_held) {
   ck_held("/l", 35, "9 from 30 until 0");
 }
 
-/* A thief goes before all others, and ends the hold of the first one even
- * before that one's node goes. */
+/* A thief goes before all others, and ends the first one's hold even before its
+ * node is deleted. */
 TEST(a_thief_goes_before_all) {
   comes("/l/_c_a-lock-0000000000", 7, 10);
   comes("/l/_c_b-front-0000000001", 8, 20);
@@ -91,7 +92,7 @@ TEST(a_thief_goes_before_all) {
   ck_held("/l", 30, "8 from 20 until 0");
 }
 
-/* Readers hold together until a writer; a writer holds alone. */
+/* Readers hold together until a writer comes; a writer holds alone. */
 TEST(readers_hold_together) {
   comes("/r/_c_a-__READ__0000000000", 1, 10);
   comes("/r/_c_b-__READ__0000000001", 2, 11);
@@ -106,14 +107,14 @@ TEST(readers_hold_together) {
   ck_held("/r", 45, "4 from 40 until 0");
 }
 
-/* All of a semaphore's line are told, since its limit then is not known. */
+/* All entries of a semaphore's line are shown: its past limit is not known. */
 TEST(a_semaphores_whole_line_is_told) {
   comes("/s/_c_a-lease-0000000000", 1, 10);
   comes("/s/_c_b-lease-0000000001", 2, 11);
   ck_held("/s", 15, "1 from 10 until 0; 2 from 11 until 0");
 }
 
-/* The node itself, in each of its lives; a persistent one is held by nobody. */
+/* The node itself, each time it existed; nobody holds a persistent one. */
 TEST(an_ephemeral_node_is_its_owners) {
   comes("/e", 7, 10);
   goes("/e", 7, 20);
@@ -125,8 +126,8 @@ TEST(an_ephemeral_node_is_its_owners) {
   ck_held("/p", 40, "");
 }
 
-/* What was there before the history began is told by its end, by a change, or
- * by its being there still; from when on is not known. */
+/* Nodes older than the history appear by their deletion, by a change, or
+ * because they still exist; when the hold began is unknown. */
 TEST(what_was_before_the_history) {
   static const past_node now[] = {{"/l/lock-0000000002", 9},
                                   {"/l/lock-0000000003", 5}};
@@ -139,7 +140,7 @@ TEST(what_was_before_the_history) {
   ck_assert_str_eq(held("/l", 35, now, 2), "9 from 30 until 0");
 }
 
-/* Other children, marks and what lies deeper are no entries of a line. */
+/* Other children, marks and deeper nodes are no entries of a line. */
 TEST(other_children_hold_nothing) {
   comes("/l/leader", 1, 10);
   comes("/l/_c_x-next-0000000000", 2, 11);
@@ -151,7 +152,7 @@ TEST(other_children_hold_nothing) {
   ck_held("/l", 20, "6 from 15 until 0");
 }
 
-/* A clock that was set back: the zxids give the order. */
+/* After the clock was set back the zxids give the order. */
 TEST(clocks_may_go_back) {
   comes("/l/lock-0000000000", 7, 1000);
   goes("/l/lock-0000000000", 7, 400);

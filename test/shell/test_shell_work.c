@@ -1,8 +1,8 @@
-/* test_shell_work.c - commands that only look, and what they print, where a
- * transcript cannot: beside a writer that is stuck, on a full disk, as another
- * user, into a pipe that is full, on a terminal
+/* test_shell_work.c - commands that only look, and their output, in situations
+ * that a transcript cannot make: a stuck writer, a full disk, another user, a
+ * full pipe, a terminal
  *
- * Several processes that work together are in test/shell/work.txt.
+ * Tests of several processes that work together are in test/shell/work.txt.
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -37,7 +37,7 @@ static void enter_room(void) {
   ck_assert_int_eq(chdir(room), 0);
 }
 
-/* For commands that another user is to run: 0 for none, and the program. */
+/* The user that commands run as, 0 for none; and the program. */
 static uid_t another_user;
 static int program;
 
@@ -50,7 +50,7 @@ static void be_another_user(void) {
     _exit(126);
 }
 
-/* Start "sh -c command", which is to exec what is to be signalled. */
+/* Start "sh -c command"; the command must exec the process to be signalled. */
 static pid_t start(const char *command) {
   pid_t pid = fork();
   if (pid == 0) {
@@ -62,7 +62,7 @@ static pid_t start(const char *command) {
   return pid;
 }
 
-/* Its end, within the time; the exit code. */
+/* Wait for its end, for a limited time; the exit code. */
 static int end(pid_t pid) {
   int outcome = 0;
   pid_t got = 0;
@@ -75,7 +75,7 @@ static int end(pid_t pid) {
 
 static int run(const char *command) { return end(start(command)); }
 
-/* What a command prints, without the last newline. */
+/* A command's output, without the last newline. */
 static const char *output(const char *command) {
   static char text[65536];
   FILE *in = popen(command, "r");
@@ -94,7 +94,7 @@ static const char *output(const char *command) {
  * Commands that only look; output
  * --------------------------------------------------------------------- */
 
-/* Hold the gate as a writer that is stopped does. */
+/* Hold the gate like a stopped writer. */
 static int hold_gate(void) {
   struct flock gate = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
   int fd = open("app.db-zke/gate", O_RDWR | O_CLOEXEC);
@@ -103,9 +103,8 @@ static int hold_gate(void) {
   return fd;
 }
 
-/* Every command that only looks, without the two that are no more than another
- * name.  A file that one of them writes is in a directory that anybody may
- * write. */
+/* Every command that only looks, except two that are only other names.  They
+ * write their files in a directory that anybody may write. */
 static const char *const looks[] = {
     "ls -R /",
     "tree",
@@ -166,7 +165,7 @@ static void expect_looks(const char *begin) {
   }
 }
 
-/* A command that changes something ends by this code and says this. */
+/* A command that changes something ends with this code and says this. */
 static void expect_refused(const char *begin, int code, const char *said) {
   static const char *const changes[] = {
       "set /a 2",      "create /b",          "delete /a",
@@ -184,8 +183,8 @@ static void expect_refused(const char *begin, int code, const char *said) {
   }
 }
 
-/* Commands that only look begin no session: a writer that is stuck does not
- * hold them up, and an empty file stays empty. */
+/* Commands that only look begin no session: a stuck writer does not hold them
+ * up, and an empty file stays empty. */
 TEST(looking_waits_for_no_writer) {
   enter_room();
   ck_assert_int_eq(mkdir("data", 0755), 0);
@@ -198,7 +197,7 @@ TEST(looking_waits_for_no_writer) {
   ck_prints("wc -c <empty.db; ls | grep -c '^empty'", "0\n1");
 }
 
-/* Nor do they want room on the disk. */
+/* Nor do they need space on the disk. */
 TEST(looking_works_on_a_full_disk) {
   enter_room();
   const char *disk = test_small_disk("disk", 1024);
@@ -209,8 +208,8 @@ TEST(looking_works_on_a_full_disk) {
   expect_refused("zke=zke;", 74, "zke: FULL: app.db");
 }
 
-/* Enter data that another user may read and not write, with the program open
- * for him; false: only root can do this. */
+/* Enter data that another user may read but not write, with the program open
+ * for that user; false: only root can do this. */
 static bool enter_data_for_another_user(void) {
   if (getuid() != 0) {
     printf("another user: skipped, needs root\n");
@@ -225,7 +224,7 @@ static bool enter_data_for_another_user(void) {
   return true;
 }
 
-/* Nor do they want to write: another user may look at what he may read. */
+/* Nor do they need to write: another user may look at readable data. */
 TEST(looking_needs_no_permission_to_write) {
   if (!enter_data_for_another_user()) return;
   another_user = 61001;
@@ -236,8 +235,8 @@ TEST(looking_needs_no_permission_to_write) {
             "zke: CANTOPEN: new.db does not exist, and cannot be made there");
 }
 
-/* Without a -shm a database is not read where none can be made, and nobody says
- * that it is; but a copy is. */
+/* A database without its -shm cannot be read if none can be made; the error
+ * says so.  A copy can be read. */
 TEST(looking_at_a_copy_needs_no_directory_to_write) {
   if (!enter_data_for_another_user()) return;
   ck_assert_int_eq(run("zke app.db backup copy.db >/dev/null && chmod 644 "
@@ -265,7 +264,7 @@ TEST(looking_at_a_copy_needs_no_directory_to_write) {
   expect_refused("zke=/proc/self/fd/9;", 77, "only commands that read work");
 }
 
-/* The end of a pipe that is full, and whose other end is not read. */
+/* The write end of a full pipe that nobody reads. */
 static int stuck_reader(void) {
   ck_assert_int_eq(mkfifo("pipe", 0600), 0);
   int fd = open("pipe", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -278,7 +277,7 @@ static bool is_full(int fd) {
   return ioctl(fd, FIONREAD, &bytes) == 0 && bytes >= 65536;
 }
 
-/* TERM and INT end a command whose output nobody reads. */
+/* TERM and INT end a command with blocked output. */
 TEST_LOOP(signal_ends_blocked_output, 0, 2) {
   static const int signals[] = {SIGTERM, SIGINT};
   enter_room();
@@ -292,8 +291,8 @@ TEST_LOOP(signal_ends_blocked_output, 0, 2) {
   close(fd);
 }
 
-/* What a command prints on a terminal.  One that goes on is ended when it has
- * printed a line. */
+/* A command's output on a terminal.  A command that goes on is ended after its
+ * first line. */
 static size_t on_terminal(const char *command, bool goes_on,
                           unsigned char *text, size_t size) {
   size_t len = 0;
@@ -307,7 +306,7 @@ static size_t on_terminal(const char *command, bool goes_on,
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(127);
   }
-  /* EIO when nobody has the other side any more */
+  /* EIO after the other side's last close */
   while (len < size && (n = read(us, text + len, size - len)) > 0) {
     len += (size_t)n;
     if (goes_on && memchr(text, '\n', len)) kill(pid, SIGTERM);
@@ -317,7 +316,7 @@ static size_t on_terminal(const char *command, bool goes_on,
   return len;
 }
 
-/* Does a terminal obey any of it?  Its own ends of lines are "\r\n". */
+/* Would a terminal obey any of it?  The output's own line ends are "\r\n". */
 static bool is_obeyed(const unsigned char *text, size_t len) {
   for (size_t i = 0; i < len; i++) {
     bool high = i + 1 < len && text[i] == 0xc2 && text[i + 1] < 0xa0;
@@ -328,7 +327,7 @@ static bool is_obeyed(const unsigned char *text, size_t len) {
 }
 
 /* ESC, DEL, and the C1 controls, as UTF-8 and as bytes, in data, identities and
- * what is named on the command line: no command hands them to a terminal. */
+ * words of the command line: no command sends them to a terminal. */
 #define EVIL "$(printf 'a\\033[31m\\177\\302\\233b\\r')"
 #define BYTES "YRtbMzFtf8KbYpuQDQ==" /* the same, and 9b 90 as bytes */
 TEST(terminal_gets_no_controls) {

@@ -1,7 +1,7 @@
 /* test_take.c - lock take: what test/shell/take.txt cannot show
  *
- * That is the caller's terminal, a holding process that is stopped, and a
- * process's number that is given to another one.
+ * This is the caller's terminal, a stopped holding process, and a process
+ * number that is used again.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@
 static const char *db;
 static zke *z;
 
-/* Orphans become children of this process, so that it may stop them. */
+/* Orphans become children of this process, so that it can stop them. */
 static void begin(void) {
   char line[4096];
   db = test_path("db");
@@ -52,21 +52,21 @@ static int parties(pid_t *first) {
   return count;
 }
 
-/* The process that holds. */
+/* The process that holds the lock. */
 static pid_t holder(void) {
   pid_t first;
   ck_assert_int_eq(parties(&first), 1);
   return first;
 }
 
-/* The holding process ends, and nobody has the lock. */
+/* Wait until the holding process has ended and nobody has the lock. */
 static void ends(pid_t pid) {
   int status;
   ck_until(waitpid(pid, &status, WNOHANG) == pid, 10000);
   ck_assert_int_eq(parties(&pid), 0);
 }
 
-/* A child that does nothing, with the number of an earlier one, or any. */
+/* Start a child that does nothing, with an earlier child's number, or any. */
 static pid_t idle(pid_t number) {
   struct clone_args arguments = {
       .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1};
@@ -81,7 +81,7 @@ static void end(pid_t pid) {
   ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-/* take from a terminal, then wait there for a second hold. */
+/* Take from a terminal, then wait there for a second hold. */
 static pid_t start_on_terminal(int *master) {
   close(test_terminal()); /* or the test ends, and says why */
   pid_t pid = forkpty(master, NULL, NULL, NULL);
@@ -111,8 +111,8 @@ TEST(terminal) {
   ends(first);
 }
 
-/* A holding process that is stopped keeps the hold, also when its bound process
- * has ended.  lock release works, and it ends when it goes on. */
+/* A stopped holding process keeps the hold, even after its bound process has
+ * ended.  lock release works, and the process ends when it continues. */
 TEST(stopped) {
   begin();
   char line[256];
@@ -131,7 +131,7 @@ TEST(stopped) {
   ends(pid);
 }
 
-/* With a lease a stopped process loses it. */
+/* With a lease a stopped process loses the hold. */
 TEST(lease) {
   begin();
   ck_assert_int_eq(run("\"$ZKE\" $DB lock take a --for 1m --ttl 200ms >$OUT"),
@@ -144,7 +144,7 @@ TEST(lease) {
 }
 
 /* A hold is bound to a process, not to its number: it ends with the process,
- * though another one has the number already. */
+ * even if another process already has the number. */
 TEST(number_given_again) {
   begin();
   char line[256];

@@ -1,8 +1,9 @@
-/* test_transfer.c - export, import, backup and restore of the zke command:
- * nothing is lost on the way, one picture is taken while others write, and what
- * is interrupted, killed or out of space does no harm
+/* test_transfer.c - export, import, backup and restore of the zke command
  *
- * SEED=n begins the random trees elsewhere; it is printed.
+ * Nothing is lost on the way, and each shows one moment while others write.  If
+ * they are interrupted, killed or out of space, they do no harm.
+ *
+ * SEED=n selects the random trees; each seed is printed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,8 +27,8 @@
 
 /* ---- the command ---- */
 
-/* Start a line of shell in the test's directory, in which `zke` is the command
- * of this build. */
+/* Start a shell's line in the test's directory; `zke` in it is this build's
+ * command. */
 static pid_t begin(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 static pid_t begin(const char *format, ...) {
@@ -62,7 +63,7 @@ static int end(pid_t pid) {
                   #__VA_ARGS__, ck_zke_got_, (expected), read_text("err")); \
   } while (0)
 
-/* A file of the directory, cut to what fits; "" where there is none. */
+/* A file of the directory, cut to what fits; "" if it does not exist. */
 static const char *read_text(const char *name) {
   static char text[4096];
   FILE *f = fopen(test_path(name), "rb");
@@ -72,7 +73,7 @@ static const char *read_text(const char *name) {
   return text;
 }
 
-/* The same nodes?  First lines tell the time, so they are left out. */
+/* The same nodes?  The first lines have the time, so they are left out. */
 static void same_nodes(const char *a, const char *b) {
   ck_zke(0,
          "tail -n +2 '%s' >one.nodes && tail -n +2 '%s' >two.nodes && "
@@ -80,7 +81,7 @@ static void same_nodes(const char *a, const char *b) {
          a, b);
 }
 
-/* What was written beside its place and is not in it. */
+/* How many partly written files are left in the directory. */
 static int parts(void) {
   DIR *d = opendir(test_path(""));
   struct dirent *e;
@@ -127,7 +128,7 @@ static void random_name(char name[20]) {
   if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) strcpy(name, "dots");
 }
 
-/* NULL data, none, text, any bytes, much; -1 for NULL. */
+/* Random data: none, text, any bytes, or much; -1 for NULL. */
 static int random_data(char data[5000]) {
   int len = (int)(pick(5) == 0 ? pick(5000) : pick(12));
   bool text = pick(2) == 0;
@@ -165,8 +166,8 @@ static void random_node(zke *z, const char *path) {
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_NODEEXISTS, "%s", zke_errmsg());
 }
 
-/* A sequence number, and none to show for it: NOAUTH where the node's ACL does
- * not let one delete. */
+/* Use up a sequence number and leave no node; NOAUTH if the node's ACL does not
+ * permit deletion. */
 static void random_sequence(zke *z, const char *parent) {
   char path[600], *made;
   snprintf(path, sizeof path, "%.500s/", parent);
@@ -179,7 +180,7 @@ static void random_sequence(zke *z, const char *parent) {
   }
 }
 
-/* Each new node is below one of those before, the last ones mostly: deep. */
+/* Each new node is below an earlier one, mostly one of the last: deep. */
 static void random_tree(zke *z, int count) {
   char paths[200][500] = {""};
   for (int i = 1; i < count; i++) {
@@ -197,7 +198,7 @@ static void random_tree(zke *z, int count) {
 
 /* ---- nothing is lost ---- */
 
-/* Random trees come through an export and an import unchanged, also by a pipe,
+/* Random trees pass through an export and an import unchanged, also by a pipe,
  * and below another path. */
 TEST_LOOP(an_export_imported_and_exported_is_the_same, 0,
           (int)test_sample(25, 8)) {
@@ -209,15 +210,15 @@ TEST_LOOP(an_export_imported_and_exported_is_the_same, 0,
   ck_zke(0, "zke b.db check >err 2>&1");
   ck_zke(0, "zke b.db export / b.json >err 2>&1");
   same_nodes("a.json", "b.json");
-  /* By way of a pipe, to another place, on top of what is there. */
+  /* By a pipe, to another place, on top of an existing tree. */
   ck_zke(0, "cat b.json | { zke c.db import /far >err 2>&1; }");
   ck_zke(0, "zke c.db export /far c.json >err 2>&1");
   same_nodes("a.json", "c.json");
   ck_ok(zke_close(z));
 }
 
-/* The export is not only the same, it is true: what the engine says of the
- * first tree it says of the second. */
+/* The export is not only the same, it is true: the engine describes both trees
+ * alike. */
 static void compare_nodes(zke *a, zke *b, const char *path, int *count) {
   char *data[2], child[700];
   int len[2];
@@ -253,7 +254,7 @@ static void compare_nodes(zke *a, zke *b, const char *path, int *count) {
   }
 }
 
-/* … and each node reads the same by the library: data, kind, ACL, TTL. */
+/* Each node reads the same through the library: data, kind, ACL, TTL. */
 TEST_LOOP(what_was_imported_reads_as_what_was_exported, 0, 5) {
   int count = 0;
   zke *a = test_open(test_path("a.db"));
@@ -293,9 +294,9 @@ TEST(a_queue_goes_on_behind_its_last_number) {
   ck_ok(zke_close(z));
 }
 
-/* A value above the command's own limit comes from a program with a greater
- * one; it is exported, and imported again if that is asked for.  Otherwise the
- * whole file is refused, by its line. */
+/* A program with a greater limit made a value above the command's limit.  It is
+ * exported, and imported again on request.  Otherwise the whole file is
+ * refused, with the number of the line. */
 TEST(a_value_above_1_mib_is_imported) {
   enum { LARGE = 1500000 };
   zke_options o = {.size = sizeof o, .data_limit = LARGE};
@@ -328,7 +329,7 @@ TEST(a_value_above_1_mib_is_imported) {
 typedef struct reader {
   zke *z;
   atomic_bool ends;
-  int seen, gaps; /* how often it went, and was not there when that was told */
+  int seen, gaps; /* deletions seen, and how many had left a gap */
 } reader;
 
 static void look_at_once(zke *z, int type, int state, const char *path,
@@ -347,9 +348,9 @@ static void *read_on(void *arg) {
   return NULL;
 }
 
-/* --replace takes away what the file does not have, in one transaction where
- * the tree is small: a reader sees the old tree or the new one.  It looks as
- * soon as it hears that the old one has gone. */
+/* --replace removes what the file does not have, in one transaction if the tree
+ * is small: a reader sees the old tree or the new one.  It looks as soon as it
+ * hears of the old one's deletion. */
 TEST(a_small_tree_is_replaced_in_one_transaction) {
   pthread_t thread;
   reader r = {.z = test_open(test_path("a.db"))};
@@ -375,8 +376,8 @@ TEST(a_small_tree_is_replaced_in_one_transaction) {
 
 /* ---- one picture while others write ---- */
 
-/* A thread that moves one coin about: in each transaction it leaves one purse
- * and comes to another, and a count that all purses share goes up. */
+/* A thread that moves one coin: each transaction deletes it from one purse,
+ * puts it into another, and increments a count that all purses share. */
 enum { PURSES = 300 };
 
 typedef struct mover {
@@ -386,8 +387,8 @@ typedef struct mover {
   _Atomic int64_t moves;
 } mover;
 
-/* Moves a coin from purse to purse; the same change writes one value into the
- * first and the last node and the coin.  A picture of one moment has one coin
+/* Move a coin from purse to purse; the same change writes one value into the
+ * first node, the last node and the coin.  At any one moment there is one coin
  * and one value. */
 static void *mover_run(void *arg) {
   mover *m = arg;
@@ -430,7 +431,7 @@ static void mover_begin(mover *m) {
   ck_until(m->moves > 0, 10000); /* until then nothing has a value */
 }
 
-/* Stop moving, after enough moves that a picture could have been spoilt. */
+/* Stop after enough moves to spoil an export that is not of one moment. */
 static void mover_end(mover *m) {
   ck_until(m->moves > 100, 60000);
   m->stop = true;
@@ -445,8 +446,8 @@ static const char one_picture[] =
     "sed 's/.*\"data\":\"\\([^\"]*\\)\".*/\\1/' | sort -u | grep -c . | "
     "grep -qx 1";
 
-/* An export beside a process that changes several nodes at once shows all of
- * them after the same change: it is of one moment. */
+/* An export, made while a process changes several nodes in one transaction,
+ * shows all of them after the same change: it is of one moment. */
 TEST(an_export_is_one_picture) {
   mover m;
   mover_begin(&m);
@@ -459,7 +460,7 @@ TEST(an_export_is_one_picture) {
   mover_end(&m);
 }
 
-/* So is a backup, which is a sound database besides. */
+/* So is a backup, which is also a sound database. */
 TEST(a_backup_is_one_picture) {
   mover m;
   mover_begin(&m);
@@ -474,8 +475,8 @@ TEST(a_backup_is_one_picture) {
   mover_end(&m);
 }
 
-/* A thread that lets an ephemeral node, and another session's watch on it, come
- * and go. */
+/* A thread that makes and removes an ephemeral node and another session's watch
+ * on it. */
 static void *comings_and_goings(void *arg) {
   mover *m = arg;
   zke *watcher;
@@ -493,7 +494,7 @@ static void *comings_and_goings(void *arg) {
   return NULL;
 }
 
-/* How often the dump has it. */
+/* How often the dump has this text. */
 static int dumped(const char *what) {
   int count = 0;
   for (const char *at = read_text("dump"); (at = strstr(at, what)); at++)
@@ -501,7 +502,8 @@ static int dumped(const char *what) {
   return count;
 }
 
-/* The same by the rows and by the numbers of their sessions, with who waits. */
+/* The same for a dump: its rows, their counts by session and the waiters
+ * agree. */
 TEST(a_dump_is_one_picture) {
   mover m = {.stop = false};
   ck_ok(zke_open(test_path("a.db"), NULL, &m.z));
@@ -522,7 +524,7 @@ TEST(a_dump_is_one_picture) {
 
 /* ---- interrupted and killed ---- */
 
-/* So many nodes are imported in more than forty batches. */
+/* As many nodes as more than forty batches import. */
 enum { IMPORTED = 12000 };
 
 /* A file of many nodes, whose import and export take a while. */
@@ -537,7 +539,7 @@ static void make_large_file(int nodes) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
-/* How many nodes are below a path; 0 where it is not there. */
+/* How many nodes are below a path; 0 if it does not exist. */
 static int64_t count_below(zke *z, const char *path) {
   int64_t count = 0;
   int rc = zke_count(z, path, &count);
@@ -545,7 +547,7 @@ static int64_t count_below(zke *z, const char *path) {
   return count;
 }
 
-/* Has the child ended?  It can still be waited for. */
+/* Has the child ended?  It stays waitable. */
 static bool is_over(pid_t pid) {
   siginfo_t info = {0};
   ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT),
@@ -553,14 +555,14 @@ static bool is_over(pid_t pid) {
   return info.si_pid == pid;
 }
 
-/* An import under way, and what ends it. */
+/* A running import, and the signal that ends it. */
 typedef struct ending {
   pid_t pid;
   int signal_number;
   int64_t came; /* nodes that were there when the signal was sent */
 } ending;
 
-/* While the gate is ours the import stands between two of its batches. */
+/* While we hold the gate, the import is between two of its batches. */
 static int end_if_begun(zke *z, void *context) {
   ending *e = context;
   int64_t came = count_below(z, "/big");
@@ -570,9 +572,9 @@ static int end_if_begun(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Import, and send it a signal between two batches, when some of the nodes are
- * there and some are not.  Whoever writes waits in one line, so that no batch
- * of the import comes twice between two looks. */
+/* Import, and send it a signal between two batches, when it has made some of
+ * the nodes.  Writers wait in one line, so at most one batch of the import
+ * comes between two looks. */
 static int end_import_by(zke *z, int signal_number) {
   ending e = {.signal_number = signal_number};
   e.pid = begin("zke a.db import /big large.json >out 2>err");
@@ -607,7 +609,7 @@ TEST(an_interrupted_import_says_how_far_it_came) {
   ck_ok(zke_close(z));
 }
 
-/* The same after -9, when nobody could say anything. */
+/* The same after SIGKILL, which leaves no sentence. */
 TEST(a_killed_import_is_completed_by_merge) {
   make_large_file(IMPORTED);
   zke *z = test_open(test_path("a.db"));
@@ -622,7 +624,7 @@ TEST(a_killed_import_is_completed_by_merge) {
   ck_ok(zke_close(z));
 }
 
-/* Where the signal comes too late, the new file is whole. */
+/* If the signal comes too late, the new file is whole. */
 static void end_by_term_while_writing(const char *command_, const char *file) {
   ck_zke(0, "echo old >%s", file);
   pid_t pid = begin("%s", command_);
@@ -634,8 +636,8 @@ static void end_by_term_while_writing(const char *command_, const char *file) {
   if (status) ck_assert_str_eq(read_text(file), "old\n");
 }
 
-/* A signal in the middle of an export leaves the file that was there, and no
- * half one beside it. */
+/* A signal in the middle of an export leaves the old file, and no partial file
+ * next to it. */
 TEST(an_interrupted_export_leaves_the_old_file) {
   make_large_file((int)test_sample(60000, 12000));
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
@@ -643,7 +645,7 @@ TEST(an_interrupted_export_leaves_the_old_file) {
                             "out.json");
 }
 
-/* The same of a backup. */
+/* The same for a backup. */
 TEST(an_interrupted_backup_leaves_the_old_file) {
   make_large_file((int)test_sample(60000, 12000));
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
@@ -653,8 +655,8 @@ TEST(an_interrupted_backup_leaves_the_old_file) {
 
 /* ---- a full disk ---- */
 
-/* Export, backup and import on a full disk exit 74 with a sentence; the old
- * files stay, and with more room the import goes on. */
+/* Export, backup and import on a full disk exit with 74 and a sentence; the old
+ * files stay, and with more space the import continues. */
 TEST(a_full_disk_is_said_and_does_no_harm) {
   make_large_file(12000);
   if (!test_small_disk("small", 300)) return;
@@ -672,7 +674,7 @@ TEST(a_full_disk_is_said_and_does_no_harm) {
   ck_zke(74, "zke small/b.db import /big large.json >out 2>err");
   ck_assert_msg(strstr(read_text("err"), "zke: FULL: ") != NULL, "%s",
                 read_text("err"));
-  /* With more room it goes on. */
+  /* With more space it continues. */
   ck_assert_int_eq(
       mount("none", test_path("small"), "tmpfs", MS_REMOUNT, "size=32m"), 0);
   ck_zke(0, "zke small/b.db check >err 2>&1");
@@ -681,8 +683,7 @@ TEST(a_full_disk_is_said_and_does_no_harm) {
 
 /* ---- copies ---- */
 
-/* P5: a backup has none of the sessions of its original, nor their
- * ephemerals. */
+/* P5: a backup has none of its original's sessions, nor their ephemerals. */
 TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
   zke *z = test_open(test_path("a.db"));
   ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
@@ -697,7 +698,7 @@ TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
 
 /* ---- restore ---- */
 
-/* Is it a call that changes a file or a directory, or makes that durable? */
+/* Does this call change a file or a directory, or make that durable? */
 static bool changes_files(uint64_t call) {
   static const long calls[] = {
 #ifdef SYS_unlink
@@ -711,8 +712,8 @@ static bool changes_files(uint64_t call) {
   return false;
 }
 
-/* Lets a process go on to the entry of its next call of the system; false: it
- * has ended. */
+/* Let a process run to the entry of its next system call; false: it has
+ * ended. */
 static bool next_call(pid_t pid, int *status,
                       struct __ptrace_syscall_info *in) {
   do {
@@ -724,8 +725,8 @@ static bool next_call(pid_t pid, int *status,
   return true;
 }
 
-/* "zke r.db restore s.db", which is killed before its nth change of a file;
- * false: it has made fewer, and has ended well. */
+/* Run "zke r.db restore s.db" and kill it before its nth change of a file;
+ * false: it made fewer changes, and succeeded. */
 static bool restore_killed_at(int n) {
   struct __ptrace_syscall_info in;
   int status;
@@ -733,7 +734,7 @@ static bool restore_killed_at(int n) {
   fflush(NULL);
   pid_t pid = fork();
   if (pid == 0) {
-    /* leaks are looked for by ptrace(), too */
+    /* the leak check uses ptrace(), too */
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     if (chdir(test_path("")) == 0 && freopen("out", "w", stdout) &&
         ptrace(PTRACE_TRACEME, 0, 0, 0) == 0)
@@ -755,8 +756,8 @@ static bool restore_killed_at(int n) {
   return false;
 }
 
-/* Change the database in another process, which is killed then: a log and an
- * ephemeral node stay.  Returns the session's id, the highest zxid that
+/* Change the database in another process and kill it: a log and an ephemeral
+ * node stay.  Returns the session's id, which is the highest zxid that
  * matters. */
 static int64_t leave_old_tree(void) {
   int64_t id = 0;
@@ -779,8 +780,8 @@ static int64_t leave_old_tree(void) {
   return id;
 }
 
-/* Is the tree that of the snapshot, in a new epoch and without any ephemeral of
- * before?  Else it is the old one, as a whole.  No number comes again. */
+/* Is the tree the snapshot's, in a new epoch and without older ephemerals?
+ * Otherwise it is the whole old tree.  No number is used again. */
 static bool expect_one_tree(int64_t given) {
   char *data = NULL;
   int len;
@@ -814,7 +815,7 @@ static void make_snapshot(void) {
 }
 
 /* P2, P8: a restore that is killed at any moment leaves the whole old tree or
- * the whole new one; made once more it ends well. */
+ * the whole new one; a second restore succeeds. */
 TEST(a_killed_restore_leaves_one_tree) {
   int64_t given = 0;
   bool restored = false;
@@ -832,8 +833,8 @@ TEST(a_killed_restore_leaves_one_tree) {
   ck_assert(restored);
 }
 
-/* The same of a database that was lost: there is none, or the new one, never
- * the new one with the log of the old. */
+/* The same for a lost database: afterwards there is none, or the new one, but
+ * never the new one with the old log. */
 TEST(a_killed_restore_of_a_lost_database_mixes_nothing) {
   int64_t given = 0;
   bool killed = true;
@@ -848,8 +849,8 @@ TEST(a_killed_restore_of_a_lost_database_mixes_nothing) {
   }
 }
 
-/* Restore asks the kernel who has the database open: a session, a reader, and
- * a process whose database was removed under it. */
+/* Restore asks the kernel who has the database open: a session, a reader, and a
+ * process with the removed database. */
 TEST(a_database_in_use_is_not_restored) {
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   zke *z = NULL;
@@ -866,7 +867,7 @@ TEST(a_database_in_use_is_not_restored) {
   ck_assert(expect_one_tree(0));
 }
 
-/* A restore without room on the disk leaves the old tree. */
+/* A restore on a full disk leaves the old tree. */
 TEST(a_restore_on_a_full_disk_does_no_harm) {
   make_large_file(12000);
   if (!test_small_disk("small", 1024)) return;

@@ -1,9 +1,9 @@
-/* test_words.c - what the zke command makes of a line, a number, a duration
- * and base64; statics of words.c are reached by including it */
+/* test_words.c - how the zke command reads a line, a number, a duration and
+ * base64; includes words.c to reach its statics */
 #include "shell/words.c"
 #include "test/test.h"
 
-/* "[a][b c][]" for the words of a line, or the sentence. */
+/* "[a][b c][]" for the words of a line, or the error's sentence. */
 static const char *split(const char *line) {
   static char text[512];
   words *w;
@@ -19,7 +19,7 @@ static const char *split(const char *line) {
   return text;
 }
 
-/* Any number of blanks, tabs and line ends stand between two words. */
+/* Any number of blanks, tabs and line ends separates two words. */
 TEST(blanks_separate) {
   ck_assert_str_eq(split(""), "");
   ck_assert_str_eq(split("  \t\r\n"), "");
@@ -27,7 +27,7 @@ TEST(blanks_separate) {
   ck_assert_str_eq(split(" create  /a\tx\n"), "[create][/a][x]");
 }
 
-/* Either quotation mark keeps blanks and the other mark; an empty pair is an
+/* Either quotation mark protects blanks and the other mark; an empty pair is an
  * empty word. */
 TEST(quotes_keep_together) {
   ck_assert_str_eq(split("'a b'"), "[a b]");
@@ -38,8 +38,8 @@ TEST(quotes_keep_together) {
   ck_assert_str_eq(split("'\"' \"'\""), "[\"][']");
 }
 
-/* Outside quotes a backslash keeps the next byte, inside double ones it has C's
- * meanings; # begins a comment only where a word would. */
+/* Outside quotes a backslash protects the next byte, inside double quotes it
+ * has C's meanings; # begins a comment only where a word could begin. */
 TEST(backslashes_escape) {
   ck_assert_str_eq(split("a\\ b"), "[a b]");
   ck_assert_str_eq(split("\\n"), "[n]");
@@ -48,7 +48,7 @@ TEST(backslashes_escape) {
   ck_assert_str_eq(split("\\# '#' a#b # c"), "[#][#][a#b]");
 }
 
-/* A word may contain bytes that are 0, and is then no shorter word. */
+/* A word may contain 0 bytes, and is no shorter for that. */
 TEST(a_nul_is_a_byte_of_the_word) {
   words *w;
   const char *line = "set /a \"x\\0y\\x00\"";
@@ -71,7 +71,7 @@ TEST(what_is_not_closed_is_told) {
   ck_assert_str_eq(split("\"\\x"), "\\x wants two hexadecimal digits");
 }
 
-/* As many words as a line can have: one character each. */
+/* As many words as a line can have: each of one character. */
 TEST(the_block_is_large_enough) {
   char line[2001];
   for (int i = 0; i < 2000; i++) line[i] = i % 2 ? ' ' : 'x';
@@ -87,8 +87,8 @@ static word as_word(const char *text) {
   return (word){text, strlen(text), false};
 }
 
-/* The whole range of int64_t is read, and nothing that only looks like a
- * number. */
+/* The whole range of int64_t is read; text that only resembles a number is
+ * not. */
 TEST(numbers_are_read_in_their_whole_range) {
   int64_t n = 7;
   word good = as_word("-9223372036854775808");
@@ -105,7 +105,7 @@ TEST(numbers_are_read_in_their_whole_range) {
   ck_assert(!word_number(&nul, &n));
 }
 
-/* A session's id is read as the command prints it, in hexadecimal, or in
+/* A session's id is read in hexadecimal, as the command prints it, or in
  * decimal. */
 TEST(session_ids_are_read_in_hexadecimal_or_decimal) {
   int64_t n;
@@ -125,8 +125,8 @@ TEST(session_ids_are_read_in_hexadecimal_or_decimal) {
   }
 }
 
-/* Durations with a unit, or in seconds, are read to the millisecond; nothing
- * else is. */
+/* Durations with a unit, or in seconds, are read to the millisecond; anything
+ * else is refused. */
 TEST(durations_are_read_to_the_millisecond) {
   static const struct {
     const char *text;
@@ -191,8 +191,8 @@ static int64_t time_of(const char *text) {
   return word_time(&w, INT64_C(1000000000), &ms) ? ms : -1;
 }
 
-/* A day, a time of UTC with or without its fraction, ms since 1970, or how long
- * ago it was. */
+/* A day, a UTC time with or without a fraction, ms since 1970, or how long
+ * ago. */
 TEST(times_are_read_in_each_of_their_forms) {
   const int64_t noon = INT64_C(1795176000000);
   ck_assert_int_eq(time_of("2026-11-20T12:00:00Z"), noon);
@@ -208,7 +208,7 @@ TEST(times_are_read_in_each_of_their_forms) {
   ck_assert_int_eq(time_of("0"), 1000000000);
 }
 
-/* What is in no calendar, and what is more or less than a time. */
+/* Dates of no calendar, and numbers out of range, are refused. */
 TEST(what_is_no_time_is_refused) {
   static const char *const wrong[] = {"",
                                       "now",
