@@ -23,7 +23,7 @@
 
 enum { OPTIONS = 16 };
 
-/* In the child: becomes the server. */
+/* In the child: become the server. */
 static _Noreturn void become_server(const char *program, const char *file,
                                     const char *const options[], int out) {
   const char *args[OPTIONS + 7] = {program,  file, "serve",
@@ -92,7 +92,7 @@ bool peer_send(peer *p) {
   return sent;
 }
 
-/* Room for so many bytes behind what is there; false without memory. */
+/* Make room for `more` bytes after the received ones; false without memory. */
 static bool make_room(peer *p, size_t more) {
   if (p->at) memmove(p->in, p->in + p->at, p->len - p->at);
   p->len -= p->at;
@@ -105,7 +105,7 @@ static bool make_room(peer *p, size_t more) {
   return true;
 }
 
-/* Reads once; waits for it until then. */
+/* Read once; wait for it until then. */
 static int read_more(peer *p, int64_t until_ms) {
   enum { READ_ONCE = 65536 };
   int64_t left = until_ms - program_ms();

@@ -1,6 +1,6 @@
 /* peer.h - a server and a connection to it, for programs that outlive failures
  *
- * As wire.h, but nothing here fails a test: the caller is told that a server
+ * Like wire.h, but nothing here fails a test: the caller is told that a server
  * is gone, closed the connection or is silent, and decides.
  *
  *     peer p;
@@ -23,32 +23,32 @@
 #include "recipes/engine/jute.h"
 
 /* Start "zke FILE serve --port 0 --print-port OPTION…", which dies with the
- * caller; options end with NULL.  Returns its process, and its port as soon as
- * it listens; 0: it did not begin. */
+ * caller; NULL ends the options.  Returns its process, and its port as soon as
+ * it listens; 0: it did not start. */
 pid_t peer_serve(const char *program, const char *file,
                  const char *const options[], int *port);
 
-/* One connection.  What is to be sent is written to `out`. */
+/* One connection.  Write requests to `out`. */
 typedef struct peer {
   int fd;
   zke_jute_writer out;
-  size_t begun; /* where the frame that is being made begins */
-  char *in;     /* what has come; frames up to `at` were given away */
+  size_t begun; /* start of the frame that is being written */
+  char *in;     /* received bytes; frames up to `at` were given away */
   size_t at, len, size;
 } peer;
 
-/* Connect, and say nothing; false: nobody listens. */
+/* Connect, and send nothing; false: nobody listens. */
 bool peer_dial(peer *p, int port);
-void peer_hang_up(peer *p); /* a second time: nothing */
+void peer_hang_up(peer *p); /* a second call does nothing */
 
 void peer_begin(peer *p); /* a frame */
 void peer_end(peer *p);   /* of the frame */
-bool peer_send(peer *p);  /* all that was written; false: the server is gone */
+bool peer_send(peer *p);  /* all frames; false: the server is gone */
 
 enum { PEER_FRAME, PEER_CLOSED, PEER_SILENT };
 
-/* The next frame within the time.  It is valid until the next call; its reader
- * is to be freed. */
+/* The next frame within the time.  It is valid until the next call; the caller
+ * frees its reader. */
 int peer_next(peer *p, int timeout_ms, zke_jute_reader *frame);
 
 #endif

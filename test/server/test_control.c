@@ -1,8 +1,8 @@
-/* test_control.c - zke serve --control: faults that a test asks for, as they
- * are seen at the wire
+/* test_control.c - zke serve --control: faults that a test orders, as a client
+ * sees them
  *
- * Orders go by HTTP as a test in any language sends them: order() and
- * ck_refused().  What they do is looked at by the raw client of wire.h.
+ * order() and ck_refused() send orders by HTTP, as a test in any language does.
+ * The raw client of wire.h sees what they do.
  */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -23,7 +23,7 @@
  * Orders
  * --------------------------------------------------------------------- */
 
-/* Sends bytes to the server, and takes all that it answers. */
+/* Send bytes to the server; returns its whole answer. */
 static const char *tell(serving s, const char *text) {
   wire w = dial(s.port);
   send_bytes(&w, text, strlen(text));
@@ -42,7 +42,7 @@ static const char *post_text(const char *line) {
   return text;
 }
 
-/* Sends an order, which is to be done; the answer's body. */
+/* Send an order, which must succeed; the answer's body. */
 static const char *order(serving s, const char *format, ...) {
   char line[1000];
   va_list arguments;
@@ -55,7 +55,7 @@ static const char *order(serving s, const char *format, ...) {
   return strstr(told, "\r\n\r\n") + 4;
 }
 
-/* Sends an order for a fault; its number. */
+/* Send an order for a fault; its number. */
 #define arm(...) number_in(order(__VA_ARGS__), "\"fault\":")
 #define done(...) number_in(order(__VA_ARGS__), "\"done\":")
 
@@ -65,7 +65,8 @@ static int number_in(const char *json, const char *name) {
   return atoi(at + strlen(name));
 }
 
-/* The answer is this one, its sentence in the first line and as the body. */
+/* The answer is this one, with its sentence in the first line and as the
+ * body. */
 static void ck_told(const char *told, int status, const char *sentence) {
   char head[700], body[600];
   snprintf(head, sizeof head, "HTTP/1.1 %d %s\r\n", status, sentence);
@@ -99,22 +100,22 @@ static serving serve_faults(void) {
   return serve(":memory:", "--control --connections 0");
 }
 
-/* Nothing has come, and the connection is open.  The server has answered a
- * later request of another client: so it has had the time. */
+/* Nothing has arrived, and the connection is open.  The server has since
+ * answered another client, so it has had time to answer this one. */
 static void ck_silent(serving s, wire *w) {
   struct pollfd p = {.fd = w->fd, .events = POLLIN};
   for (int i = 0; i < 3; i++) tell(s, "GET /control HTTP/1.1\r\n\r\n");
   ck_assert_int_eq(poll(&p, 1, 0), 0);
 }
 
-/* Writes a request behind others: all of them arrive at once. */
+/* Write a request after others: all arrive together. */
 static void add_create(wire *w, const char *path) {
   request(w, ZKE_JUTE_CREATE);
   PUT(w, create_request, path, {0, ""}, zke_open_acl, 0);
   zke_jute_end(&w->out, w->begun);
 }
 
-/* A client that has come back takes the place of itself. */
+/* The client comes back by a new connection, which replaces the old one. */
 static void come_back(serving s, wire *w) {
   wire again;
   ck_assert_int_eq(attach(s, &again, w), w->id);
@@ -122,7 +123,7 @@ static void come_back(serving s, wire *w) {
   *w = again;
 }
 
-/* Its session is over. */
+/* The client's session is over. */
 static void ck_expired(serving s, const wire *w) {
   wire again;
   ck_assert_int_eq(attach(s, &again, w), 0);
@@ -135,8 +136,8 @@ static void ck_expired(serving s, const wire *w) {
 
 #define WITHOUT "faults are for a server that was started with --control"
 
-/* A server that was started without the option refuses every order, and says
- * which option that is. */
+/* A server that was started without the option refuses every order, and names
+ * the option. */
 TEST(without_the_option_there_is_no_way_to_faults) {
   serving s = serve(":memory:", "");
   ck_refused(s, 403, "expire session=all", WITHOUT);
@@ -144,7 +145,7 @@ TEST(without_the_option_there_is_no_way_to_faults) {
   stop(s);
 }
 
-/* Nor one from a name that was made to lead here, which has no origin. */
+/* Nor may a page do so by a host name that leads here and sends no Origin. */
 TEST(a_page_in_a_browser_may_not_ask) {
   static const char from_page[] =
       "faults are not for pages in a browser: Host wants an address, or "
@@ -161,7 +162,7 @@ TEST(a_page_in_a_browser_may_not_ask) {
   stop(s);
 }
 
-/* An address of this host that is not the loopback's; false: it has none. */
+/* An address of this host other than the loopback's; false: it has none. */
 static bool other_address(struct sockaddr_in *out) {
   struct ifaddrs *list;
   bool found = false;
@@ -175,7 +176,7 @@ static bool other_address(struct sockaddr_in *out) {
   return found;
 }
 
-/* The server is reached by another address of this host, as by another host. */
+/* An order to another address of this host counts as one from another host. */
 TEST(another_host_may_not_ask) {
   struct sockaddr_in a;
   if (!other_address(&a)) return;
@@ -257,7 +258,7 @@ static const struct {
     {"wait fault=first", 400,
      "wait: fault= wants the number of a fault, not \"first\""}};
 
-/* Each with a sentence of its own, and nothing is armed by them. */
+/* Each has its own sentence, and arms nothing. */
 TEST(an_order_that_cannot_be_done_is_refused) {
   serving s = serve_faults();
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -267,7 +268,8 @@ TEST(an_order_that_cannot_be_done_is_refused) {
   stop(s);
 }
 
-/* What does not begin as one is a frame that is too long. */
+/* Bytes that do not begin like a request are taken for a frame that is too
+ * long. */
 TEST(a_malformed_request_of_http_is_refused) {
   static char long_head[17000];
   serving s = serve_faults();
@@ -288,7 +290,7 @@ TEST(a_malformed_request_of_http_is_refused) {
   stop(s);
 }
 
-/* What is behind a NUL is not passed over, and the server goes on. */
+/* Bytes after a NUL are not skipped, and the server goes on. */
 TEST(a_head_with_a_nul_is_refused) {
   static const char *const heads[] = {"POST /control HTTP/1.1 ~\r\n\r\n",
                                       "GET /control HTTP/1.1\r\nA: ~\r\n\r\n"};
@@ -306,7 +308,7 @@ TEST(a_head_with_a_nul_is_refused) {
   stop(s);
 }
 
-/* Heads of chance: an answer of HTTP each, and the server goes on. */
+/* Random heads: each gets an HTTP answer, and the server goes on. */
 TEST(heads_of_chance_do_no_harm) {
   static const char letters[] = "/ \t\r?%\"\\HTTP1.control:\377";
   serving s = serve_faults();
@@ -327,7 +329,7 @@ TEST(heads_of_chance_do_no_harm) {
   stop(s);
 }
 
-/* A client that says nothing more is not waited for without end. */
+/* The server does not wait forever for a client that sends no more. */
 TEST(a_head_that_does_not_end_ends_the_connection) {
   serving s = serve_faults();
   ck_assert_str_eq(tell(s, "GET /control HTTP/1.1\r\n"), "");
@@ -335,7 +337,7 @@ TEST(a_head_that_does_not_end_ends_the_connection) {
   stop(s);
 }
 
-/* It is taken when all of it is there. */
+/* The server executes it when all of it has arrived. */
 TEST(an_order_may_come_in_parts) {
   serving s = serve_faults();
   wire w = dial(s.port);
@@ -350,7 +352,8 @@ TEST(an_order_may_come_in_parts) {
   stop(s);
 }
 
-/* A word that comes together with changes of others is answered, too. */
+/* Words and orders that arrive together with changes of others are answered,
+ * too. */
 TEST(words_and_orders_come_beside_a_batch) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s), word = dial(s.port), get = dial(s.port);
@@ -373,7 +376,7 @@ TEST(words_and_orders_come_beside_a_batch) {
  * Connections that drop
  * --------------------------------------------------------------------- */
 
-/* The request is not done, and the session lives. */
+/* The request is not executed, and the session lives. */
 TEST(a_connection_drops_before_a_request) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -390,8 +393,8 @@ TEST(a_connection_drops_before_a_request) {
   stop(s);
 }
 
-/* The request is done, its reply is lost.  Replies before it arrive; what the
- * client has sent behind it is not done. */
+/* The request is executed, its reply is lost.  Earlier replies arrive; later
+ * requests are not executed. */
 TEST(a_connection_drops_after_a_request) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -409,7 +412,7 @@ TEST(a_connection_drops_after_a_request) {
   stop(s);
 }
 
-/* A request that is refused is a request. */
+/* A request that is refused counts as a request. */
 TEST(the_reply_that_is_lost_may_be_an_error) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -421,7 +424,7 @@ TEST(the_reply_that_is_lost_may_be_an_error) {
   stop(s);
 }
 
-/* The session is made, and its client never hears of it. */
+/* The session is made, but its client never hears of it. */
 TEST(the_reply_to_a_connect_request_is_lost) {
   static const char none[16];
   serving s = serve_faults();
@@ -437,8 +440,8 @@ TEST(the_reply_to_a_connect_request_is_lost) {
   stop(s);
 }
 
-/* A drop ends the connection of that session, or all of them, and says how
- * many; where there is none it is refused. */
+/* A drop ends the connection of one session, or all, and says how many; with
+ * none to drop it is refused. */
 TEST(a_connection_is_dropped_now) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -463,7 +466,7 @@ TEST(a_connection_is_dropped_now) {
  * Which requests
  * --------------------------------------------------------------------- */
 
-/* Counted exactly, over connections too. */
+/* Requests are counted exactly, also over several connections. */
 TEST(a_fault_passes_over_some_and_fires_some_times) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -484,8 +487,8 @@ TEST(a_fault_passes_over_some_and_fires_some_times) {
   stop(s);
 }
 
-/* A fault for one session passes others by; one without a session meets
- * whichever asks first. */
+/* A fault for one session ignores the others; a fault without a session meets
+ * the first request of any. */
 TEST(a_fault_is_for_one_session_or_all) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -501,8 +504,8 @@ TEST(a_fault_is_for_one_session_or_all) {
   stop(s);
 }
 
-/* The first that fires is the only one for a request, and those behind it do
- * not count it. */
+/* A request meets only the first fault that fires; later faults do not count
+ * it. */
 TEST(a_request_meets_one_fault) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -527,7 +530,7 @@ static void ask_multi(wire *w, const char *created, const char *deleted) {
   ask(w);
 }
 
-/* A * stands for slashes, too; a multi has the paths of all its operations. */
+/* A * matches slashes, too; a multi has the paths of all its operations. */
 TEST(paths_are_patterns) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -551,7 +554,7 @@ TEST(paths_are_patterns) {
   stop(s);
 }
 
-/* At once, unlike one that waits for another process. */
+/* It is refused immediately, without the wait for another process. */
 TEST(a_change_is_refused_as_late) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -587,8 +590,8 @@ TEST(a_full_disk_refuses_changes_only) {
  * Holding
  * --------------------------------------------------------------------- */
 
-/* It is not done, and nor is what is behind it.  Others go on.  The release is
- * answered when it was done. */
+/* It is not executed, nor are later requests.  Others go on.  The release is
+ * answered after its execution. */
 TEST(a_request_is_held) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -609,7 +612,8 @@ TEST(a_request_is_held) {
   stop(s);
 }
 
-/* The change is done and seen.  Later replies and events wait behind it. */
+/* The change is made and seen.  Later replies and events wait for the held
+ * one. */
 TEST(a_reply_is_held) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -629,8 +633,8 @@ TEST(a_reply_is_held) {
   stop(s);
 }
 
-/* The change is done and seen, also by the client that is to be told, but that
- * hears of it late.  Another session's event is none of the fault's. */
+/* The change is made and seen, also by the client that watches; only its event
+ * comes late.  The fault does not concern another session's event. */
 TEST(an_event_is_held) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -661,7 +665,7 @@ TEST(an_event_is_held) {
   stop(s);
 }
 
-/* It goes on by itself when its time is over. */
+/* It is released when its time is over. */
 TEST(an_event_is_held_for_a_time) {
   serving s = serve_faults();
   wire a = begin(s);
@@ -678,8 +682,8 @@ TEST(an_event_is_held_for_a_time) {
   stop(s);
 }
 
-/* Of more than a socket takes at once, too: what is before it is still to be
- * sent when it is held. */
+/* Also if it is more than a socket takes: earlier answers are still being sent
+ * when it is held. */
 TEST_LOOP(much_is_held_and_arrives, 8, 10) {
   enum { LEN = 900000 };
   static char data[LEN + 1];
@@ -708,7 +712,7 @@ TEST_LOOP(much_is_held_and_arrives, 8, 10) {
   stop(s);
 }
 
-/* By the server's clock, which a test moves. */
+/* The time is that of the server's clock, which a test moves. */
 TEST(what_is_held_goes_on_after_its_time) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -732,8 +736,8 @@ TEST(what_is_held_goes_on_after_its_time) {
   stop(s);
 }
 
-/* A client that hangs up meanwhile: what it had sent is done, as a network does
- * it that was slow. */
+/* A client that hangs up meanwhile: what it had sent is executed, as after a
+ * slow network. */
 TEST_LOOP(a_held_connection_may_go, 0, 2) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -749,8 +753,8 @@ TEST_LOOP(a_held_connection_may_go, 0, 2) {
   stop(s);
 }
 
-/* The connection that is held is dropped by its session's next one: what was
- * held is never done. */
+/* The session's next connection ends the held one: the held request is never
+ * executed. */
 TEST(a_held_request_goes_with_its_connection) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -764,7 +768,7 @@ TEST(a_held_request_goes_with_its_connection) {
   stop(s);
 }
 
-/* A session that ends while a request of it is held. */
+/* A session ends while one of its requests is held. */
 TEST(a_session_with_a_held_request_expires) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -842,7 +846,7 @@ TEST(an_order_waits_for_a_fault) {
   stop(s);
 }
 
-/* What comes behind an order that waits is not kept. */
+/* Bytes after a waiting order are not kept. */
 TEST(much_behind_an_order_takes_no_memory) {
   enum { MUCH = 1 << 20, TIMES = 50 };
   static char data[MUCH];
@@ -864,8 +868,8 @@ TEST(much_behind_an_order_takes_no_memory) {
  * Sessions and time
  * --------------------------------------------------------------------- */
 
-/* Its client finds out as with ZooKeeper: its connection closes, and when it
- * comes back there is no such session. */
+/* Its client finds out as with ZooKeeper: the connection closes, and on return
+ * there is no such session. */
 TEST(a_session_expires) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s), away = begin(s);
@@ -887,7 +891,7 @@ TEST(a_session_expires) {
   stop(s);
 }
 
-/* That of another server on the same file, too. */
+/* So does a session of another server on the same file. */
 TEST(a_session_of_another_server_expires) {
   serving one = serve(test_path("app.db"), "--control");
   serving two = serve(test_path("app.db"), "");
@@ -900,8 +904,8 @@ TEST(a_session_of_another_server_expires) {
   stop(two);
 }
 
-/* The server's time is moved: a session whose client is away expires, and one
- * whose client is connected does not. */
+/* The server's time is moved: a session without its client expires, and a
+ * connected client's session does not. */
 TEST(time_is_moved) {
   serving s = serve_faults();
   wire w = begin(s), away = begin(s), other = begin(s);
@@ -920,8 +924,8 @@ TEST(time_is_moved) {
   stop(s);
 }
 
-/* A client that is paused is not heard, and hears nothing: it is a process that
- * is stopped, or a network that is gone.  Coming back does not help it. */
+/* A paused client is not heard and hears nothing, like a stopped process or
+ * behind a broken network.  Coming back does not help it. */
 TEST(a_paused_session_runs_out_of_time) {
   serving s = serve_faults();
   wire w = begin(s), paused = begin(s), again = dial(s.port);
@@ -946,7 +950,7 @@ TEST(a_paused_session_runs_out_of_time) {
   stop(s);
 }
 
-/* What holds a connection last is what lets it go. */
+/* The connection continues only when the last fault that holds it lets go. */
 TEST(a_connection_is_held_by_two_faults) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -985,7 +989,7 @@ TEST(a_pause_ends) {
 }
 
 /* Its sessions' time does not pass, however long it really takes.  Nor does the
- * library's own time for them, which is 1.5 s more. */
+ * library's own timeout, which is 1.5 s longer. */
 TEST(a_clock_that_stands_ends_nobody) {
   serving s = serve(":memory:", "--control --timeout-min 20ms");
   order(s, "stop-clock");
@@ -1003,7 +1007,7 @@ TEST(a_clock_that_stands_ends_nobody) {
   stop(s);
 }
 
-/* When the node at a path was made, in ms. */
+/* The creation time of a path's node, in ms. */
 static int64_t made_at(wire *w, const char *path) {
   zke_jute_stat_response got;
   ck_assert_int_eq(look(w, ZKE_JUTE_EXISTS, path, 0), 0);
@@ -1011,8 +1015,8 @@ static int64_t made_at(wire *w, const char *path) {
   return got.stat.ctime;
 }
 
-/* Nodes with a TTL, and containers, go by the same clock, whether it goes or
- * stands.  It does not go back. */
+/* Nodes with a TTL, and containers, go by the same clock, whether it runs or is
+ * stopped.  It does not go back. */
 TEST_LOOP(nodes_go_when_time_is_moved, 0, 2) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -1045,7 +1049,7 @@ TEST_LOOP(nodes_go_when_time_is_moved, 0, 2) {
  * Outages
  * --------------------------------------------------------------------- */
 
-/* A connection that is made is closed at its first word. */
+/* A new connection is closed at its first word. */
 static void ck_no_connection(serving s) {
   static const char none[16];
   wire w = dial(s.port);
@@ -1054,7 +1058,7 @@ static void ck_no_connection(serving s) {
   hang_up(&w);
 }
 
-/* Until it is released; orders go on. */
+/* Clients are refused until the release; orders work. */
 TEST(an_outage_is_for_clients) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -1070,7 +1074,7 @@ TEST(an_outage_is_for_clients) {
   stop(s);
 }
 
-/* For so many connections, or so long. */
+/* It lasts for so many connections, or so long. */
 TEST(an_outage_ends) {
   serving s = serve_faults();
   wire w = begin(s);
@@ -1092,7 +1096,7 @@ TEST(an_outage_ends) {
 }
 
 /* ------------------------------------------------------------------------
- * Beside other processes
+ * With other processes
  * --------------------------------------------------------------------- */
 
 /* Another process writes to the file from now on. */
@@ -1109,8 +1113,8 @@ static void end_writing(sqlite3 *db) {
   sqlite3_close(db);
 }
 
-/* The request is tried again and again, and is one request all the same; its
- * fault has fired when it is done. */
+/* The request is retried again and again, but counts as one; its fault has
+ * fired when it is executed. */
 TEST(a_request_that_waits_for_another_process_meets_its_fault_once) {
   serving s = serve(test_path("app.db"), "--control");
   wire w = begin(s), other = begin(s);
@@ -1148,10 +1152,10 @@ TEST(an_expiry_waits_for_another_process) {
 }
 
 /* ------------------------------------------------------------------------
- * What nobody means
+ * Random orders
  * --------------------------------------------------------------------- */
 
-/* Text of chance, mostly of words that mean something. */
+/* Random text, mostly of meaningful words. */
 static void make_text(char *text, size_t size, unsigned *seed) {
   static const char *const words[] = {
       "drop-before ", "drop-after ", "hold-request ",
@@ -1174,7 +1178,7 @@ static void make_text(char *text, size_t size, unsigned *seed) {
         words[(size_t)rand_r(seed) % (sizeof words / sizeof *words)]);
 }
 
-/* The server goes on, whatever is asked for while clients come and go. */
+/* The server goes on, whatever is ordered while clients come and go. */
 TEST(orders_of_chance_do_no_harm) {
   static const char none[16];
   char text[200];
@@ -1201,8 +1205,8 @@ TEST(orders_of_chance_do_no_harm) {
  * The server's end
  * --------------------------------------------------------------------- */
 
-/* The next server on the file has none of the faults, and what was held was not
- * done. */
+/* The next server on the file has none of the faults, and held requests were
+ * not executed. */
 TEST_LOOP(faults_end_with_their_server, 0, 2) {
   serving s = serve(test_path("app.db"), "--control");
   wire a = begin(s), b = begin(s);

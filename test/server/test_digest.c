@@ -1,5 +1,5 @@
 /* test_digest.c - DIGEST-MD5: MD5 by the vectors of RFC 1321, the tokens and
- * their hashes by the example of RFC 2831, and what is malformed
+ * their hashes by the example of RFC 2831, and malformed tokens
  */
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "shell/serve/digest.c"
 #include "test/test.h"
 
-/* RFC 1321, A.5, and lengths around a block's end. */
+/* RFC 1321, A.5, and lengths near a block's end. */
 TEST(md5_has_the_vectors_of_its_rfc) {
   static const char *const vectors[][2] = {
       {"", "d41d8cd98f00b204e9800998ecf8427e"},
@@ -29,8 +29,7 @@ TEST(md5_has_the_vectors_of_its_rfc) {
   }
 }
 
-/* MD5 is right where the padding just fits into a block, and where it does
- * not. */
+/* MD5 is right if the padding just fits into a block, and if it does not. */
 TEST(md5_is_right_around_the_end_of_a_block) {
   static const char *const of_as[] = {
       "ef1772b6dff9a122358552954ad0df65", /* 55 of "a" */
@@ -73,7 +72,7 @@ TEST(the_example_of_the_rfc) {
   ck_assert_str_ne(hex, a.response);
 }
 
-/* The other example there: the ACAP one, without blanks and with them. */
+/* Its other example, ACAP, without blanks and with them. */
 TEST(blanks_quotes_and_the_case_of_names_do_not_matter) {
   static const char *const tokens[] = {
       "username=\"chris\",realm=\"elwood.innosoft.com\","
@@ -96,7 +95,7 @@ TEST(blanks_quotes_and_the_case_of_names_do_not_matter) {
   }
 }
 
-/* A token that is malformed, or has a member twice, is refused as a whole; an
+/* A token that is malformed, or repeats a member, is refused as a whole; an
  * empty one has no members. */
 TEST(a_malformed_token_is_refused) {
   static const char *const tokens[] = {"username",        "=x",
@@ -129,14 +128,14 @@ TEST(a_token_is_bounded) {
   ck_assert_uint_eq(strlen(hex), DIGEST_HEX - 1);
 }
 
-/* Whatever the bytes are: nothing is read or written outside (to be run under
- * AddressSanitizer), and texts lie within the answer. */
+/* Random bytes: nothing outside is read or written (AddressSanitizer would
+ * notice), and texts lie within the answer. */
 TEST(chance_is_no_token) {
   static const char letters[] = "\"\\,= \tusernamepqco-di1\377";
   srand(test_seed());
   for (int round = 0; round < 20000; round++) {
     size_t len = (size_t)rand() % 60;
-    char *token = malloc(len + 1); /* so that a byte too far is noticed */
+    char *token = malloc(len + 1); /* exact, to notice a byte too far */
     digest_answer a;
     for (size_t i = 0; i < len; i++)
       token[i] = letters[(size_t)rand() % (sizeof letters - 1)];

@@ -1,7 +1,7 @@
 /* test_jute.c - the codec of ZooKeeper's records
  *
- * Reading gives back what was written.  A frame with wrong lengths in it is
- * never read beyond its end.
+ * Reading returns what was written.  A frame with wrong lengths is never read
+ * beyond its end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
  * Bytes
  * --------------------------------------------------------------------- */
 
-/* A copy in a block of just that size, so that a sanitizer and valgrind see the
- * first byte that is touched behind it. */
+/* A copy in a block of exactly that size: a sanitizer or valgrind sees the
+ * first access after its end. */
 static char *copy_of(const void *bytes, size_t len) {
   char *copy = malloc(len ? len : 1);
   ck_assert_ptr_nonnull(copy);
@@ -22,7 +22,7 @@ static char *copy_of(const void *bytes, size_t len) {
   return copy;
 }
 
-/* Read one record of these bytes, and look that its reader stays inside. */
+/* Read one record from these bytes, and check that its reader stays inside. */
 static bool reads(const void *bytes, size_t len, const zke_jute_record *record,
                   void *out, bool *has_nul) {
   char *copy = copy_of(bytes, len);
@@ -44,14 +44,14 @@ static bool reads(const void *bytes, size_t len, const zke_jute_record *record,
  * --------------------------------------------------------------------- */
 
 /* As ZooKeeper's own client sends it: create("/a", "xy", open ACL, ephemeral),
- * seen on the wire. */
+ * captured from the wire. */
 static const char create_frame[] =
     "\0\0\0\2/a"
     "\0\0\0\2xy"
     "\0\0\0\1\0\0\0\37\0\0\0\5world\0\0\0\6anyone"
     "\0\0\0\1";
 
-/* What is written is byte by byte what ZooKeeper's client sends. */
+/* The written bytes are those of ZooKeeper's client. */
 TEST(a_record_has_zookeepers_bytes) {
   zke_jute_writer w = {0};
   zke_jute_create_request out = {"/a", {2, "xy"}, zke_open_acl, ZKE_EPHEMERAL};
@@ -66,7 +66,7 @@ TEST(a_record_has_zookeepers_bytes) {
   ck_assert_ptr_null(w.data);
 }
 
-/* The bytes that ZooKeeper's client sends give the record back, its texts as C
+/* The bytes of ZooKeeper's client give the record back, with its texts as C
  * strings. */
 TEST(a_record_is_read_with_its_texts_ended_by_nuls) {
   char *copy = copy_of(create_frame, sizeof create_frame - 1);
@@ -87,7 +87,7 @@ TEST(a_record_is_read_with_its_texts_ended_by_nuls) {
   free(copy);
 }
 
-/* Null is not empty, in texts, bytes and vectors. */
+/* Null and empty differ, in texts, bytes and vectors. */
 TEST(null_and_empty_are_two_things) {
   zke_jute_create_request in;
   ck_assert(
@@ -111,8 +111,8 @@ TEST(null_and_empty_are_two_things) {
   ck_assert_int_eq(in.acl.count, 0);
 }
 
-/* Numbers of four and eight bytes are read with their signs, at the ends of
- * their ranges too. */
+/* Numbers of four and eight bytes keep their signs, also at the ends of their
+ * ranges. */
 TEST(numbers_keep_their_signs_and_all_their_bits) {
   zke_jute_reply_header in;
   ck_assert(
@@ -125,7 +125,7 @@ TEST(numbers_keep_their_signs_and_all_their_bits) {
   ck_assert_int_eq(in.err, INT32_MAX);
 }
 
-/* The Stat has ZooKeeper's order, and is the last of many responses. */
+/* The Stat has ZooKeeper's order, and is the last field of many responses. */
 TEST(a_stat_is_read_as_it_was_written) {
   const zke_stat stat = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   zke_jute_get_data_response out = {{3, "abc"}, stat}, in;
@@ -143,8 +143,8 @@ TEST(a_stat_is_read_as_it_was_written) {
   zke_jute_writer_free(&w);
 }
 
-/* Each record, of bytes that are zeros: it is read and written to the same
- * bytes, and every shorter frame is refused. */
+/* Each record, read from zero bytes: it is written as the same bytes, and every
+ * shorter frame is refused. */
 typedef struct known {
   const char *name;
   const zke_jute_record *record;
@@ -154,8 +154,8 @@ typedef struct known {
 static const known records[] = {ZKE_JUTE_RECORDS(KNOWN)};
 enum { RECORDS = sizeof records / sizeof *records };
 
-/* Any record, of zeros, is read only when it is there as a whole, and is
- * written to the same bytes again. */
+/* Any record of zeros is read only if it is complete, and is written as the
+ * same bytes. */
 TEST_LOOP(each_record_is_refused_where_it_is_cut, 0, RECORDS) {
   const zke_jute_record *record = records[_i].record;
   static const char zeros[256];
@@ -183,7 +183,7 @@ TEST_LOOP(each_record_is_refused_where_it_is_cut, 0, RECORDS) {
  * Frames that lie
  * --------------------------------------------------------------------- */
 
-/* A text whose length is more than the frame has, or negative, is refused. */
+/* A text with a length beyond the frame, or below -1, is refused. */
 TEST(a_length_beyond_the_frame_is_refused) {
   zke_jute_path_request in;
   ck_assert(!READS("\0\0\0\3/a", path_request, &in));
@@ -204,7 +204,7 @@ TEST(a_count_beyond_the_frame_is_refused) {
   ck_assert(!READS("\177\377\377\377\0\0\0\37", acl_response, &acl));
 }
 
-/* A count below -1 is that of an empty vector, as ZooKeeper reads it. */
+/* A count below -1 gives an empty vector, as in ZooKeeper. */
 TEST(a_negative_count_is_an_empty_vector) {
   zke_jute_children_response in;
   ck_assert(READS("\377\377\377\376", children_response, &in));
@@ -213,7 +213,7 @@ TEST(a_negative_count_is_an_empty_vector) {
   ck_assert_int_eq(in.children.count, -1);
 }
 
-/* What C would take for the end of a path is told, and not taken for it. */
+/* A NUL, which would end a path in C, is reported. */
 TEST(a_text_with_a_nul_inside_is_told) {
   zke_jute_path_request in;
   bool has_nul = false;
@@ -224,7 +224,7 @@ TEST(a_text_with_a_nul_inside_is_told) {
   ck_assert(!has_nul);
 }
 
-/* After a failure nothing is read any more, though bytes are left. */
+/* After a failure nothing more is read, though bytes are left. */
 TEST(a_reader_that_has_failed_stays_so) {
   char bytes[] = "\377\377\377\376\0\0\0\2/a";
   zke_jute_reader r = {.at = bytes, .end = bytes + sizeof bytes - 1};

@@ -12,8 +12,8 @@
 
 enum { QUOTAEXCEEDED = -125 };
 
-/* Set a quota as ZooKeeper's setquota does: the nodes on the way, the limits,
- * and then the statistics. */
+/* Set a quota like ZooKeeper's setquota: the parent nodes, the limits, and then
+ * the statistics. */
 static void set_quota(wire *w, const char *path, const char *limits) {
   char node[200];
   size_t root = (size_t)snprintf(node, sizeof node, "/zookeeper/quota");
@@ -47,7 +47,7 @@ static void ck_stats(wire *w, const char *path, const char *expected) {
  * Statistics
  * --------------------------------------------------------------------- */
 
-/* Whoever has changed the tree: they are calculated when they are read. */
+/* They are calculated at each read, whoever has changed the tree. */
 TEST(statistics_are_right_when_they_are_read) {
   const char *file = test_path("app.db");
   serving s = serve(file, "");
@@ -72,8 +72,8 @@ TEST(statistics_are_right_when_they_are_read) {
   stop(s);
 }
 
-/* A multiRead shows the same.  Without limits, or of "/", there are none: the
- * node has the data that it has. */
+/* A multiRead shows the same.  A quota without limits, or of "/", has no
+ * statistics: its node has its own data. */
 TEST(statistics_are_those_of_a_quota) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -104,7 +104,7 @@ TEST(statistics_are_those_of_a_quota) {
   stop(s);
 }
 
-/* Nobody needs to be allowed to read what is counted. */
+/* Counting needs no permission to read. */
 TEST(statistics_count_what_is_protected) {
   static const zke_acl nobody = {ZKE_PERM_CREATE, "world", "anyone"};
   serving s = serve(":memory:", "--enforce-quota");
@@ -126,8 +126,8 @@ TEST(statistics_count_what_is_protected) {
  * Limits
  * --------------------------------------------------------------------- */
 
-/* A create that would pass the limit is refused and makes nothing; the node of
- * the quota counts, other subtrees do not, and a deletion makes room. */
+/* A create beyond the limit is refused and makes nothing; the quota's own node
+ * counts, other subtrees do not, and a deletion makes room. */
 TEST(a_hard_limit_of_nodes_is_enforced) {
   serving s = serve(":memory:", "--enforce-quota");
   wire w = begin(s);
@@ -150,7 +150,7 @@ TEST(a_hard_limit_of_nodes_is_enforced) {
   stop(s);
 }
 
-/* A create or a change that would make the data of the subtree too much is
+/* A create or a change that brings the subtree's data above the limit is
  * refused; one that reaches the limit is not. */
 TEST(a_hard_limit_of_bytes_is_enforced) {
   serving s = serve(":memory:", "--enforce-quota");
@@ -171,8 +171,8 @@ TEST(a_hard_limit_of_bytes_is_enforced) {
   stop(s);
 }
 
-/* What is wrong with a change besides is told first, as ZooKeeper does it:
- * clients that make parents rely on NODEEXISTS. */
+/* Other errors of a change come first, as in ZooKeeper: clients that make
+ * parents rely on NODEEXISTS. */
 TEST(another_fault_is_told_first) {
   serving s = serve(":memory:", "--enforce-quota");
   wire w = begin(s);
@@ -188,8 +188,8 @@ TEST(another_fault_is_told_first) {
   stop(s);
 }
 
-/* A multi with a change that passes a limit does nothing, and that change has
- * the quota's error. */
+/* A multi with a change beyond a limit does nothing, and that change has the
+ * quota's error. */
 TEST(a_multi_is_refused_for_the_change_that_passes_a_limit) {
   serving s = serve(":memory:", "--enforce-quota");
   wire w = begin(s);
@@ -217,8 +217,8 @@ TEST(a_multi_is_refused_for_the_change_that_passes_a_limit) {
   stop(s);
 }
 
-/* Of quotas within each other the deepest counts; a quota that goes counts no
- * more; limits that are malformed are none. */
+/* Of nested quotas the deepest counts; a removed quota no longer counts;
+ * malformed limits are no limits. */
 TEST(the_quota_that_counts_is_found) {
   serving s = serve(":memory:", "--enforce-quota");
   wire w = begin(s);
@@ -259,7 +259,7 @@ TEST(limits_are_not_enforced_unasked) {
   stop(s);
 }
 
-/* What stands in a file, in a text that the next call writes over. */
+/* A file's content, as a text that the next call overwrites. */
 static const char *content(const char *path) {
   static char said[1000];
   FILE *f = fopen(path, "r");
@@ -269,9 +269,9 @@ static const char *content(const char *path) {
   return said;
 }
 
-/* A soft limit refuses nothing.  With the option it is told on standard error,
- * once for many changes, and not of a change that is refused for another
- * reason; without it nobody looks. */
+/* A soft limit refuses nothing.  With the option it is reported on standard
+ * error, once for many changes, and not for a change that is refused for
+ * another reason; without the option nothing is counted. */
 TEST_LOOP(a_soft_limit_warns, 0, 2) {
   char options[600];
   const char *log = test_path("log");
@@ -298,7 +298,7 @@ TEST_LOOP(a_soft_limit_warns, 0, 2) {
   }
   ck_assert_int_eq(set(&w, "/b", "1234", -1), 0);
   ck_assert_int_eq(set(&w, "/c", "1234", -1), 0);
-  /* the refusal is told although the soft limit was told a moment ago */
+  /* the refusal is reported although the soft limit was just reported */
   ck_assert_int_eq(create(&w, "/c/1", "", 0), _i ? QUOTAEXCEEDED : 0);
   hang_up(&w);
   stop(s);
@@ -311,8 +311,8 @@ TEST_LOOP(a_soft_limit_warns, 0, 2) {
          : "");
 }
 
-/* A change that is refused is told once for many, with the numbers that it
- * would have made. */
+/* A refused change is reported once for many, with the numbers that it would
+ * have caused. */
 TEST(a_hard_limit_is_told) {
   char options[600];
   const char *log = test_path("log");
@@ -334,7 +334,7 @@ TEST(a_hard_limit_is_told) {
                    "zke: serve: quota exceeded: /b: 4 bytes, hard limit 3\n");
 }
 
-/* A pipe by its name that is full, and that nobody empties. */
+/* A named pipe that is full and never emptied. */
 static int full_pipe(const char *name) {
   char bytes[4096] = {0};
   ck_assert_int_eq(mkfifo(name, 0600), 0);
@@ -345,9 +345,9 @@ static int full_pipe(const char *name) {
   return fd;
 }
 
-/* Where standard error takes nothing, the server may stand still, but it does
- * so with nothing held: other processes write.  Two changes that come together
- * are one transaction, in which the refusal is found. */
+/* If standard error is blocked the server may stop, but it holds nothing then:
+ * other processes can write.  Two changes that arrive together are one
+ * transaction, which meets the refusal. */
 TEST(a_full_standard_error_stops_no_other_writer) {
   char options[600], bytes[4096];
   const char *file = test_path("app.db"), *log = test_path("log");
@@ -377,7 +377,7 @@ TEST(a_full_standard_error_stops_no_other_writer) {
   close(fd);
 }
 
-/* What ZooKeeper's getConfig reads: of a server that stands alone, nothing. */
+/* ZooKeeper's getConfig returns nothing from a standalone server. */
 TEST(the_configuration_is_empty) {
   serving s = serve(":memory:", "");
   wire w = begin(s);

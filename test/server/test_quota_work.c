@@ -1,17 +1,17 @@
 /* test_quota_work.c - quotas of the protocol server: how often a subtree is
  * counted
  *
- * Counting takes time by the size of the subtree, in which the server answers
- * nobody.  So this counts the calls of zke_usage().
+ * Counting takes as long as the subtree is large, and the server answers nobody
+ * meanwhile.  So this test counts the calls of zke_usage().
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* what the file below needs */
+#define _GNU_SOURCE /* for the file below */
 #endif
 #include "zkembed.h"
 
 static int usages;
 
-/* As zke_usage(), and it is counted. */
+/* zke_usage(), counted. */
 static int counted_usage(zke *z, const char *path, int64_t *count,
                          int64_t *bytes) {
   usages++;
@@ -23,7 +23,7 @@ static int counted_usage(zke *z, const char *path, int64_t *count,
 #undef zke_usage
 #include "test/test.h"
 
-/* Of shell/serve/tell.c: nothing here asks what was told. */
+/* From shell/serve/tell.c: these tests ignore its reports. */
 void server_tell(server *s, int kind, const char *about, const char *format,
                  ...) {
   (void)s, (void)kind, (void)about, (void)format;
@@ -34,7 +34,7 @@ static void make(zke *z, const char *path, const char *text) {
                    ZKE_PERSISTENT, NULL, NULL));
 }
 
-/* A server on a tree in which /a may have three nodes and /b three bytes. */
+/* A server on a tree with quotas: three nodes for /a, three bytes for /b. */
 static server begin(void) {
   server s = {.enforce_quota = true};
   ck_ok(zke_open(":memory:", NULL, &s.z));
@@ -54,7 +54,7 @@ static server begin(void) {
 static void end(server *s) { ck_ok(zke_close(s->z)); }
 
 /* A multi of a thousand operations counts each quota's subtree once, and judges
- * each operation as it would judge it alone. */
+ * each operation as if it were alone. */
 TEST(a_request_counts_each_subtree_once) {
   server s = begin();
   quota_counts *counted = NULL;
@@ -71,7 +71,7 @@ TEST(a_request_counts_each_subtree_once) {
   end(&s);
 }
 
-/* What one request has counted is not for the next: the tree may be another. */
+/* The next request does not reuse the counts: the tree may have changed. */
 TEST(the_next_request_counts_anew) {
   server s = begin();
   quota_counts *counted = NULL;
@@ -84,8 +84,8 @@ TEST(the_next_request_counts_anew) {
   end(&s);
 }
 
-/* So do the reads of a multiRead; a path whose beginning is that of another
- * quota is one of its own. */
+/* The reads of a multiRead also count each subtree once; a quota below another
+ * quota's path is counted by itself. */
 TEST(statistics_are_counted_once_too) {
   server s = begin();
   quota_counts *counted = NULL;
@@ -106,7 +106,7 @@ TEST(statistics_are_counted_once_too) {
   end(&s);
 }
 
-/* A soft limit refuses nothing.  A quota without limits is not counted for. */
+/* A soft limit refuses nothing.  A quota without limits is not counted. */
 TEST(no_limit_is_not_counted_for) {
   server s = begin();
   quota_counts *counted = NULL;

@@ -1,8 +1,7 @@
 /* test_serve.c - zke serve: the wire protocol as a client sees it, its sessions
  * and their time, hostile clients, and direct users of the same file
  *
- * The client here is the raw one of wire.h.  kazoo.sh beside it runs a real
- * client.
+ * The client here is the raw one of wire.h.  kazoo.sh runs a real client.
  */
 #include <errno.h>
 #include <limits.h>
@@ -26,8 +25,8 @@
  * Nodes
  * --------------------------------------------------------------------- */
 
-/* Each answer has its xid, the zxid of what was done, and a record only where
- * it was not refused. */
+/* Each answer has its xid and the change's zxid, and a record only if the
+ * request was not refused. */
 TEST(nodes_are_made_read_changed_and_removed) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -92,8 +91,8 @@ TEST(children_counts_and_ephemerals_are_listed) {
   stop(s);
 }
 
-/* Requests that are sent together are answered in their order, whatever of them
- * is one transaction. */
+/* Requests that are sent together are answered in order, however the server
+ * groups them into transactions. */
 TEST(answers_come_in_the_order_of_the_requests) {
   enum { REQUESTS = 500 };
   serving s = serve(":memory:", "");
@@ -125,8 +124,8 @@ TEST(answers_come_in_the_order_of_the_requests) {
   stop(s);
 }
 
-/* Changes that are there together are one transaction; each has its answer,
- * with its own zxid, and a refused one leaves the others as they are. */
+/* Changes that arrive together are one transaction; each has its answer with
+ * its own zxid, and a refused one does not affect the others. */
 TEST(changes_that_come_together_have_answers_of_their_own) {
   enum { NODES = 300 };
   serving s = serve(test_path("app.db"), "");
@@ -152,9 +151,9 @@ TEST(changes_that_come_together_have_answers_of_their_own) {
   stop(s);
 }
 
-/* Another process that does not let go of the file: changes are refused after
- * the time that --timeout says, once for all that are there and not once for
- * each, and nothing is changed.  What only reads is answered. */
+/* Another process does not let go of the file: changes are refused after
+ * --timeout, once for all that have arrived and not once for each, and nothing
+ * is changed.  Reads are answered. */
 TEST(changes_wait_for_another_writer_together) {
   const char *file = test_path("app.db");
   serving s = serve(file, "");
@@ -189,13 +188,13 @@ TEST(changes_wait_for_another_writer_together) {
   stop(s);
 }
 
-/* ---- another process writes, and does not come to an end ---- */
+/* ---- another process writes, and does not end ---- */
 
 /* The function of a batch that waits until its process is killed. */
 static int never_end(zke *z, void *context) {
   (void)z;
   ck_assert_int_eq(write(*(int *)context, "", 1), 1);
-  while (pause()) continue; /* which only returns -1 */
+  while (pause()) continue; /* it only returns -1 */
   return ZKE_OK;
 }
 
@@ -222,15 +221,15 @@ static void end_writing(pid_t pid) {
   ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-/* Of sessions that end, or would if they were not heard of, in ms: a test that
- * pings may itself stand still for seconds, on a machine that does much
- * else. */
+/* ms.  For sessions that end unless the server hears of them.  On a busy
+ * machine a test that pings may itself stand still for seconds. */
 enum { TIMEOUT = 3000 };
 
-/* A change that waits for another process holds up its own connection alone,
- * and is made as soon as the other lets go.  So do the beginning and the end of
- * a session.  Other clients are answered meanwhile.  A session whose request
- * waits does not end, and one that is over ends when that can be written. */
+/* A change that waits for another process holds up only its own connection, and
+ * is made as soon as the other lets go.  The same holds for the beginning and
+ * the end of a session.  Other clients are answered meanwhile.  A session with
+ * a waiting request does not end; an expired one ends when that can be
+ * written. */
 TEST(a_change_that_waits_holds_up_nobody) {
   static const char none[16];
   const char *file = test_path("app.db");
@@ -270,9 +269,8 @@ TEST(a_change_that_waits_holds_up_nobody) {
   stop(s);
 }
 
-/* A server that is told to end does so within the time that --timeout says,
- * also where it cannot note that its clients are away.  They go on with the
- * next server. */
+/* A server that is told to end does so within --timeout, even if it cannot
+ * record that its clients are away.  They continue with the next server. */
 TEST(a_server_that_cannot_write_ends_in_time) {
   enum { CLIENTS = 8 };
   const char *file = test_path("app.db");
@@ -294,7 +292,7 @@ TEST(a_server_that_cannot_write_ends_in_time) {
   stop(s);
 }
 
-/* create2, container and TTL tell the Stat as well. */
+/* create2, container and TTL also return the Stat. */
 TEST(the_kinds_of_create) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -323,7 +321,7 @@ TEST(the_kinds_of_create) {
   ck_assert_int_eq(answer(&w), 0);
   ck_assert_int_eq(create(&w, "/x", "", ZKE_PERSISTENT_WITH_TTL),
                    ZKE_BADARGUMENTS);
-  for (int ttl = -1; ttl < 1; ttl++) { /* the mode's fault is told first */
+  for (int ttl = -1; ttl < 1; ttl++) { /* the mode's error comes first */
     request(&w, ZKE_JUTE_CREATE_TTL);
     PUT(&w, create_ttl_request, NULL, {0, ""}, zke_open_acl, ZKE_EPHEMERAL,
         ttl);
@@ -335,8 +333,8 @@ TEST(the_kinds_of_create) {
   stop(s);
 }
 
-/* An empty container goes soon where the server was told so: by itself after a
- * minute. */
+/* An empty container is removed soon if the server was told so; by default
+ * after a minute. */
 TEST_LOOP(containers_go_when_they_are_told_to, 0, 2) {
   serving s = serve(":memory:", _i ? "--container-ms 0" : "--container-ms 50");
   wire w = begin(s);
@@ -393,8 +391,8 @@ static void ck_results_end(wire *w) {
   ck_assert_ptr_eq(w->r.at, w->r.end);
 }
 
-/* A multi that is done has a result for each operation.  One that is refused
- * changes nothing, and has an error for each, as ZooKeeper numbers them. */
+/* A successful multi has a result for each operation.  A refused one changes
+ * nothing, and has an error for each, with ZooKeeper's numbers. */
 TEST(a_multi_is_done_as_a_whole_or_not_at_all) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -422,8 +420,8 @@ TEST(a_multi_is_done_as_a_whole_or_not_at_all) {
   stop(s);
 }
 
-/* A multi inside of a multi, and what cannot be part of one, is malformed: the
- * answer says so, and the connection stays. */
+/* A multi inside a multi, and other operations that cannot be part of one, are
+ * malformed: the answer says so, and the connection stays. */
 TEST(a_multi_of_what_cannot_be_in_one_is_refused) {
   static const int types[] = {ZKE_JUTE_MULTI, ZKE_JUTE_GET_DATA, -1, 99};
   serving s = serve(":memory:", "");
@@ -440,7 +438,7 @@ TEST(a_multi_of_what_cannot_be_in_one_is_refused) {
   stop(s);
 }
 
-/* As by ZooKeeper's server, and not as by its client, which sends none. */
+/* As in ZooKeeper's server; its client would not even send one. */
 TEST(a_multi_with_a_malformed_path_is_refused_for_that_one) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -466,8 +464,8 @@ TEST(a_multi_with_a_malformed_path_is_refused_for_that_one) {
   stop(s);
 }
 
-/* An operation of a multi-read that fails has its error, and the others have
- * their results. */
+/* A failed operation of a multi-read has its error, and the others have their
+ * results. */
 TEST(a_multi_read_has_a_result_for_each) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -488,8 +486,8 @@ TEST(a_multi_read_has_a_result_for_each) {
   stop(s);
 }
 
-/* A short frame that asks for a large node very often is refused, before its
- * answer takes the server's memory. */
+/* A short frame that asks for a large node very often is refused before its
+ * answer fills the server's memory. */
 TEST(an_immense_multi_read_is_refused) {
   enum { BYTES = 1000000, READS = 200 };
   static char data[BYTES + 1];
@@ -533,7 +531,7 @@ TEST(long_names_do_not_make_an_immense_multi_read) {
   stop(s);
 }
 
-/* A short list in which the client's identities stand for each entry becomes no
+/* The client's identities replace each entry of a short list, but this makes no
  * immense ACL. */
 TEST(an_immense_acl_is_refused) {
   enum { IDENTITIES = 100, ENTRIES = 60000 };
@@ -567,7 +565,7 @@ static void stand_still(serving s) {
   ck_assert(WIFSTOPPED(status));
 }
 
-/* Sends two changes, so that they have a transaction together. */
+/* Send two changes, which share a transaction. */
 static void ask_two(wire *w, const char *data, int len) {
   for (int i = 0; i < 2; i++) {
     w->begun = zke_jute_begin(&w->out);
@@ -579,9 +577,9 @@ static void ask_two(wire *w, const char *data, int len) {
   send_out(w);
 }
 
-/* The file cannot grow any more, which a commit finds: whether its changes were
- * made their client has to ask.  The read of another client that came with them
- * has its answer, and no zxid of what was undone is told to anybody. */
+/* The file cannot grow any more, and the commit fails: the client must find out
+ * whether its changes were made.  Another client's read that arrived with them
+ * is answered, and nobody is told a zxid that was rolled back. */
 TEST(an_undone_transaction_has_shown_nothing) {
   enum { BYTES = 3000, MOST = 1000000, TRIES = 1000 };
   static char data[BYTES];
@@ -616,7 +614,7 @@ TEST(an_undone_transaction_has_shown_nothing) {
   stop(s);
 }
 
-/* The session of the server itself. */
+/* The server's own session. */
 static int64_t own_session(zke *z, serving s) {
   zke_session_list *list;
   int64_t id = 0;
@@ -629,8 +627,8 @@ static int64_t own_session(zke *z, serving s) {
   return id;
 }
 
-/* A server whose own session was ended ends.  Its clients' sessions do not,
- * whatever they have sent just before: they go on with the next one. */
+/* A server ends when its own session is ended.  Its clients' sessions do not,
+ * whatever they have just sent: they continue with the next server. */
 TEST(a_server_that_has_lost_its_session_ends_nobodys) {
   const char *file = test_path("app.db");
   serving s = serve(file, "");
@@ -656,8 +654,8 @@ TEST(a_server_that_has_lost_its_session_ends_nobodys) {
  * Watches
  * --------------------------------------------------------------------- */
 
-/* The client that changes what it watches hears of it before its answer; one
- * that reads the change, before that. */
+/* The client that changes what it watches gets the event before its answer; a
+ * client that reads the change gets it before that answer. */
 TEST(an_event_comes_before_the_answer_that_shows_it) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s);
@@ -676,8 +674,8 @@ TEST(an_event_comes_before_the_answer_that_shows_it) {
   stop(s);
 }
 
-/* Watches and changes in one packet: the event of a change stands between the
- * answer that has set the watch and the answer of the change. */
+/* Watches and changes in one packet: a change's event comes after the answer
+ * that set the watch, and before the change's answer. */
 TEST(an_event_comes_after_the_answer_that_set_its_watch) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -696,9 +694,9 @@ TEST(an_event_comes_after_the_answer_that_set_its_watch) {
   stop(s);
 }
 
-/* A recursive persistent watch tells of every change below its path, each
- * before the answer to the change; after its removal, which is refused a second
- * time, it tells of none. */
+/* A recursive persistent watch reports every change below its path, each before
+ * the answer to the change.  After its removal, which is refused a second time,
+ * it reports nothing. */
 TEST(a_persistent_watch_stays_until_it_is_removed) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -723,7 +721,7 @@ TEST(a_persistent_watch_stays_until_it_is_removed) {
   stop(s);
 }
 
-/* What a client sends when it has come back: one list of setWatches2. */
+/* What a returning client sends: one list of setWatches2. */
 static zke_strings one(const char *path) {
   static char *at[8];
   static int count;
@@ -732,8 +730,8 @@ static zke_strings one(const char *path) {
   return (zke_strings){1, &at[count]};
 }
 
-/* Of each kind of watch one that fires at once, since the node has changed
- * while the client was away, and one that waits. */
+/* Of each kind of watch, one fires immediately, since the node has changed
+ * while the client was away, and one waits. */
 TEST(watches_are_set_again_after_coming_back) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s), again;
@@ -774,8 +772,7 @@ TEST(watches_are_set_again_after_coming_back) {
   stop(s);
 }
 
-/* All of them or none: where one cannot be set the event of another is not
- * told. */
+/* All of them or none: if one cannot be set, another's event is not sent. */
 TEST(watches_are_set_again_together) {
   static const zke_strings none = {0, NULL};
   serving s = serve(":memory:", "");
@@ -797,8 +794,8 @@ TEST(watches_are_set_again_together) {
   stop(s);
 }
 
-/* Clients do not look at the answer to setWatches.  One that cannot be done,
- * since another process writes for too long, ends the connection, and they ask
+/* Clients ignore the answer to setWatches.  If it fails, since another process
+ * writes for too long, the server ends the connection, and the client asks
  * again. */
 TEST(watches_that_cannot_be_set_again_end_the_connection) {
   static const zke_strings none = {0, NULL};
@@ -863,7 +860,7 @@ TEST(a_direct_user_of_the_file_is_seen) {
  * Sessions
  * --------------------------------------------------------------------- */
 
-/* A client's timeout is brought into the server's limits, and the client is
+/* A client's timeout is adjusted to the server's limits, and the client is
  * told. */
 TEST(the_timeout_is_brought_into_the_limits) {
   serving s = serve(":memory:", "--timeout-min 2s --timeout-max 1m");
@@ -895,8 +892,8 @@ TEST(an_old_client_gets_an_old_answer) {
   stop(s);
 }
 
-/* The session outlives its connection, with its ephemerals; the watches of the
- * connection do not.  Another connection of the session takes over at once. */
+/* The session outlives its connection, with its ephemerals; the connection's
+ * watches do not.  A new connection of the session takes over immediately. */
 TEST(a_session_outlives_its_connection) {
   serving s = serve(":memory:", "");
   wire w = begin(s), again, third;
@@ -915,8 +912,8 @@ TEST(a_session_outlives_its_connection) {
   stop(s);
 }
 
-/* Neither a wrong password nor an id that does not exist gets a session; its
- * owner does, and finds its ephemerals. */
+/* A wrong password or an unknown id gets no session; the owner does, and finds
+ * its ephemerals. */
 TEST(a_session_is_refused_to_another_password) {
   serving s = serve(":memory:", "");
   wire w = begin(s), thief = w, stranger = w, owner;
@@ -939,7 +936,7 @@ TEST(a_session_is_refused_to_another_password) {
   stop(s);
 }
 
-/* A client that has seen what this server has not is at the wrong one. */
+/* A client that has seen a later zxid than this server is at the wrong one. */
 TEST(a_client_from_the_future_is_dropped) {
   static const char none[16];
   serving s = serve(":memory:", "");
@@ -950,8 +947,8 @@ TEST(a_client_from_the_future_is_dropped) {
   stop(s);
 }
 
-/* One that comes from a ZooKeeper, whose ids may be below 0, is told that its
- * session is over, and does not come back with it for ever. */
+/* A client that comes from a ZooKeeper, with an id that may be below 0, is told
+ * that its session is over, and does not retry forever. */
 TEST(a_session_of_another_server_is_over) {
   static const int64_t ids[] = {INT64_MIN, -5, 1, INT64_MAX};
   static const char none[16];
@@ -966,8 +963,8 @@ TEST(a_session_of_another_server_is_over) {
   stop(s);
 }
 
-/* A session that is not heard of ends, and one that pings does not.  The
- * connection is closed then; its client is told when it comes back. */
+/* A session that is not heard of ends, and one that pings does not.  Its
+ * connection is closed; the client is told when it comes back. */
 TEST(a_session_that_is_not_heard_of_ends) {
   serving s = serve(":memory:", "--timeout-min 1s");
   wire w = begin_with(s, TIMEOUT), other = begin_with(s, 40000), again;
@@ -989,8 +986,8 @@ TEST(a_session_that_is_not_heard_of_ends) {
   stop(s);
 }
 
-/* While the server stands still no session grows older.  (A session's time
- * leaves this test room to stand still, too.) */
+/* While the server stands still no session grows older.  (The session's timeout
+ * leaves this test time to stand still, too.) */
 TEST(time_in_which_the_server_stands_still_does_not_count) {
   serving s = serve(":memory:", "--timeout-min 1s");
   wire w = begin_with(s, 4000), other = begin(s);
@@ -1005,7 +1002,7 @@ TEST(time_in_which_the_server_stands_still_does_not_count) {
   stop(s);
 }
 
-/* What is sent behind a close is neither answered nor done. */
+/* Requests after a close are neither answered nor executed. */
 TEST(a_close_ends_the_session_and_what_follows_it) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s);
@@ -1026,28 +1023,29 @@ TEST(a_close_ends_the_session_and_what_follows_it) {
 
 /* ---- a client that hangs up without waiting for its answers ---- */
 
-/* Writes a request without a record behind those that are to be sent. */
+/* Append a request without a record to the unsent ones. */
 static void put_close(wire *w) {
   request(w, ZKE_JUTE_CLOSE);
   zke_jute_end(&w->out, w->begun);
 }
 
-/* Hang up, also where a process that was started meanwhile has the descriptor.
+/* Hang up, even if a process that was started meanwhile also has the
+ * descriptor.
  */
 static void leave(wire *w) {
   shutdown(w->fd, SHUT_RDWR);
   hang_up(w);
 }
 
-/* The server has read what there was before: one round serves all connections
- * that are ready. */
+/* The server has read everything sent before: one round serves all ready
+ * connections. */
 static void let_read(wire *other) {
   for (int i = 0; i < 3; i++) ck_assert_int_eq(ping(other), 0);
 }
 
-/* What a client has sent is done, whatever the server had answered when it hung
- * up: more requests than one round takes, and more bytes than one read.  Its
- * close is the last of them. */
+/* Everything that a client has sent is executed, whatever was answered when it
+ * hung up: more requests than one round takes, and more bytes than one read.
+ * Its close is the last of them. */
 TEST(what_was_sent_before_hanging_up_is_done) {
   enum { NODES = 250, BYTES = 500 };
   static char data[BYTES];
@@ -1080,8 +1078,8 @@ TEST(what_was_sent_before_hanging_up_is_done) {
   stop(s);
 }
 
-/* A close that has to wait for another process is done when that lets go, also
- * where its client has hung up.  Until then its connection counts. */
+/* A close that waits for another process is executed when that lets go, even if
+ * its client has hung up.  Until then its connection counts. */
 TEST(a_close_that_waits_outlives_its_connection) {
   const char *file = test_path("app.db");
   serving s = serve_within("60s", file, "--connections 3");
@@ -1105,8 +1103,8 @@ TEST(a_close_that_waits_outlives_its_connection) {
   stop(s);
 }
 
-/* What waits for another process too long is not done, and the connection of a
- * client that has hung up ends with it. */
+/* Requests that wait too long for another process are not executed, and the
+ * connection of a client that has hung up ends with them. */
 TEST(a_client_that_hung_up_is_not_served_for_ever) {
   const char *file = test_path("app.db");
   serving s = serve_within("1s", file, "");
@@ -1123,8 +1121,8 @@ TEST(a_client_that_hung_up_is_not_served_for_ever) {
   stop(s);
 }
 
-/* A client has hung up with a request that waits, and comes back; in between it
- * has hung up while it came back.  The session is its latest connection's. */
+/* A client hangs up while its request waits, comes back, hangs up again, and
+ * comes back once more.  The session belongs to its latest connection. */
 TEST(a_client_that_hung_up_comes_back) {
   const char *file = test_path("app.db");
   serving s = serve_within("60s", file, "");
@@ -1148,9 +1146,9 @@ TEST(a_client_that_hung_up_comes_back) {
   stop(s);
 }
 
-/* A client has come back and gone again while the server stood still.  That
- * does not take its session from the connection that has it, though the server
- * sees the frame first. */
+/* While the server stood still a client has come back and gone again.  This
+ * does not take the session from its present connection, though the server sees
+ * the frame first. */
 TEST(a_connection_that_was_given_up_takes_no_session) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s);
@@ -1166,9 +1164,9 @@ TEST(a_connection_that_was_given_up_takes_no_session) {
   stop(s);
 }
 
-/* A close that another process has kept waiting for too long is answered, and
- * the session ends as soon as that lets go: its nodes do not stay for a timeout
- * more, and nobody gets it again. */
+/* If another process keeps a close waiting too long, it is answered, and the
+ * session ends as soon as that process lets go: its nodes do not stay for
+ * another timeout, and nobody gets the session again. */
 TEST(a_close_that_was_answered_late_is_done) {
   const char *file = test_path("app.db");
   serving s = serve_within("1s", file, "--timeout-max 1h");
@@ -1185,7 +1183,7 @@ TEST(a_close_that_was_answered_late_is_done) {
   stop(s);
 }
 
-/* `zke FILE expire` and zke_expire() end a client's session as any. */
+/* `zke FILE expire` and zke_expire() can end a client's session, too. */
 TEST(a_person_can_end_a_session) {
   const char *file = test_path("app.db");
   serving s = serve(file, "");
@@ -1207,8 +1205,8 @@ TEST(a_person_can_end_a_session) {
  * The server's end
  * --------------------------------------------------------------------- */
 
-/* Its sessions do not end with it: a client goes on with the next server on the
- * file, whether the one before was told to end or was killed. */
+/* Its sessions do not end with it: a client continues with the next server on
+ * the file, whether the previous one was told to end or was killed. */
 TEST_LOOP(a_session_goes_on_with_the_next_server, 0, 2) {
   const char *file = test_path("app.db");
   serving s = serve(file, "");
@@ -1229,8 +1227,8 @@ TEST_LOOP(a_session_goes_on_with_the_next_server, 0, 2) {
   stop(s);
 }
 
-/* A new session that has made the node "/e" of its own.  It asks for both at
- * once, so it is not over before, however short its time is. */
+/* A new session with its own node "/e".  It asks for both together, so it is
+ * not over before, however short its timeout is. */
 static wire begin_with_node(serving s, int timeout_ms) {
   static const char none[16];
   wire w = dial(s.port);
@@ -1244,8 +1242,8 @@ static wire begin_with_node(serving s, int timeout_ms) {
   return w;
 }
 
-/* One that is killed leaves nothing that needs a hand: a direct user finds its
- * sessions over when their time is, and the next server listens at the same
+/* A killed server leaves no work for a person: its sessions end when their time
+ * is over, even for a direct user, and the next server listens at the same
  * socket. */
 TEST(a_server_that_is_killed_leaves_nothing_behind) {
   const char *file = test_path("app.db");
@@ -1276,8 +1274,8 @@ TEST(a_server_that_is_killed_leaves_nothing_behind) {
   ck_assert_int_ne(access(test_path("socket"), F_OK), 0);
 }
 
-/* Two servers on one file: a session moves to the one that its client comes to,
- * and the other closes the connection that it has. */
+/* Two servers on one file: a session moves to the server that its client goes
+ * to, and the other closes its connection. */
 TEST(a_session_moves_between_servers) {
   const char *file = test_path("app.db");
   serving s = serve(file, ""), t = serve(file, "");
@@ -1296,7 +1294,7 @@ TEST(a_session_moves_between_servers) {
   stop(t);
 }
 
-/* Changes by one server are seen, and heard of, at the other. */
+/* Changes by one server are seen, and cause events, at the other. */
 TEST(two_servers_show_one_tree) {
   const char *file = test_path("app.db");
   serving s = serve(file, ""), t = serve(file, "");
@@ -1316,7 +1314,7 @@ TEST(two_servers_show_one_tree) {
  * --------------------------------------------------------------------- */
 
 /* A node that an identity protects is closed to others and open to whoever has
- * the identity; a client can ask which identities it has. */
+ * the identity; a client can ask for its identities. */
 TEST(an_identity_opens_what_it_protects) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s);
@@ -1343,7 +1341,7 @@ TEST(an_identity_opens_what_it_protects) {
   stop(s);
 }
 
-/* They belong to the connection: the session without them is nobody. */
+/* Identities belong to the connection: without them the session has none. */
 TEST(identities_go_with_their_connection) {
   serving s = serve(":memory:", "");
   wire w = begin(s), again;
@@ -1379,7 +1377,7 @@ TEST(an_address_is_an_identity) {
   stop(s);
 }
 
-/* A scheme that is not there ends the connection; the session stays. */
+/* An unknown scheme ends the connection; the session stays. */
 TEST(an_unknown_scheme_ends_the_connection) {
   serving s = serve(":memory:", "");
   wire w = begin(s), again;
@@ -1396,8 +1394,8 @@ TEST(an_unknown_scheme_ends_the_connection) {
  * Hostile clients
  * --------------------------------------------------------------------- */
 
-/* A record that is cut short, or whose lengths lie, is answered so; an
- * operation that nobody knows ends the connection.  The server lives on. */
+/* A record that is cut short, or has wrong lengths, gets an error; an unknown
+ * operation ends the connection.  The server lives on. */
 TEST(a_malformed_request_is_refused) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -1422,7 +1420,7 @@ TEST(a_malformed_request_is_refused) {
 }
 
 /* The longest frame is jute.maxbuffer; one more byte, or a negative length,
- * ends the connection and not the session. */
+ * ends the connection but not the session. */
 TEST(a_frame_that_is_too_long_ends_the_connection) {
   serving s = serve(":memory:", "");
   static char data[ZKE_JUTE_FRAME_LIMIT];
@@ -1446,7 +1444,7 @@ TEST(a_frame_that_is_too_long_ends_the_connection) {
   stop(s);
 }
 
-/* A client that sends a byte at a time holds up nobody. */
+/* A client that sends a byte at a time delays nobody. */
 TEST(a_slow_sender_is_waited_for) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s);
@@ -1465,8 +1463,8 @@ TEST(a_slow_sender_is_waited_for) {
   stop(s);
 }
 
-/* A client that asks for 400 MB and reads nothing gets no further than its
- * buffers; others are served, and when it reads, all of it comes. */
+/* A client that asks for 400 MB and reads nothing gets no more than its buffers
+ * hold; others are served, and when it reads, all of it arrives. */
 TEST(a_client_that_does_not_read_is_not_read_from) {
   enum { ASKED = 800, BYTES = 500000 };
   static char data[BYTES];
@@ -1489,10 +1487,10 @@ TEST(a_client_that_does_not_read_is_not_read_from) {
   stop(s);
 }
 
-/* A client on a slow link is alive while it reads, though what it sends is not
- * read meanwhile: an answer takes longer than a timeout.  Of a Unix socket the
- * system keeps about 200 KiB, and the server is told once most of that was
- * read: several times in a timeout. */
+/* A client on a slow link is alive while it reads, though the server does not
+ * read from it meanwhile: an answer takes longer than a timeout.  The system
+ * buffers about 200 KiB for a Unix socket, and tells the server when most of
+ * that was read: several times in a timeout. */
 TEST(a_client_that_reads_slowly_keeps_its_session) {
   enum { ASKED = 40, BYTES = 900000, PART = 50000 };
   static char data[BYTES], part[PART];
@@ -1521,14 +1519,14 @@ TEST(a_client_that_reads_slowly_keeps_its_session) {
     next = test_now() + TIMEOUT / 12;
   }
   ck_assert(is_there(&other, "/e"));
-  ck_until(!is_there(&other, "/e"), SOON); /* it reads no more */
+  ck_until(!is_there(&other, "/e"), SOON); /* it no longer reads */
   hang_up(&w), hang_up(&other);
   stop(s);
 }
 
-/* A client that sends requests faster than they are taken, and reads all
- * answers, is read from no faster: what is under way fits into the sockets'
- * buffers and the server's, and does not grow. */
+/* The server does not read ahead of a client that sends faster than its
+ * requests are executed, and reads all answers: what is under way fits into the
+ * sockets' and the server's buffers, and does not grow. */
 TEST(a_client_that_sends_fast_is_not_read_ahead) {
   enum { PING = 112, PINGS = 75000, ANSWER = 20, AHEAD = 2 << 20 };
   static char pings[PING * PINGS], answers[65536];
@@ -1559,10 +1557,10 @@ TEST(a_client_that_sends_fast_is_not_read_ahead) {
   stop(s);
 }
 
-/* A client that reads nothing, and whose watches fire.  When 64 MiB of events
- * wait for it its connection ends, others are served meanwhile, and it can come
- * back to its session.  A path is long, so that few changes do.  The connection
- * that asks for a word counts, too. */
+/* A client reads nothing, and its watches fire.  When 64 MiB of events wait for
+ * it the server ends its connection.  Others are served meanwhile, and the
+ * client can come back to its session.  The path is long, so few changes
+ * suffice.  The connection that asks for a word counts, too. */
 TEST(events_that_nobody_reads_end_the_connection) {
   enum { BYTES = 1000000, CHANGES = 100 };
   static char path[BYTES + 1];
@@ -1591,8 +1589,8 @@ TEST(events_that_nobody_reads_end_the_connection) {
   stop(s);
 }
 
-/* An answer of more than 64 MiB is no event: one that comes while the client
- * reads it does not end the connection. */
+/* An answer of more than 64 MiB is no event: an event that comes while the
+ * client reads it does not end the connection. */
 TEST(an_event_behind_an_immense_answer_is_told) {
   enum { BYTES = 1000000, CHILDREN = 70 };
   static char path[BYTES + 1];
@@ -1615,8 +1613,8 @@ TEST(an_event_behind_an_immense_answer_is_told) {
   stop(s);
 }
 
-/* Several clients that read nothing do not take more memory together than one
- * may by four: the one that most waits for ends, before its own limit. */
+/* Several clients that read nothing together take at most four times the memory
+ * of one: the one with the most unsent bytes ends, before its own limit. */
 TEST(events_that_many_do_not_read_end_one_connection) {
   enum { BYTES = 1000000, CHANGES = 52, MANY = 6 };
   static char path[BYTES + 1];
@@ -1642,8 +1640,8 @@ TEST(events_that_many_do_not_read_end_one_connection) {
   stop(s);
 }
 
-/* However many events one transaction makes, a client that reads gets all of
- * them: what a persistent watch misses it is never told of. */
+/* However many events one transaction makes, a reading client gets all of them:
+ * a persistent watch never repeats a missed one. */
 TEST(many_events_at_once_are_all_told) {
   enum { NODES = 12000 };
   char path[32];
@@ -1668,19 +1666,19 @@ TEST(many_events_at_once_are_all_told) {
   stop(s);
 }
 
-/* The host of a client has gone without a word: neither a byte comes nor an
- * end.  Where the test may not do this to a socket the client is silent, which
- * is the same to the server. */
+/* The client's host has vanished: neither bytes nor an end arrive.  If the test
+ * may not do this to a socket the client is silent, which looks the same to the
+ * server. */
 static void vanish(wire *w) {
   int yes = 1;
-  /* What the server has sent is acknowledged, or it would send that again, and
-   * be told that there is nobody. */
+  /* Acknowledge what the server has sent; otherwise it would send that again
+   * and learn that nobody is there. */
   setsockopt(w->fd, IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof yes);
   if (setsockopt(w->fd, IPPROTO_TCP, TCP_REPAIR, &yes, sizeof yes) == 0)
     hang_up(w);
 }
 
-/* A connection that is open on the server's side only goes with its session. */
+/* A connection that is open only on the server's side ends with its session. */
 TEST(a_half_open_connection_ends_with_its_session) {
   serving s = serve(":memory:", "--timeout-min 500ms");
   wire other = begin(s), w = begin_with_node(s, 500);
@@ -1694,7 +1692,7 @@ TEST(a_half_open_connection_ends_with_its_session) {
   stop(s);
 }
 
-/* How often a process has gone to sleep by itself. */
+/* How often a process has gone to sleep voluntarily. */
 static long sleeps_of(pid_t pid) {
   char path[64], line[200];
   long count = -1;
@@ -1706,9 +1704,8 @@ static long sleeps_of(pid_t pid) {
   return count;
 }
 
-/* Without a descriptor for a connection the server sleeps between two looks
- * whether there is one, serves those that it has, and then takes those that
- * have waited. */
+/* Without a free descriptor the server sleeps between its checks for one,
+ * serves its connections, and later accepts those that have waited. */
 TEST(a_server_without_descriptors_waits_for_one) {
   static const char none[16];
   struct rlimit before, few;
@@ -1730,8 +1727,8 @@ TEST(a_server_without_descriptors_waits_for_one) {
   stop(s);
 }
 
-/* Is there an answer, after some rounds of the server more?  It looks for a
- * descriptor in every second round at least, and a ping is one. */
+/* Is there an answer after some more rounds of the server?  It looks for a
+ * descriptor at least in every second round, and a ping is a round. */
 static bool has_answer(const wire *w, wire *other) {
   struct pollfd p = {.fd = w->fd, .events = POLLIN};
   for (int i = 0; i < 20 && poll(&p, 1, 0) == 0; i++)
@@ -1739,9 +1736,9 @@ static bool has_answer(const wire *w, wire *other) {
   return poll(&p, 1, 0) == 1;
 }
 
-/* Some descriptors are kept for the library: a server that has as many
- * connections as it can have still makes durable changes, checkpoints among
- * them.  Whoever comes then waits until another goes. */
+/* Some descriptors are kept for the library: a server with as many connections
+ * as possible still makes durable changes and checkpoints.  A new client waits
+ * until another leaves. */
 TEST(connections_leave_descriptors_for_the_file) {
   enum { LIMIT = 80, MOST = LIMIT - 32 };
   static const char none[16];
@@ -1768,7 +1765,7 @@ TEST(connections_leave_descriptors_for_the_file) {
   stop(s);
 }
 
-/* Have as many descriptors as may be; how many. */
+/* Get as many descriptors as allowed; how many. */
 static int most_descriptors(void) {
   struct rlimit limit;
   ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -1777,9 +1774,9 @@ static int most_descriptors(void) {
   return limit.rlim_max > INT_MAX ? INT_MAX : (int)limit.rlim_max;
 }
 
-/* Ten thousand connections that do not say whose they are, or as many as there
- * are descriptors for: a client beside them is served, and after ten seconds
- * they end.  Some have sent a part of a word or of a frame. */
+/* Ten thousand connections, or as many as there are descriptors for, do not
+ * begin a session: another client is served, and after ten seconds they end.
+ * Some have sent a part of a word or of a frame. */
 TEST(connections_that_say_nothing_end) {
   enum { MANY = 10000, OTHERS = 200 };
   static int fd[MANY];
@@ -1805,10 +1802,9 @@ TEST(connections_that_say_nothing_end) {
   stop(s);
 }
 
-/* Three do not read what was sent to them: a client that waits for answers, one
- * that has closed its session, and one that has asked for a word.  The first
- * ends with its session, the others after ten seconds.  Of a Unix socket the
- * system keeps about 200 KiB. */
+/* Three clients do not read: one waits for answers, one has closed its session,
+ * and one has asked for a word.  The first ends with its session, the others
+ * after ten seconds.  The system buffers about 200 KiB for a Unix socket. */
 TEST(connections_that_do_not_read_end) {
   enum { BYTES = 500000, NODES = 4000 };
   static char data[BYTES + 1];
@@ -1843,8 +1839,8 @@ TEST(connections_that_do_not_read_end) {
   stop(s);
 }
 
-/* A connection too many from one address is ended at once, and when another has
- * ended there is room again. */
+/* One connection too many from an address is ended immediately; after another's
+ * end there is room again. */
 TEST(connections_of_one_address_are_limited) {
   serving s = serve(":memory:", "--connections 3");
   wire w[4];
@@ -1865,8 +1861,8 @@ TEST(connections_of_one_address_are_limited) {
  * Words, and how it is started
  * --------------------------------------------------------------------- */
 
-/* The answer to a word is sent once, also to whoever reads it late: of a Unix
- * socket the system keeps about 200 KiB. */
+/* The answer to a word is sent once, even to a slow reader: the system buffers
+ * about 200 KiB for a Unix socket. */
 TEST(a_long_word_is_answered_once) {
   enum { NODES = 4000 };
   char path[200], first[200];
@@ -1888,7 +1884,7 @@ TEST(a_long_word_is_answered_once) {
   stop(s);
 }
 
-/* A word may come in parts, and what comes behind it is not read. */
+/* A word may come in parts, and bytes after it are not read. */
 TEST(a_word_may_come_in_parts) {
   serving s = serve(":memory:", "");
   wire w = dial(s.port);
@@ -1902,7 +1898,7 @@ TEST(a_word_may_come_in_parts) {
   stop(s);
 }
 
-/* Each of ZooKeeper's four-letter words tells what it tells there. */
+/* Each four-letter word tells the same as ZooKeeper's. */
 TEST(four_letter_words_are_answered) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -1931,7 +1927,7 @@ TEST(four_letter_words_are_answered) {
   stop(s);
 }
 
-/* With a watch of its data and one of its children a path is there once. */
+/* A path with a data watch and a child watch is listed once. */
 TEST(words_tell_a_watched_path_once) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s);
@@ -1953,8 +1949,8 @@ TEST(words_tell_a_watched_path_once) {
   stop(s);
 }
 
-/* What --unix names is not a socket: the server does not begin, and the file
- * stays. */
+/* --unix names a file that is no socket: the server does not start, and the
+ * file stays. */
 TEST(a_unix_socket_does_not_replace_a_file) {
   const char *path = test_path("letter");
   char options[600];
@@ -1965,8 +1961,8 @@ TEST(a_unix_socket_does_not_replace_a_file) {
   ck_assert_int_eq(access(path, F_OK), 0);
 }
 
-/* A server that stands still takes no connection, and so many wait for it that
- * none more can: the socket is its own all the same. */
+/* A server that stands still accepts no connection, and its queue is full: the
+ * socket is still its own. */
 TEST(a_unix_socket_of_a_server_that_stands_still_is_in_use) {
   struct sockaddr_un a = {.sun_family = AF_UNIX};
   char options[600];
@@ -1985,7 +1981,7 @@ TEST(a_unix_socket_of_a_server_that_stands_still_is_in_use) {
   close(fd);
 }
 
-/* --unix alone listens there and nowhere else. */
+/* With --unix the server listens there and nowhere else. */
 TEST(a_unix_socket_is_served) {
   wire w;
   serving s = serve_unix(&w);

@@ -1,7 +1,7 @@
 /* test_serve_rare.c - zke serve: what clients seldom send
  *
  * Rare requests, and common ones at an unlucky moment.  Conformance over the
- * wire has found each of them, by an answer unlike that of ZooKeeper's server.
+ * wire has found each of them, by an answer that differed from ZooKeeper's.
  */
 #include <signal.h>
 #include <sqlite3.h>
@@ -9,7 +9,7 @@
 
 #include "test/server/wire.h"
 
-/* An answer to auth tells no zxid, and one to what is not known tells -1. */
+/* An answer to auth has no zxid, and one to an unknown request has -1. */
 TEST(answers_from_outside_of_the_tree_have_their_own_zxids) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -25,7 +25,8 @@ TEST(answers_from_outside_of_the_tree_have_their_own_zxids) {
   stop(s);
 }
 
-/* An identity that is added twice is one; by another password it is another. */
+/* An identity that is added twice counts once; with another password it is
+ * another. */
 TEST(whoami_lists_each_identity_once) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -47,7 +48,7 @@ TEST(whoami_lists_each_identity_once) {
   stop(s);
 }
 
-/* Reads the results of a multi of which all operations are refused or not run.
+/* Read the results of a multi with all operations refused or not run.
  */
 static void ck_errors(wire *w, const int *errors, int count) {
   zke_jute_multi_header head;
@@ -63,8 +64,8 @@ static void ck_errors(wire *w, const int *errors, int count) {
   ck_assert_int_eq(head.done, 1);
 }
 
-/* A create that no mode is of, or with a TTL that is none, is refused in its
- * turn: the multi has a result for each of its operations. */
+/* A create with an unknown mode, or an invalid TTL, is refused in its turn: the
+ * multi has a result for each of its operations. */
 TEST(a_multi_refuses_a_create_in_an_unknown_mode_by_itself) {
   static const int errors[] = {0, ZKE_BADARGUMENTS, ZKE_RUNTIMEINCONSISTENCY};
   serving s = serve(":memory:", "");
@@ -91,7 +92,7 @@ TEST(a_multi_refuses_a_create_in_an_unknown_mode_by_itself) {
   stop(s);
 }
 
-/* A mode that is none is told before a path that is none. */
+/* An invalid mode is reported before an invalid path. */
 TEST(a_create_without_a_path_is_refused_for_its_mode_first) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -113,7 +114,7 @@ static int path_request(wire *w, int type, const char *path) {
   return answer(w);
 }
 
-/* "" is another name of "/" for reads, but a watch of it is not one of "/". */
+/* "" is another name of "/" for reads, but not for watches. */
 TEST(the_empty_path_is_the_root_without_its_watches) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -135,7 +136,7 @@ static int watches_request(wire *w, int type, const char *path, int mode) {
   return answer(w);
 }
 
-/* The server does not look at the paths of watches, but at their modes. */
+/* The server checks the modes of watches, but not their paths. */
 TEST(a_watch_of_what_is_no_path_never_fires) {
   static const char *const bad[] = {"/a//b", "/a/", "", "/a/.."};
   serving s = serve(":memory:", "");
@@ -160,7 +161,7 @@ TEST(a_watch_of_what_is_no_path_never_fires) {
   stop(s);
 }
 
-/* Runs a statement on the file, of which its server is not told. */
+/* Run a statement on the file, unknown to its server. */
 static void do_unseen(const char *file, const char *sql) {
   sqlite3 *db;
   ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
@@ -168,8 +169,8 @@ static void do_unseen(const char *file, const char *sql) {
   sqlite3_close(db);
 }
 
-/* A session that has ended just before ends the connection, whatever its client
- * asks for.  No answer says that the request is malformed, or the proof wrong.
+/* If a session has just ended, its connection ends, whatever its client asks
+ * for.  No answer says that the request is malformed, or the proof wrong.
  */
 TEST_LOOP(a_session_that_has_ended_is_no_fault_of_a_request, 0, 4) {
   static const int types[] = {ZKE_JUTE_CHECK, ZKE_JUTE_MULTI,
@@ -196,8 +197,8 @@ TEST_LOOP(a_session_that_has_ended_is_no_fault_of_a_request, 0, 4) {
   stop(s);
 }
 
-/* Where events cannot be read, no answer that shows what they would have told
- * comes before them, be it an error. */
+/* If events cannot be read, no answer that shows their change is sent before
+ * them, not even an error. */
 TEST(an_error_does_not_come_before_an_event_that_cannot_be_read) {
   const char *file = test_path("app.db");
   serving s = serve(file, "");
@@ -217,7 +218,7 @@ TEST(an_error_does_not_come_before_an_event_that_cannot_be_read) {
   stop(s);
 }
 
-/* In one send: a watch that the change before has spent is there no more. */
+/* In one send: a watch fired by the previous change no longer exists. */
 TEST(a_watch_is_spent_by_the_change_just_before) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -239,8 +240,8 @@ TEST(a_watch_is_spent_by_the_change_just_before) {
   stop(s);
 }
 
-/* In one round of the server, in either order: who is told that its watch is
- * there has not seen the other client's change yet. */
+/* In one round of the server, in either order: a client that is told that its
+ * watch exists has not yet seen the other client's change. */
 TEST_LOOP(a_watch_is_spent_by_the_change_of_another, 0, 2) {
   serving s = serve(":memory:", "");
   wire a = begin(s), b = begin(s);

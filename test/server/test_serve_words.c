@@ -21,8 +21,8 @@
 
 enum { TEXT = 10000, TIMEOUT_S = 10 };
 
-/* Replaces each date of dump by the word DATE.  Each is one at which a session
- * of the test, or a connection, may end. */
+/* Replace each date of dump by the word DATE.  At each, a session of the test
+ * or a connection may end. */
 static void take_dates(char *text) {
   static const char before[] = " expire at ";
   char *at = text;
@@ -72,8 +72,8 @@ static serving serve_still(const char *file) {
   "Latency min/avg/max: 0/0.0000/0\nReceived: 1\nSent: 1\nConnections: " \
   "1\nOutstanding: 0\nZxid: 0x1\nMode: standalone\nNode count: 1\n"
 
-/* What ends at one time is one set; a session with ephemeral nodes is a
- * heading; the connection that asks has no session. */
+/* Sessions that end at one time are one set; a session with ephemeral nodes is
+ * a heading; the connection that asks has no session. */
 TEST(dump_has_zookeepers_form) {
   serving s = serve_still(":memory:");
   wire a = begin_with(s, TIMEOUT_S * 1000), b = begin_with(s, 2000 * TIMEOUT_S);
@@ -114,7 +114,7 @@ TEST(cons_and_stat_have_zookeepers_form) {
   stop(s);
 }
 
-/* Pings and auths have numbers below 0, which are none of the client's. */
+/* Pings and auths have numbers below 0, which are not the client's. */
 TEST(a_ping_is_not_the_last_request) {
   serving s = serve_still(":memory:");
   wire w = begin(s);
@@ -130,7 +130,7 @@ TEST(a_ping_is_not_the_last_request) {
   stop(s);
 }
 
-/* Of a database in memory there is no size to tell. */
+/* A database in memory has no size. */
 TEST(conf_tells_the_sizes_of_files) {
   char text[TEXT];
   const char *file = test_path("app.db");
@@ -155,7 +155,7 @@ TEST(conf_tells_the_sizes_of_files) {
   stop(s);
 }
 
-/* What stands behind each name is true of this host and this process. */
+/* Each value is true of this host and this process. */
 TEST(envi_has_zookeepers_form) {
   char text[TEXT];
   struct utsname host;

@@ -1,4 +1,4 @@
-/* test_stats.c - what zke serve tells of itself: the numbers of mntr and cons
+/* test_stats.c - the statistics of zke serve: the numbers of mntr and cons
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "test/server/wire.h"
 
-/* What is counted is what was done. */
+/* The counters agree with what was done. */
 TEST(the_numbers_of_mntr_are_true) {
   serving s = serve(":memory:", "--connections 2");
   wire w = begin(s), other = begin(s), third = dial(s.port);
@@ -36,7 +36,7 @@ TEST(the_numbers_of_mntr_are_true) {
   stop(s);
 }
 
-/* Sends an order of a test, which is done. */
+/* Send a test's order, which succeeds. */
 static void order(serving s, const char *line) {
   char text[200];
   snprintf(text, sizeof text,
@@ -49,7 +49,7 @@ static void order(serving s, const char *line) {
   hang_up(&w);
 }
 
-/* Makes so many ephemeral nodes, and watches them. */
+/* Make `count` ephemeral nodes, and watch them. */
 static void make_many(wire *w, int count) {
   char path[32], *paths[20000];
   zke_strings all = {count, paths}, none = {0, NULL};
@@ -70,8 +70,8 @@ static void make_many(wire *w, int count) {
   for (int i = 0; i < count; i++) free(paths[i]);
 }
 
-/* Anybody may ask for numbers, without end.  What is counted row by row is told
- * again for a second of the server's clock, where it is many rows. */
+/* Anybody may ask for numbers, as often as they like.  Large tables are counted
+ * once in a second of the server's clock. */
 TEST(numbers_of_many_rows_are_kept_for_a_second) {
   enum { MANY = 10001 };
   static const struct {
@@ -101,7 +101,7 @@ TEST(numbers_of_many_rows_are_kept_for_a_second) {
   stop(s);
 }
 
-/* All that ZooKeeper 3.8 says of a connection, in its order. */
+/* All fields of ZooKeeper 3.8 for a connection, in its order. */
 TEST(cons_has_the_form_that_old_clients_parse) {
   serving s = serve(":memory:", "");
   wire w = begin(s);

@@ -1,8 +1,8 @@
-/* test_tell.c - what zke serve says on standard error of what it refuses, and
- * why it does not begin
+/* test_tell.c - what zke serve writes to standard error about what it refuses,
+ * and why it does not start
  *
- * Each kind of refusal has one whole line.  Numbers in it, ports and addresses
- * among them, are compared as #.
+ * Each kind of refusal has one whole line.  Numbers in it, with ports and
+ * addresses, are compared as #.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* unshare() */
@@ -26,18 +26,17 @@
 #include "test/server/wire.h"
 
 /* ------------------------------------------------------------------------
- * A server whose lines are kept
+ * A server with its lines kept
  * --------------------------------------------------------------------- */
 
-/* Start one; what it says goes to the test's file "log". */
+/* Start one; its lines go to the test's file "log". */
 static serving serve_logged(const char *file, const char *options) {
   char all[900];
   snprintf(all, sizeof all, "%s 2>'%s'", options, test_path("log"));
   return serve_within("1s", file, all);
 }
 
-/* Everything that it has said, with # in place of each number; valid until the
- * next call. */
+/* All its lines, with # for each number; valid until the next call. */
 static const char *said(void) {
   static char text[8000];
   char raw[8000];
@@ -49,14 +48,14 @@ static const char *said(void) {
   return text;
 }
 
-/* It says this, and nothing else; and it ends well. */
+/* It has written this and nothing else, and ends well. */
 static void ck_said(serving s, const char *lines) {
   ck_until(strlen(said()) >= strlen(lines), SOON);
   stop(s);
   ck_assert_str_eq(said(), lines);
 }
 
-/* Sends an order of a test, which is done. */
+/* Send a test's order, which succeeds. */
 static void order(serving s, const char *line) {
   char text[300];
   wire w = dial(s.port);
@@ -70,10 +69,10 @@ static void order(serving s, const char *line) {
 }
 
 /* ------------------------------------------------------------------------
- * What clients do to be refused
+ * How clients get refused
  * --------------------------------------------------------------------- */
 
-/* Sends bytes on a connection of its own, which the server then closes. */
+/* Send bytes on a new connection, which the server then closes. */
 static void send_first(serving s, const void *bytes, size_t len) {
   wire w = dial(s.port);
   send_bytes(&w, bytes, len);
@@ -87,7 +86,7 @@ static void one_connection_more(serving s) {
   hang_up(&other), hang_up(&w);
 }
 
-/* The server has no descriptor left until it has said so. */
+/* The server has no free descriptor until it has reported that. */
 static void no_descriptor(serving s) {
   struct rlimit before, few;
   wire w = begin(s);
@@ -116,7 +115,7 @@ static void negative_frame(serving s) {
 
 static void unknown_word(serving s) { send_first(s, "srst", 4); }
 
-/* What would move a terminal's cursor. */
+/* Bytes that would move a terminal's cursor. */
 static void strange_bytes(serving s) { send_first(s, "\x1b[2J", 4); }
 
 static void short_frame(serving s) { send_first(s, "\0\0\0\4abcd", 8); }
@@ -166,7 +165,7 @@ static void unknown_operation(serving s) {
   hang_up(&w);
 }
 
-/* Leaves events unread until the server does not keep any more. */
+/* Leave events unread until the server keeps no more. */
 static void events_unread(serving s) {
   enum { BYTES = 1000000, MANY = 200 };
   static char path[BYTES];
@@ -185,8 +184,8 @@ static void events_unread(serving s) {
   hang_up(&other), hang_up(&w);
 }
 
-/* Clients ask for a list and leave it unread, until further ones are refused;
- * when they go it is answered again. */
+/* Clients ask for a list and leave it unread, until others are refused; when
+ * they leave it is answered again. */
 static void lists_unread(serving s) {
   enum { BYTES = 500000, NODES = 10, MANY = 40 };
   static char path[BYTES];
@@ -269,8 +268,8 @@ static const char *users_file(void) {
   return path;
 }
 
-/* Whoever runs the server reads one line for each client that is refused, with
- * its address, what was refused, and the option that changes it. */
+/* The operator reads one line for each refused client, with its address, what
+ * was refused, and the option that changes it. */
 TEST(each_refusal_has_a_line_of_its_own) {
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
     char options[600], line[400];
@@ -288,9 +287,9 @@ TEST(each_refusal_has_a_line_of_its_own) {
   }
 }
 
-/* Two end after ten seconds: a client that says nothing, and one that has
- * closed its session and leaves an answer unread.  Of a Unix socket the system
- * keeps about 200 KiB. */
+/* Two clients end after ten seconds: one says nothing, and one has closed its
+ * session and leaves an answer unread.  The system buffers about 200 KiB for a
+ * Unix socket. */
 TEST(clients_that_do_nothing_have_lines) {
   enum { BYTES = 500000 };
   static const char silent[] =
@@ -322,7 +321,7 @@ TEST(clients_that_do_nothing_have_lines) {
  * What is wrong with the database
  * --------------------------------------------------------------------- */
 
-/* A change that cannot be written is told with the library's sentence. */
+/* A change that cannot be written is reported with the library's sentence. */
 TEST(a_full_disk_has_a_line) {
   enum { BYTES = 3000, MOST = 1000000, TRIES = 1000 };
   static char data[BYTES + 1];
@@ -370,8 +369,9 @@ TEST(a_busy_database_has_a_line) {
  * How often
  * --------------------------------------------------------------------- */
 
-/* A client that is refused without pause makes a line in ten seconds, and the
- * next one tells how many were left out.  Another kind is told meanwhile. */
+/* A client that is refused again and again makes one line in ten seconds, and
+ * the next one tells how many were left out.  Another kind is reported
+ * meanwhile. */
 TEST(a_kind_is_told_once_in_ten_seconds) {
   static const char word[] =
       "zke: serve: bad frame: #.#.#.#:#: ended, since its first bytes, "
@@ -398,8 +398,8 @@ static size_t fill(int fd) {
   return len;
 }
 
-/* Standard error is a pipe that is full, and that nobody empties for a while.
- * The server goes on, and says later how many lines it has left out. */
+/* Standard error is a full pipe that is not read for a while.  The server goes
+ * on, and later reports how many lines it has left out. */
 TEST(a_full_pipe_does_not_stop_the_server) {
   static char text[1 << 20];
   const char *pipe = test_path("pipe");
@@ -424,8 +424,8 @@ TEST(a_full_pipe_does_not_stop_the_server) {
   stop(s);
 }
 
-/* A line is as long as a pipe takes at once, at most: the path of a quota may
- * be longer. */
+/* A line is at most as long as a pipe takes in one write: a quota's path may be
+ * longer. */
 TEST(a_line_has_an_end) {
   enum { BYTES = 6000 };
   static char name[BYTES + 1], path[BYTES + 100];
@@ -451,7 +451,7 @@ TEST(a_line_has_an_end) {
  * The beginning
  * --------------------------------------------------------------------- */
 
-/* Whoever opens the server to other hosts is told what that means. */
+/* If the server is opened to other hosts, a line tells what that means. */
 TEST(a_host_that_others_reach_is_warned_of) {
   serving s = serve_logged(":memory:", "--host 0.0.0.0");
   wire w = begin(s);
@@ -468,7 +468,7 @@ TEST(a_host_that_others_reach_is_warned_of) {
 #define LETTERS \
   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-/* Each mistake has a sentence, and nothing begins. */
+/* Each mistake has a sentence, and no server starts. */
 TEST(a_start_that_is_refused_has_a_sentence) {
   static const char shortest[] =
       "zke: USAGE: --timeout-min is 20ms at least, and --timeout-max not less "
@@ -488,7 +488,7 @@ TEST(a_start_that_is_refused_has_a_sentence) {
   }
 }
 
-/* In a script the store is open already, with its time of containers. */
+/* In a script the store is already open, with its container interval. */
 TEST(a_script_cannot_set_the_time_of_containers) {
   char command[600], got[600];
   snprintf(command, sizeof command,
@@ -506,15 +506,15 @@ TEST(a_script_cannot_set_the_time_of_containers) {
                 "%s", got);
 }
 
-/* Writes a text into a file of the system; false: that is not allowed. */
+/* Write a text into a system file; false: not permitted. */
 static bool write_system(const char *path, const char *text) {
   FILE *f = fopen(path, "w");
   bool written = f && fputs(text, f) >= 0;
   return f && fclose(f) == 0 && written;
 }
 
-/* From now on this process is on a host that has IPv4 alone, on which the name
- * localhost has two addresses; false: it may not have one. */
+/* From now on this process is on a host with IPv4 only, where the name
+ * localhost has two addresses; false: not permitted. */
 static bool leave_ipv6(void) {
   struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
   const char *names = test_path("hosts");
@@ -530,8 +530,8 @@ static bool leave_ipv6(void) {
   return is_up;
 }
 
-/* The name localhost has an address of IPv6 on most hosts, also where the
- * system does not: the server begins with the others. */
+/* On most hosts the name localhost has an IPv6 address, even if the system has
+ * no IPv6: the server starts with the other addresses. */
 TEST(localhost_is_served_without_ipv6) {
   if (!leave_ipv6()) return;
   const char *got = refusal("--host ::1");

@@ -1,8 +1,8 @@
 /* test_users.c - zke serve: SASL as ZooKeeper's clients do it, and super users
  *
- * The client is that of wire.h; its answers to a challenge are made by the
- * server's own digest.c, which test_digest.c holds to its RFCs.  A real client
- * is in kazoo.sh.
+ * The client is that of wire.h.  The server's own digest.c makes its answers to
+ * a challenge; test_digest.c compares digest.c with its RFCs.  kazoo.sh has a
+ * real client.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 #include "test/server/wire.h"
 
 /* ------------------------------------------------------------------------
- * The server, and a client of it that knows SASL
+ * The server, and a client with SASL
  * --------------------------------------------------------------------- */
 
-/* Write a file of this test's directory, for its owner alone; its path. */
+/* Write a file of this test's directory, only for its owner; its path. */
 static const char *users_file(const char *text) {
   const char *path = test_path("users");
   FILE *f = fopen(path, "w");
@@ -36,7 +36,7 @@ static serving serve_users(const char *more) {
   return serve(":memory:", options);
 }
 
-/* Send a token; the error of the answer, whose token is in *next. */
+/* Send a token; the error of the answer, with the answer's token in *next. */
 static int send_token(wire *w, const char *token, int len,
                       zke_jute_sasl_token *next) {
   request(w, ZKE_JUTE_SASL);
@@ -50,7 +50,7 @@ static int send_token(wire *w, const char *token, int len,
   return w->head.err;
 }
 
-/* What a client answers to a challenge.  A test changes it. */
+/* A client's answer to a challenge.  Tests change it. */
 typedef struct reply {
   const char *user, *password, *realm, *nonce, *nc, *qop, *uri, *more;
 } reply;
@@ -89,8 +89,8 @@ static void put_token(const reply *r, char *out, size_t size) {
            r->user, r->realm, r->nonce, r->nc, r->qop, r->uri, hex, r->more);
 }
 
-/* The whole exchange; the error of its end.  Where there is none the server has
- * shown that it knows the password. */
+/* The whole exchange; the error at its end.  Without an error the server has
+ * proven that it knows the password. */
 static int log_in(wire *w, reply r) {
   zke_jute_sasl_token next;
   char token[1000], hex[DIGEST_HEX], text[100];
@@ -110,7 +110,7 @@ static int log_in(wire *w, reply r) {
   return 0;
 }
 
-/* The error of a create with one entry as its list. */
+/* The error of a create with a list of one entry. */
 static int create_for(wire *w, const char *path, const char *scheme,
                       const char *id) {
   const zke_acl entry = {ZKE_PERM_ALL, scheme, id};
@@ -141,7 +141,7 @@ static const char *who_am_i(wire *w) {
  * --------------------------------------------------------------------- */
 
 /* What a user protects by SASL is open to every connection of that user, and
- * closed to strangers and to other users. */
+ * closed to strangers and other users. */
 TEST(a_user_opens_what_it_protects) {
   serving s = serve_users("");
   wire w = begin(s), other = begin(s);
@@ -192,7 +192,7 @@ TEST(what_proves_nothing_ends_the_connection) {
   stop(s);
 }
 
-/* Each directive that has to be there is missed. */
+/* Each required directive is missed. */
 TEST(an_answer_without_a_directive_proves_nothing) {
   static const char *const needed[] = {"username", "realm",    "nonce",
                                        "cnonce",   "response", "digest-uri"};
@@ -216,8 +216,8 @@ TEST(an_answer_without_a_directive_proves_nothing) {
   stop(s);
 }
 
-/* A token that was heard is worth nothing: neither once more on its connection,
- * nor on another one, whose nonce is another. */
+/* A captured token is worthless: both on its own connection again, and on
+ * another one, which has another nonce. */
 TEST(a_token_cannot_be_sent_twice) {
   serving s = serve_users("");
   wire w = begin(s), thief = begin(s);
@@ -240,8 +240,8 @@ TEST(a_token_cannot_be_sent_twice) {
   stop(s);
 }
 
-/* Tokens of chance, as the first and as the second, and frames that lie about
- * their length: the server answers or hangs up, and goes on. */
+/* Random tokens, as the first and as the second, and frames with wrong lengths:
+ * the server answers or hangs up, and goes on. */
 TEST(malformed_tokens_do_no_harm) {
   enum { ROUNDS = 200 };
   static const char letters[] = "\"\\,= \tusernamepqco-di1\377";
@@ -273,7 +273,7 @@ TEST(malformed_tokens_do_no_harm) {
   stop(s);
 }
 
-/* A server without users lets nobody believe that it has proven something. */
+/* A server without users lets nobody believe that it has verified something. */
 TEST(without_users_there_is_no_sasl) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -289,15 +289,15 @@ TEST(without_users_there_is_no_sasl) {
  * --require-sasl
  * --------------------------------------------------------------------- */
 
-/* The answer to a request of this xid refuses the client, without a zxid, and
- * the connection ends. */
+/* The answer to the request with this xid refuses the client, without a zxid,
+ * and the connection ends. */
 static void ck_stranger(wire *w, int xid) {
   ck_assert_int_eq(answer_to(w, xid), ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH);
   ck_assert_int_eq(w->head.zxid, 0);
   ck_assert(!next_frame(w));
 }
 
-/* Whatever it asks for, pings too; what it sends behind that is not done.  Its
+/* Any request is refused, even a ping, and later ones are not executed.  The
  * session stays. */
 TEST(who_has_not_proven_to_be_a_user_is_refused) {
   static const int types[] = {ZKE_JUTE_EXISTS, ZKE_JUTE_WHO_AM_I, 99,
@@ -328,7 +328,7 @@ TEST(who_has_not_proven_to_be_a_user_is_refused) {
   stop(s);
 }
 
-/* Another identity does not help, and what SASL refuses has the same error. */
+/* Another identity does not help, and failed SASL gives the same error. */
 TEST(only_sasl_lets_in) {
   serving s = serve_users(
       "--require-sasl --super-digest "
@@ -352,7 +352,7 @@ TEST(only_sasl_lets_in) {
   stop(s);
 }
 
-/* Who was let in proves it again on each connection. */
+/* A user proves it again on each connection. */
 TEST(a_user_who_comes_back_is_a_stranger) {
   serving s = serve_users("--require-sasl");
   wire w = begin(s), again;
@@ -369,7 +369,7 @@ TEST(a_user_who_comes_back_is_a_stranger) {
  * Super users
  * --------------------------------------------------------------------- */
 
-/* ZooKeeper's documentation has this one: super:admin. */
+/* From ZooKeeper's documentation: super:admin. */
 #define SUPER "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
 
 /* The super user passes every check, by its digest or as a user; a wrong digest
@@ -397,9 +397,9 @@ TEST(a_super_user_passes_every_check) {
   stop(s);
 }
 
-/* The identities of a connection are limited, so that nobody fills the server's
- * memory with them: the connection ends.  The same one again is none more, and
- * a new connection begins anew. */
+/* The identities of a connection are limited, so that they cannot fill the
+ * server's memory: the connection ends.  A repeated identity does not count,
+ * and a new connection starts with none. */
 TEST(identities_of_a_connection_are_limited) {
   enum { SOME = 100, NAME = 20000 };
   static char cert[NAME + 3];
@@ -425,7 +425,7 @@ TEST(identities_of_a_connection_are_limited) {
   stop(s);
 }
 
-/* The super identity belongs to the connection, as others do. */
+/* The super identity belongs to the connection, like others. */
 TEST(a_super_user_who_comes_back_is_nobody) {
   serving s = serve(":memory:", "--super-digest " SUPER);
   wire w = begin(s), again;
@@ -449,7 +449,7 @@ TEST(a_super_user_who_comes_back_is_nobody) {
     ck_assert_msg(strstr(got_, part), "%s: %s", part, got_); \
   } while (0)
 
-/* Each mistake in it has its own sentence, and nothing begins. */
+/* Each mistake in it has its own sentence, and no server starts. */
 TEST(a_file_of_users_is_checked) {
   static const struct {
     const char *text, *says;
@@ -473,8 +473,8 @@ TEST(a_file_of_users_is_checked) {
   ck_refused(options, "of at most 1000 bytes");
 }
 
-/* The server does not start with a file of users that everybody can read, or
- * that is missing. */
+/* The server does not start with a file of users that is missing or readable by
+ * everybody. */
 TEST(a_file_that_all_can_read_has_no_secrets) {
   char options[600];
   snprintf(options, sizeof options, "--users '%s'", users_file("ann:x\n"));
@@ -484,7 +484,7 @@ TEST(a_file_that_all_can_read_has_no_secrets) {
   ck_refused(options, "No such file");
 }
 
-/* Options about users that contradict each other, or name nobody, are refused
+/* Options about users that contradict each other, or name no user, are refused
  * with a sentence at the start. */
 TEST(options_that_name_nobody_are_refused) {
   char options[600];

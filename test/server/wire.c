@@ -48,7 +48,7 @@ serving serve(const char *file, const char *options) {
   return serve_within("5s", file, options);
 }
 
-/* Its end, within the time; the exit code. */
+/* Wait for its end, for a limited time; the exit code. */
 int ended(serving s) {
   int outcome = 0;
   ck_until(waitpid(s.pid, &outcome, WNOHANG) == s.pid, SOON);
@@ -103,14 +103,14 @@ void send_bytes(wire *w, const void *bytes, size_t len) {
   }
 }
 
-/* Send what was written. */
+/* Send the written requests. */
 void send_out(wire *w) {
   ck_assert(!w->out.failed);
   send_bytes(w, w->out.data, w->out.len);
   zke_jute_writer_free(&w->out);
 }
 
-/* What is there of so many bytes, once anything is; 0 or less at the end. */
+/* Receive up to len bytes, at least one; 0 or less at the end. */
 static ssize_t receive_some(wire *w, char *to, size_t len) {
   struct pollfd p = {.fd = w->fd, .events = POLLIN};
   ck_assert_msg(poll(&p, 1, (int)test_patience(SOON)) == 1, "nothing has come");
@@ -128,7 +128,7 @@ bool receive(wire *w, char *to, size_t len) {
   return true;
 }
 
-/* Read to the end, which has to come. */
+/* Read to the end, which must come. */
 const char *receive_rest(wire *w) {
   static char text[1000000];
   size_t len = 0;
@@ -157,7 +157,7 @@ bool next_frame(wire *w) {
   return true;
 }
 
-/* The server closes: what it still sends is passed over. */
+/* The server closes; what it still sends is skipped. */
 void ck_closed(wire *w) {
   while (next_frame(w)) continue;
 }
@@ -173,7 +173,7 @@ void send_connect(wire *w, int64_t id, const char *password, int timeout_ms,
   send_out(w);
 }
 
-/* The answer to that: the id, 0 where there is no such session. */
+/* The answer to send_connect(): the id, 0 if there is no such session. */
 int64_t take_connected(wire *w) {
   zke_jute_connect_response a;
   ck_assert_msg(next_frame(w), "the server has hung up");
@@ -197,7 +197,7 @@ wire begin_with(serving s, int timeout_ms) {
 
 wire begin(serving s) { return begin_with(s, 30000); }
 
-/* Another connection for the same session: its id, 0 where it is over. */
+/* Another connection for the same session: its id, 0 if it is over. */
 int64_t attach(serving s, wire *w, const wire *before) {
   *w = dial(s.port);
   send_connect(w, before->id, before->password, 30000, 0);
@@ -230,7 +230,7 @@ serving serve_unix(wire *w) {
   return s;
 }
 
-/* What a server says that does not begin. */
+/* The error of a server that does not start. */
 const char *refusal(const char *options) {
   static char said[2000];
   char command[1200];
@@ -273,13 +273,13 @@ void request(wire *w, int type) {
   PUT(w, request_header, ++w->xid, type);
 }
 
-/* Send the request that was written. */
+/* Send the written request. */
 void ask(wire *w) {
   zke_jute_end(&w->out, w->begun);
   send_out(w);
 }
 
-/* The next answer, which is to be that of this xid; its error. */
+/* The next answer must have this xid; its error. */
 int answer_to(wire *w, int xid) {
   ck_assert_msg(next_frame(w), "the server has hung up");
   GET(w, reply_header, &w->head);

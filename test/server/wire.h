@@ -1,7 +1,7 @@
 /* wire.h - a server and a raw client of it, for tests
  *
- * serve() starts `zke FILE serve`.  The client sends what it is told to, waits
- * for one frame at a time, and does nothing by itself:
+ * serve() starts `zke FILE serve`.  The client sends only what the test tells
+ * it to send, and waits for one frame at a time:
  *
  *     serving s = serve(":memory:", "");
  *     wire w = begin(s);
@@ -13,7 +13,7 @@
  *     hang_up(&w);
  *     stop(s);
  *
- * What does not happen within SOON fails the test.
+ * What takes longer than SOON fails the test.
  */
 #ifndef ZKE_TEST_WIRE_H
 #define ZKE_TEST_WIRE_H
@@ -23,7 +23,7 @@
 #include "recipes/engine/jute.h"
 #include "test/test.h"
 
-enum { SOON = 20000 }; /* ms: what takes longer does not happen */
+enum { SOON = 20000 }; /* ms: what takes longer never comes */
 
 /* ---- the server ---- */
 
@@ -38,18 +38,18 @@ serving serve(const char *file, const char *options);
 /* The same by "zke --timeout TIMEOUT FILE serve …". */
 serving serve_within(const char *timeout, const char *file,
                      const char *options);
-/* Its end, within the time; the exit code. */
+/* Wait for its end, for a limited time; the exit code. */
 int ended(serving s);
-/* End it by a signal; it has to end well. */
+/* End it by a signal; it must end well. */
 void stop(serving s);
 
-/* KiB of memory that it has; 0 where a sanitizer keeps what was freed. */
+/* Its memory in KiB; 0 if a sanitizer keeps freed memory. */
 long memory_of(serving s);
 
-/* Copy a text with # in place of each number; `to` is as large as it. */
+/* Copy a text with # for each number; `to` is as large as it. */
 void mask_numbers(char *to, const char *text);
 
-/* What the server says to a four-letter word; valid until the next call. */
+/* The server's answer to a four-letter word; valid until the next call. */
 const char *says(serving s, const char *word);
 
 #define ck_word(s, word, part)                                       \
@@ -60,33 +60,33 @@ const char *says(serving s, const char *word);
 
 /* ---- a connection ---- */
 
-/* One connection.  The latest frame that came is in `in`, and `r` reads it. */
+/* One connection.  `in` has the latest frame, and `r` reads it. */
 typedef struct wire {
   int fd, xid;
-  int64_t id; /* of its session */
+  int64_t id; /* the session's */
   int timeout_ms;
   char password[16];
   char *in;
   zke_jute_reader r;
   zke_jute_reply_header head;
   zke_jute_writer out;
-  size_t begun; /* where the frame that is being made begins */
+  size_t begun; /* start of the frame that is being written */
 } wire;
 
-/* Connect to the port, and say nothing. */
+/* Connect to the port, and send nothing. */
 wire dial(int port);
 void hang_up(wire *w);
 void send_bytes(wire *w, const void *bytes, size_t len);
-/* Send what was written. */
+/* Send the written requests. */
 void send_out(wire *w);
 /* Fill len bytes; false at the connection's end. */
 bool receive(wire *w, char *to, size_t len);
-/* All that comes up to the connection's end, as a text that is valid until the
- * next call. */
+/* All bytes up to the connection's end, as a text that is valid until the next
+ * call. */
 const char *receive_rest(wire *w);
 /* Take the next frame; false at the connection's end. */
 bool next_frame(wire *w);
-/* The server closes: what it still sends is passed over. */
+/* The server closes; what it still sends is skipped. */
 void ck_closed(wire *w);
 
 /* Write a record, its members in order; read one of the latest frame. */
@@ -101,38 +101,38 @@ void ck_closed(wire *w);
 /* Send the first frame of a connection. */
 void send_connect(wire *w, int64_t id, const char *password, int timeout_ms,
                   int64_t seen);
-/* The answer to that: the id, 0 where there is no such session. */
+/* The answer to send_connect(): the id, 0 if there is no such session. */
 int64_t take_connected(wire *w);
 /* A connection with a new session. */
 wire begin_with(serving s, int timeout_ms);
 wire begin(serving s);
-/* Another connection for the same session: its id, 0 where it is over. */
+/* Another connection for the same session: its id, 0 if it is over. */
 int64_t attach(serving s, wire *w, const wire *before);
-/* A server that listens at a Unix socket, too, and a client of that. */
+/* A server that also listens at a Unix socket, and its client. */
 serving serve_unix(wire *w);
 /* Another connection to that socket; one with a new session. */
 wire dial_unix(void);
 wire begin_unix(void);
 wire begin_unix_with(int timeout_ms);
-/* What a server says that does not begin. */
+/* The error of a server that does not start. */
 const char *refusal(const char *options);
 
 /* ---- requests ---- */
 
 /* Begin a request; its record is written next. */
 void request(wire *w, int type);
-/* Send the request that was written. */
+/* Send the written request. */
 void ask(wire *w);
-/* The next answer, which is to be that of this xid; its error.  Its record is
- * there for GET(). */
+/* The next answer must have this xid; its error.  Its record is ready for
+ * GET(). */
 int answer_to(wire *w, int xid);
 /* The answer to the latest request. */
 int answer(wire *w);
 /* The next frame is this event. */
 void ck_event(wire *w, int type, const char *path);
 
-/* Requests that are made often: ask_… sends one, the others also take its
- * answer, and return its error. */
+/* Frequent requests: ask_… sends one; the others also take its answer, and
+ * return its error. */
 void ask_create(wire *w, const char *path, const char *data, int flags);
 int create(wire *w, const char *path, const char *data, int flags);
 void ask_read(wire *w, int type, const char *path, int watch);
