@@ -1,25 +1,26 @@
-/* engine.c - tests that are written for files run on a ZooKeeper server
+/* engine.c - run tests written for files on a ZooKeeper server
  *
- * A test program that is linked with this opens trees on a server in place of
- * files where ZKE_TEST_SERVER says HOST:PORT; else nothing is changed.
+ * If ZKE_TEST_SERVER is HOST:PORT, a test program linked with this opens trees
+ * on that server instead of files.  Otherwise nothing changes.
  *
  *   ":memory:"  a new node of the server, which becomes the root
- *   a file      likewise; the file is made and says which node it is, so
- *               whoever opens the same file has the same tree, and who removes
- *               it gets a new one
+ *   a file      the same; the file is made and names the node, so whoever opens
+ *               the same file has the same tree, and whoever removes it gets a
+ *               new one
  *
  * Sessions end six seconds after the death of their process.
  *
- * It is recipes/engine/zookeeper.c's engine, but for what tests of files take
- * for granted:
+ * The engine is that of recipes/engine/zookeeper.c, except for what tests of
+ * files take for granted:
  *
  *   - an event is there as soon as its change is: zke_dispatch() reads first,
  *     so all events of earlier changes have come
- *   - zke_sessions() lists those of this test's living processes, since other
- *     tests use the server, too
- *   - zke_watches() lists the watches of the handle itself, as the client knows
- *     them, and nobody else's; zke_check() finds nothing
- *   - a busy timeout is at least one second: a server is not opened in less
+ *   - zke_sessions() lists only sessions of this test's living processes, since
+ *     other tests use the server, too
+ *   - zke_watches() lists only the handle's own watches, as the client knows
+ *     them; zke_check() finds nothing
+ *   - a busy timeout is at least one second: opening a server takes longer than
+ *     opening a file
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -42,7 +43,7 @@ static const char *server;
 
 /* ---- the names of trees ---- */
 
-/* A name that no tree has had, such as "/t-1234-1-5678". */
+/* A new tree's name, such as "/t-1234-1-5678". */
 static void new_root(char root[NAME]) {
   static int count;
   struct timespec t;
@@ -52,7 +53,7 @@ static void new_root(char root[NAME]) {
            (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
 }
 
-/* Create the node of a tree, and forget the session that did it. */
+/* Create a tree's node, and forget the session that did it. */
 static int make_root(const char *root) {
   char name[NAME];
   zke *z;
@@ -74,8 +75,8 @@ static bool read_root(const char *file, char root[NAME]) {
   return n > 0;
 }
 
-/* Write a file that names a new tree.  Where another process was faster its
- * file stays: the whole file gets its name at once. */
+/* Write a file that names a new tree.  If another process was faster its file
+ * stays: a file gets its name only when it is complete. */
 static int write_root(const char *file, char root[NAME]) {
   char early[NAME + 40];
   new_root(root);
@@ -114,7 +115,7 @@ static int open_there(const zke_engine *engine, const char *name,
 
 /* ---- what tests of files take for granted ---- */
 
-/* A read's answer comes behind the events of all changes before it. */
+/* A read's answer comes after the events of all earlier changes. */
 static void let_events_come(zke *z) {
   if (zke_state(z) == ZKE_STATE_CONNECTED) zke_exists(z, "/", NULL, NULL, NULL);
 }
@@ -129,7 +130,7 @@ static int dispatch_some(zke *z, int64_t zxid, int *count_out, int *more_out) {
   return zke_zookeeper.dispatch_to(z, zxid, count_out, more_out);
 }
 
-/* Check makes each test the leader of a group of processes. */
+/* Check makes each test the leader of a process group. */
 static int own_sessions(zke *z, int64_t session, zke_session_list **list_out) {
   int rc = zke_zookeeper.sessions(z, session, list_out);
   if (rc != ZKE_OK || session != -1) return rc;
@@ -148,10 +149,10 @@ static int check_nothing(zke *z, zke_check_fn fn, void *context) {
   return ZKE_OK;
 }
 
-/* A list that grows to the left of its texts, in one block. */
+/* A list that grows towards the texts before it, in one block. */
 typedef struct listing {
   int64_t session;
-  zke_watch_list *list; /* NULL: only counted */
+  zke_watch_list *list; /* NULL: only count */
   zke_watch_info *at;
   char *text;
   size_t count, bytes;

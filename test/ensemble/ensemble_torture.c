@@ -1,34 +1,34 @@
 /* ensemble_torture.c - recipes on a server that fails, over a bad network
  *
- * Eight processes use a lock, an election, a queue and transactions on one
- * ZooKeeper server, each through one of two proxies, or on an ensemble, each
- * through a proxy before every server.  Meanwhile this program kills servers,
+ * Eight processes use a lock, an election, a queue and transactions.  On a
+ * single ZooKeeper server each uses one of two proxies; on an ensemble each
+ * uses a proxy before every server.  Meanwhile this program kills servers,
  * stops them for longer than sessions live, cuts, freezes and refuses
- * connections, lets requests and replies get lost, and stops processes.  What
- * is promised:
+ * connections, loses requests and replies, and stops processes.  It checks
+ * these promises:
  *
- *   fencing   "/guarded/…" is raised by whoever holds the lock, or leads, in
- *             one step with zke_lock_op() or zke_election_op(): no number is
+ *   fencing   the holder of the lock, or the leader, raises "/guarded/…" in one
+ *             step with zke_lock_op() or zke_election_op(): no number is
  *             reached twice, its number and its version stay equal, no
- *             acknowledged step is lost, and nobody gets through whose token is
- *             older than one that was seen there.  An ensemble's version is
- *             told, and not judged: a leader of ZooKeeper 3.8.0 that begins
- *             after a crash may give one a second time (doc/proofs.md)
- *   queue     no item is taken twice; an item is lost only where a take ended
+ *             acknowledged step is lost, and no token older than one already
+ *             seen there gets through.  An ensemble's version is reported,
+ *             but not judged: a leader of ZooKeeper 3.8.0 that begins after a
+ *             crash may give one a second time (doc/proofs.md)
+ *   queue     no item is taken twice; an item is lost only if a take ended
  *             without an answer (recipe_history.h)
- *   two-phase each transaction has one outcome, the one that its votes ask for
+ *   two-phase each transaction has one outcome, according to its votes
  *
  *   KILLS=n   how many faults of all kinds; 200
- *   LOSSES=n  go on until so many requests and replies were lost: of every few
- *             changes one is, and other faults come now and then; 0
- *   SEED=n    printed; which fault comes when follows from it
+ *   LOSSES=n  continue until so many requests and replies were lost: one in a
+ *             few changes is, and other faults come now and then; 0
+ *   SEED=n    printed; determines which fault comes when
  *   SERVER=zookeeper   instead of zke
- *   SERVERS=n          an ensemble of n servers of ZooKeeper, up to 5: of those
- *                      that are killed or stopped half are its leader, and most
- *                      of the others go on meanwhile
+ *   SERVERS=n          an ensemble of n ZooKeeper servers, up to 5: half of the
+ *                      killed or stopped servers are its leader, and most of
+ *                      the others continue meanwhile
  *
- * Argument: a directory for the server's files, if /dev/shm is not there.  Exit
- * status 1: something was wrong, and the files are kept.
+ * Argument: a directory for the server's files, if /dev/shm does not exist.
+ * Exit status 1: something was wrong, and the files are kept.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -64,9 +64,9 @@ enum {
   OPEN = 3, /* transactions at a time, about */
   SESSION_MS = 1500,
   WAIT_MS = 3000,    /* a worker's deadline */
-  NUMBERS = 1000000, /* of raises that are remembered */
+  NUMBERS = 1000000, /* limit of the remembered raises */
   SETTLE_MS = 60000,
-  QUEUE = 1, /* numbers of recipes in the history */
+  QUEUE = 1, /* the recipes' numbers in the history */
   TWO_PHASE = 2
 };
 
@@ -78,9 +78,9 @@ static const char *const guarded[GUARDED] = {"/guarded/lock",
 static struct shared {
   atomic_int stop, complaints;
   atomic_long tried[GUARDED], acknowledged[GUARDED]; /* raises */
-  atomic_int reached[GUARDED][NUMBERS]; /* how often each number was */
+  atomic_int reached[GUARDED][NUMBERS]; /* how often each number was reached */
   atomic_long sessions, taken, decided;
-  long leaders; /* that were killed or stopped */
+  long leaders; /* killed or stopped leaders */
 } * shared;
 
 static char directory[400], history_path[500];
@@ -123,13 +123,14 @@ static void note(const worker *w, int recipe, int event, int64_t number,
                                              .event = event});
 }
 
-/* From here on this is another: what it was about to say is not known. */
+/* From now on this is another worker: its unfinished call has no known
+ * outcome. */
 static void begin_anew(worker *w) {
   note(w, -1, HISTORY_DYING, 0, 0);
   w->who += WORKERS;
 }
 
-/* What a bad network may make of any call. */
+/* A result that a bad network may give any call. */
 static bool may_be(int rc) {
   switch (rc) {
     case ZKE_OK:
@@ -145,7 +146,7 @@ static bool may_be(int rc) {
   }
 }
 
-/* A call that may fail, but by the network only. */
+/* A call that may fail, but only by the network. */
 static int expect(const char *what, int rc) {
   if (may_be(rc)) return rc;
   fprintf(stderr, "%s: %s\n", what, zke_errmsg());
@@ -153,14 +154,14 @@ static int expect(const char *what, int rc) {
   return rc;
 }
 
-/* Now and then sleep, also for longer than the session lives: then others hold.
+/* Sometimes sleep, even for longer than the session lives: then others hold.
  */
 static void doze(worker *w) {
   if (chance(w, 25) == 0) poll(NULL, 0, chance(w, 2 * SESSION_MS));
 }
 
-/* Raise a guarded number: its data is the number and the token of who raised
- * it.  The guard alone decides whether this process still may. */
+/* Raise a guarded number: its data is the number and the raiser's token.  The
+ * guard alone decides whether this process still may. */
 static void raise_number(worker *w, int which, zke_op *guard, int64_t token) {
   zke_op ops[2] = {*guard};
   char *data, text[100];
@@ -226,7 +227,7 @@ static int64_t number_of(const zke_queue_item *item) {
   return number;
 }
 
-/* A take that ends without an answer may have taken one. */
+/* A take that ends without an answer may have taken an item. */
 static void take(worker *w, zke_queue *queue) {
   zke_queue_item *item = NULL;
   int rc = zke_queue_take(queue, zke_now(w->z) + chance(w, 100), &item);
@@ -260,7 +261,7 @@ static int vote_of(int64_t number, int site) {
                                         : ZKE_TWO_PHASE_ABORT;
 }
 
-/* See the outcome, if it is there in time, and acknowledge it. */
+/* Wait for the outcome until the deadline, and acknowledge it. */
 static void conclude(worker *w, zke_two_phase *t, int64_t number, int ms) {
   int decision = 0;
   int rc = zke_two_phase_wait(t, zke_now(w->z) + ms, &decision);
@@ -282,7 +283,7 @@ static void coordinate(worker *w) {
   zke_two_phase_free(t);
 }
 
-/* Vote for a site, where nobody has, and see the outcome. */
+/* Vote for a site that has not voted, and see the outcome. */
 static void take_part(worker *w, const char *name, int site, int ms) {
   zke_two_phase *t = NULL;
   int64_t number = strtoll(name + 1, NULL, 10);
@@ -304,7 +305,7 @@ static zke_strings *pending(worker *w, const char *site) {
   return names;
 }
 
-/* Act for a site, as the only one: under the site's lock, at the same session.
+/* Act for a site, alone: under the site's lock, in the same session.
  */
 static void serve(worker *w, int site, int ms) {
   char path[40];
@@ -331,7 +332,7 @@ static void do_two_phase(worker *w) {
 
 /* ---- its life ---- */
 
-/* hosts: those of a name, "127.0.0.1:1,127.0.0.1:2" */
+/* hosts: "127.0.0.1:1,127.0.0.1:2" */
 static int open_session(const char *hosts, int session_ms, int wait_ms,
                         zke **z_out) {
   char name[300];
@@ -375,7 +376,7 @@ static pid_t start_worker(int slot, const char *hosts, unsigned seed) {
  * The scene
  * --------------------------------------------------------------------- */
 
-/* A server, and what it needs to be begun again. */
+/* A server, and what it needs to start again. */
 typedef struct torture_server {
   pid_t pid;
   int port;
@@ -395,7 +396,7 @@ static int among(int of) { return rand_r(&scene.random) % of; }
 
 enum { LOWEST_PORT = 10000 };
 
-/* The first of the ports that the system gives to whoever asks for any. */
+/* The first port that the system gives to those who ask for any. */
 static int lowest_given(void) {
   int low = 0;
   FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
@@ -414,8 +415,8 @@ static bool is_free(int port) {
   return bound;
 }
 
-/* A port that is free now, and that nobody is given while its server is down:
- * it is asked for again and again. */
+/* A port that is free now, and that the system gives to nobody while its server
+ * is down: the server needs it again and again. */
 static int free_port(void) {
   static int next = -1;
   int count = lowest_given() - LOWEST_PORT;
@@ -427,7 +428,8 @@ static int free_port(void) {
   abort();
 }
 
-/* Become a server by the script; an ensemble's is told its number and peers. */
+/* Become a server by the script; a server of an ensemble is given its number
+ * and peers. */
 static _Noreturn void become_server(int i) {
   const torture_server *s = &scene.server[i];
   const char *args[8 + SERVERS] = {"sh", "test/ensemble/server.sh", scene.kind,
@@ -454,7 +456,7 @@ static void start_server(int i) {
   if (scene.server[i].pid == 0) become_server(i);
 }
 
-/* Is this server the ensemble's leader, as it says itself? */
+/* Does this server report that it leads the ensemble? */
 static bool leads(int i) {
   char text[2000];
   size_t len = 0;
@@ -477,7 +479,7 @@ static bool leads(int i) {
   return strstr(text, "Mode: leader") != NULL;
 }
 
-/* A server: of an ensemble half the time the leader, if there is one. */
+/* A server: of an ensemble half the time the leader, if it has one. */
 static int some_server(void) {
   int any = among(scene.servers);
   if (scene.servers == 1 || among(2)) return any;
@@ -496,7 +498,7 @@ static int outage_ms(void) {
   return n < 3 ? among(SESSION_MS) : among(200);
 }
 
-/* A process, or the server, stands still for a while. */
+/* Stop a process, or the server, for a while. */
 static void stop_for_a_while(pid_t pid) {
   kill(pid, SIGSTOP);
   poll(NULL, 0, outage_ms());
@@ -542,7 +544,7 @@ static long lost_so_far(void) {
 
 static bool is_well(void) { return atomic_load(&shared->complaints) == 0; }
 
-/* So many faults, with pauses in which an ensemble can agree on a leader. */
+/* Do `faults` faults, with pauses in which an ensemble can elect a leader. */
 static void do_harms(long faults) {
   for (; faults > 0 && is_well(); faults--) {
     poll(NULL, 0, among(scene.servers > 1 ? 1500 : 150));
@@ -550,8 +552,8 @@ static void do_harms(long faults) {
   }
 }
 
-/* Lose requests and replies of every connection all the time, and do some other
- * harm after every few hundred.  How many faults that were. */
+/* Lose requests and replies of every connection all the time, and do another
+ * fault after every few hundred losses.  Returns the number of these faults. */
 static long lose_many(long losses) {
   long faults = 0, next = 0;
   for (long lost = 0; lost < losses && is_well(); lost = lost_so_far()) {
@@ -575,7 +577,7 @@ static void calm_down(void) {
   }
 }
 
-/* The workers end by themselves. */
+/* Wait until the workers end. */
 static void settle(void) {
   int64_t end = program_ms() + SETTLE_MS;
   atomic_store(&shared->stop, 1);
@@ -589,7 +591,7 @@ static void settle(void) {
   }
 }
 
-/* The servers themselves, not through a proxy. */
+/* The servers, without proxies. */
 static const char *direct_hosts(void) {
   static char hosts[250];
   hosts[0] = '\0';
@@ -599,8 +601,8 @@ static const char *direct_hosts(void) {
   return hosts;
 }
 
-/* A session of this process, on servers that have nothing else to do; however
- * slow the machine is, it goes on. */
+/* A session of this process on servers with no other work; it survives on the
+ * slowest machine. */
 static zke *open_directly(void) {
   zke *z = NULL;
   int64_t end = program_ms() + SETTLE_MS;
@@ -648,7 +650,7 @@ static void judge_numbers(zke *z) {
   }
 }
 
-/* Takes what is left of the queue, and ends the transactions. */
+/* Take the rest of the queue, and end the transactions. */
 static void finish_work(worker *w) {
   zke_queue *queue = NULL;
   zke_queue_item *item;
@@ -714,8 +716,8 @@ static void set_servers(void) {
   for (int i = 0; i < scene.servers; i++) start_server(i);
 }
 
-/* A worker's servers: the proxies before all of an ensemble, or the one of the
- * proxies before the single server that is its own. */
+/* A worker's servers: on an ensemble the proxies before all of it; otherwise
+ * the worker's own proxy before the single server. */
 static const char *worker_hosts(int slot) {
   static char hosts[250];
   hosts[0] = '\0';

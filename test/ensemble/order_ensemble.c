@@ -2,20 +2,20 @@
  *
  * Random programs: clients, each a thread, write, read and watch one register
  * on each of three services: a file, `zke serve`, and a ZooKeeper service
- * (services.h).  The first client is at that one's leader; the others are at
- * its observer, which hears of changes some milliseconds later.  What came out
- * has to fit one order of all steps (one_order.h).
+ * (services.h).  The first client is at the ZooKeeper service's leader; the
+ * others are at its observer, which hears of changes some milliseconds later.
+ * The results must fit one order of all steps (one_order.h).
  *
- *   never-sync  plain handles, whose reads are the servers' own: has to be
+ *   never-sync  plain handles, with the servers' own reads: this must be
  *               caught, or this program sees nothing
  *   ordered     the same in zke_order(), and in every second program in
  *               zke_mount() below the file's: none may be wrong
  *
  *   PROGRAMS=n  how many of the second kind; 200
- *   SEED=n      printed; the steps of all programs follow from it, though not
- *               how they interleave
+ *   SEED=n      printed; determines the steps of all programs, but not how they
+ *               interleave
  *
- * Argument: a directory for files, if /dev/shm is not there.  Exit status 1:
+ * Argument: a directory for files, if /dev/shm does not exist.  Exit status 1:
  * something was wrong.
  */
 #ifndef _GNU_SOURCE
@@ -46,7 +46,7 @@ static services servers;
 static char file[500];
 static zke *admin[SERVICES];
 
-/* A register's watch: the value that it was set at. */
+/* A register's watch, with the value at the time it was set. */
 typedef struct watch {
   struct client *c;
   int service, value;
@@ -60,7 +60,7 @@ typedef struct client {
   char path[SERVICES][40];
   watch watches[SERVICES];
   unsigned dice;
-  order_step steps[STEPS * 2]; /* an event and its look are two */
+  order_step steps[STEPS * 2]; /* an event and its read are two */
   int count;
 } client;
 
@@ -107,7 +107,7 @@ static zke *open_file(void) {
   return z;
 }
 
-/* Where everything is mounted, all three names are of one handle. */
+/* If everything is mounted, one handle has all three services. */
 static void open_client(client *c, int rule) {
   zke *own[SERVICES];
   own[ON_FILE] = open_file();
@@ -128,7 +128,7 @@ static void close_client(client *c) {
   }
 }
 
-/* An event tells of the write after the one that was read. */
+/* An event reports the write after the one that was read. */
 static void heard(zke *z, int type, int state, const char *path,
                   void *context) {
   watch *w = context;
@@ -155,9 +155,9 @@ static void do_read(client *c, int service) {
   add_step(c, STEP_READ, service, stat.version);
 }
 
-/* Wait a moment for events of any service; what was heard is acted on by a look
- * at another one, often at the one of the last call: an event is no call, but
- * what follows it has to be as new. */
+/* Wait a moment for events of any service.  After an event read another
+ * service, often that of the last call: an event is no call, but what follows
+ * it must be as new. */
 static void do_hear(client *c, int last) {
   int before = c->count, service = roll(c, SERVICES);
   int rc = zke_wait(c->z[service], zke_now(c->z[service]) + roll(c, 4));
@@ -219,8 +219,8 @@ static void show(const order_step *steps, int count) {
            names[steps[i].service], steps[i].value);
 }
 
-/* Run one program; false, and shown where it may not be: its outcome fits no
- * order. */
+/* Run one program; false if its outcome fits no order, which is printed unless
+ * it is expected. */
 static bool run_program(int rule, unsigned *dice) {
   static long program;
   static order_step steps[ONE_ORDER_MOST];

@@ -1,10 +1,10 @@
 /* proxy.c - see proxy.h
  *
- * The child is one loop over poll().  Each connection of a client is a link
- * with two streams, one for each direction.  A stream collects whole frames,
- * since a lost request is one that does not arrive in part, and holds each
- * until it is due.  What does not look like a frame (a four-letter word) is
- * passed on as it comes.
+ * The child is one loop over poll().  Each client's connection is a link with
+ * two streams, one for each direction.  A stream collects whole frames, since
+ * no part of a lost request may arrive, and holds each until it is due.  Bytes
+ * that do not look like a frame (a four-letter word) are passed on as they
+ * come.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ enum {
   LINKS = 256,       /* at most; more wait in the listener's queue */
   READ_ONCE = 65536, /* bytes */
   QUEUED_MOST =
-      8 << 20, /* bytes that wait in a stream: then it reads no more */
+      8 << 20, /* bytes waiting in a stream: above this it reads no more */
   LONGEST_FRAME = 64 << 20
 };
 
@@ -91,11 +91,11 @@ long proxy_links(proxy *p) { return give(p, ORDER_LINKS, 0, 0); }
 
 enum { TO_SERVER, TO_CLIENT };
 
-/* Bytes that are to be sent together, when they are due. */
+/* Bytes to be sent together, when they are due. */
 typedef struct part {
   struct part *next;
   int64_t due_ns;
-  size_t len, at; /* at: so many have been sent */
+  size_t len, at; /* at: bytes already sent */
   char bytes[];
 } part;
 
@@ -105,7 +105,7 @@ typedef struct stream {
   size_t len, size; /* of begun */
   part *first, **end;
   size_t queued; /* bytes in the parts */
-  bool plain;    /* no frames come: passed on as it comes */
+  bool plain;    /* no frames: passed on as it comes */
   bool over;     /* the sender has closed */
 } stream;
 
@@ -114,7 +114,7 @@ typedef struct link_state {
   bool greeted; /* the client's first frame, which has no header, has passed */
   bool awaits;  /* the reply to this request is to be lost */
   int32_t awaited_xid;
-  enum { LIVES, ENDS, RESETS } fate; /* at the end of this turn of the loop */
+  enum { LIVES, ENDS, RESETS } fate; /* after this turn of the loop */
 } link_state;
 
 static struct {
@@ -123,7 +123,7 @@ static struct {
   int64_t delay_ns[2];
   bool plain;
   bool frozen;
-  int lose, skip; /* as proxy_lose() was told */
+  int lose, skip; /* as ordered by proxy_lose() */
   long lost;
   link_state *link[LINKS];
   int links;
@@ -170,7 +170,7 @@ static void empty_stream(stream *s) {
   free(s->begun);
 }
 
-/* Close both ends.  With reset they see an error in place of an end. */
+/* Close both ends.  With reset they see an error instead of an end. */
 static void close_link(link_state *l, bool reset) {
   struct linger at_once = {.l_onoff = 1};
   for (int i = 0; i < 2; i++) {
@@ -190,7 +190,7 @@ static long cut_all(void) {
   return cut;
 }
 
-/* Close those whose fate it is. */
+/* Close the links that are not to live. */
 static void bury(void) {
   int left = 0;
   for (int i = 0; i < at_work.links; i++) {
@@ -242,14 +242,14 @@ static bool is_change(int32_t type) {
   }
 }
 
-/* The connection ends, and with it what was to be passed on. */
+/* End the connection, with its unsent bytes. */
 static void lose(link_state *l) {
   l->fate = RESETS;
   at_work.lost++;
 }
 
-/* Whether a client's frame is to be passed on: the one that an order of
- * proxy_lose() means is not, or its reply is awaited. */
+/* Pass on a client's frame?  Not the request that proxy_lose() selects, unless
+ * it is its reply that must be lost. */
 static bool request_passes(link_state *l, const char *frame, size_t len) {
   bool greeting = !l->greeted;
   l->greeted = true;
@@ -264,7 +264,7 @@ static bool request_passes(link_state *l, const char *frame, size_t len) {
   return !before;
 }
 
-/* Whether a server's frame is to be passed on: the awaited reply is not. */
+/* Pass on a server's frame?  Not the awaited reply. */
 static bool reply_passes(link_state *l, const char *frame, size_t len) {
   if (!l->awaits || len < 8) return true;
   if (zke_jute_length(frame + 4) != l->awaited_xid) return true;
@@ -286,8 +286,7 @@ static void queue_bytes(stream *s, const char *bytes, size_t len,
   s->queued += len;
 }
 
-/* The length of the frame at `at`, its four bytes included; 0: not all of it
- * has come. */
+/* The length of the frame at `at`, with its four bytes; 0: it is incomplete. */
 static size_t whole_frame(stream *s, size_t at) {
   size_t have = s->len - at;
   if (have < 4) return 0;
@@ -297,8 +296,8 @@ static size_t whole_frame(stream *s, size_t at) {
   return have - 4 >= (size_t)len ? (size_t)len + 4 : 0;
 }
 
-/* Queue the whole frames of what has come.  All that is left at the sender's
- * end is queued, too. */
+/* Queue the whole frames that have come.  At the sender's end, queue all the
+ * rest, too. */
 static void take_frames(link_state *l, int way) {
   stream *s = &l->way[way];
   int64_t due_ns = now_ns() + at_work.delay_ns[way];
@@ -330,7 +329,7 @@ static void read_some(link_state *l, int way) {
   take_frames(l, way);
 }
 
-/* Send what is due.  Behind the last bytes of a sender that has closed the link
+/* Send what is due.  After the last bytes of a sender that has closed, the link
  * ends in order. */
 static void send_due(link_state *l, int way, int64_t now) {
   stream *s = &l->way[way];
@@ -402,7 +401,7 @@ static long obey(const order *o) {
   return 0;
 }
 
-/* One order; the child ends with its parent's descriptor. */
+/* Take one order; the child exits when its parent's descriptor is closed. */
 static void take_order(void) {
   order o;
   ssize_t n = recv(at_work.orders, &o, sizeof o, 0);
@@ -424,8 +423,8 @@ static short wanted_of(const stream *s, int64_t now, int64_t *until) {
   return events;
 }
 
-/* The descriptors to poll: the orders, the listener, then the from of each
- * stream, which is the to of the link's other stream. */
+/* The descriptors to poll: the orders, the listener, then the source of each
+ * stream, which is the target of the link's other stream. */
 static nfds_t gather(struct pollfd *fds, int64_t *until) {
   int64_t now = now_ns();
   nfds_t count = 2;
@@ -478,7 +477,7 @@ static _Noreturn void work(void) {
  * Beginning and end
  * --------------------------------------------------------------------- */
 
-/* Close all descriptors from 3 on but these two. */
+/* Close all descriptors from 3 on, except these two. */
 static void close_others(int a, int b) {
   unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
   if (low > 3) close_range(3, low - 1, 0);
@@ -486,8 +485,8 @@ static void close_others(int a, int b) {
   close_range(high + 1, ~0U, 0);
 }
 
-/* The child has nothing of its parent's but the orders and the keeper: a lock
- * or a connection of the parent's would live on in it. */
+/* Of its parent's descriptors the child keeps only the orders and the keeper: a
+ * lock or a connection of the parent would live on in it. */
 static _Noreturn void become_proxy(int orders, int keeper, int server_port) {
   socklen_t len = sizeof at_work.here;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -501,7 +500,7 @@ static _Noreturn void become_proxy(int orders, int keeper, int server_port) {
   work();
 }
 
-/* The socket never listens: others that say SO_REUSEADDR can bind the port too,
+/* The socket never listens: others with SO_REUSEADDR can bind the port, too,
  * and the system gives it to nobody. */
 int proxy_hold_port(int *port) {
   struct sockaddr_in here = loopback(0);
@@ -518,7 +517,7 @@ int proxy_hold_port(int *port) {
   return fd;
 }
 
-/* The parent's part of the beginning: the child has begun when it answers. */
+/* The parent's part of the start: the child has started when it answers. */
 static bool has_begun(proxy *p, int server_port, int keeper, int ends[2]) {
   p->pid = fork();
   if (p->pid == 0) become_proxy(ends[1], keeper, server_port);

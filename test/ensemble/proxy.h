@@ -1,7 +1,7 @@
 /* proxy.h - a bad network between a client and a ZooKeeper server, for tests
  *
- * A process of its own listens on a free port of 127.0.0.1 and passes on what
- * comes, both ways.  Its parent orders what goes wrong:
+ * A separate process listens on a free port of 127.0.0.1 and passes on all
+ * bytes, both ways.  Its parent orders the faults:
  *
  *     proxy p;
  *     if (!proxy_start(&p, server_port)) ...
@@ -11,9 +11,9 @@
  *     proxy_cut(&p);                     // the client comes back
  *     proxy_end(&p);
  *
- * When an order returns it is in force.  The child keeps no descriptor of the
- * parent's; it dies with the parent.  A proxy belongs to the process that has
- * started it: another must not give it orders.
+ * When a function returns, its order is in force.  The child keeps none of the
+ * parent's descriptors, and dies with the parent.  A proxy belongs to the
+ * process that started it: no other may give it orders.
  */
 #ifndef ZKE_TEST_PROXY_H
 #define ZKE_TEST_PROXY_H
@@ -27,42 +27,43 @@ typedef struct proxy {
   int orders; /* a descriptor */
 } proxy;
 
-/* Begin, before a server at this port of 127.0.0.1.  False: it could not. */
+/* Start a proxy before a server at this port of 127.0.0.1.  False: it
+ * failed. */
 bool proxy_start(proxy *p, int server_port);
-void proxy_end(proxy *p); /* all connections are cut */
+void proxy_end(proxy *p); /* cuts all connections */
 
-/* Connections from now on are made to this port. */
+/* Make new connections to this port. */
 void proxy_aim(proxy *p, int server_port);
 
-/* Connections from now on are no client's: what comes is not taken for frames
- * but passed on as it comes.  Nothing of it can be lost by proxy_lose(). */
+/* New connections are no client's: their bytes are passed on as they come, and
+ * not taken for frames.  proxy_lose() loses none of them. */
 void proxy_plain(proxy *p);
 
-/* What comes from now on arrives so many milliseconds later. */
+/* Delay all new bytes by so many milliseconds. */
 void proxy_delay(proxy *p, int to_server_ms, int to_client_ms);
 
-/* Reset all connections; what was under way is lost.  How many there were. */
+/* Reset all connections; bytes under way are lost.  How many there were. */
 long proxy_cut(proxy *p);
 
-/* Nobody listens any more; or again. */
+/* Stop listening; or listen again. */
 void proxy_refuse(proxy *p, bool refuse);
 
-/* Nothing is read or passed on, and connections stay open; or as before, with
- * what has come meanwhile. */
+/* Read and pass on nothing, with open connections; or continue, with what has
+ * come meanwhile. */
 void proxy_freeze(proxy *p, bool freeze);
 
-/* Of the requests that change the tree the next one, after so many that pass,
- * resets its connection.  BEFORE: the server does not get it.  AFTER: the
- * server has answered, and the answer is lost.  NEVER: takes an order back that
- * was not carried out. */
+/* After `skip` changes that pass, reset the connection of the next request that
+ * changes the tree.  BEFORE: the server does not get it.  AFTER: the server has
+ * answered, and the answer is lost.  NEVER: cancel an order that was not yet
+ * carried out. */
 enum { PROXY_NEVER, PROXY_BEFORE, PROXY_AFTER };
 void proxy_lose(proxy *p, int when, int skip);
 
 long proxy_lost(proxy *p);  /* how many requests and replies have been lost */
 long proxy_links(proxy *p); /* how many connections there are */
 
-/* Keep a free port of 127.0.0.1 for whoever is going to listen there with
- * SO_REUSEADDR, until the descriptor is closed; -1: it could not. */
+/* Keep a free port of 127.0.0.1 for a process that will listen there with
+ * SO_REUSEADDR, until the descriptor is closed; -1: it failed. */
 int proxy_hold_port(int *port);
 
 #endif

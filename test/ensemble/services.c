@@ -24,7 +24,7 @@ enum { START_MS = 60000 };
 
 enum { PORTS = SERVICES_SERVERS + 4 };
 
-/* So many free ports, all different, each kept by a descriptor. */
+/* Get free ports, all different, each kept by a descriptor. */
 static bool hold_ports(int *ports, int *fds) {
   bool good = true;
   for (int i = 0; i < PORTS; i++) {
@@ -56,7 +56,7 @@ static _Noreturn void become_server(const char *kind, const char *directory,
   _exit(127);
 }
 
-/* Start one server, in a directory of its own; with the peers, if it has some.
+/* Start one server, in its own directory; with the peers, if it has some.
  */
 static void start(services *s, service_server which, const char *kind,
                   const char *number, const char *leader,
@@ -92,7 +92,7 @@ static bool answers(services *s, service_server which) {
   return zke_close(z) == ZKE_OK;
 }
 
-/* The observer is told that the leader is where the proxy listens.  peer: four
+/* The observer is told that the leader is at the proxy's port.  peer: four
  * ports. */
 static bool start_at(services *s, const char *near, const int *peer) {
   char leader[40], observer[40], delayed[40];
@@ -109,7 +109,7 @@ static bool start_at(services *s, const char *near, const int *peer) {
          answers(s, SERVICES_OBSERVER);
 }
 
-/* The ports are kept until those who were told of them have begun. */
+/* Start all; the ports are kept until their servers have started. */
 static bool start_all(services *s, const char *near) {
   int ports[PORTS] = {0}, fds[PORTS];
   bool good = hold_ports(ports, fds);

@@ -1,8 +1,8 @@
-/* services.h - two services, of which one is read late, for tests and bench
+/* services.h - two services, one of them with old reads, for tests and bench
  *
  * `near` is one server.  `far` is a ZooKeeper service of two: a leader, which
- * votes alone, and an observer.  All that the observer hears of the leader goes
- * through a proxy, which delays it: so reads of the observer show the past.
+ * votes alone, and an observer.  A proxy delays everything between them, so
+ * reads of the observer show the past.
  *
  *     services s;
  *     if (!services_start(&s, "zookeeper", "/dev/shm")) ...
@@ -12,8 +12,8 @@
  *     ...
  *     services_stop(&s);
  *
- * The servers are children of the thread that has started them, and die with
- * it.  Each has at most 256 MiB of Java's heap.
+ * The servers are children of the thread that started them, and die with it.
+ * Each has at most 256 MiB of Java's heap.
  */
 #ifndef ZKE_TEST_SERVICES_H
 #define ZKE_TEST_SERVICES_H
@@ -40,18 +40,18 @@ typedef struct services {
 } services;
 
 /* Start all, and wait until each gives a session.  near: a kind of server.sh,
- * "zke" or "zookeeper".  base: a directory for their files.  zke_zookeeper has
- * to be registered.  False, and said on stderr: they did not start. */
+ * "zke" or "zookeeper".  base: a directory for their files.  zke_zookeeper must
+ * be registered.  False, and reported on stderr: they did not start. */
 bool services_start(services *s, const char *near, const char *base);
 
 /* Stop all, and remove their files. */
 void services_stop(services *s);
 
-/* What the leader says reaches the observer so many milliseconds later, and
- * the other way round. */
+/* Delay everything between the leader and the observer by so many milliseconds,
+ * in both directions. */
 void services_delay(services *s, int ms);
 
-/* The name of a server for zke_open(), with what follows it. */
+/* The name of a server for zke_open(), with this text after it. */
 void services_name(const services *s, service_server which, const char *query,
                    char *out, size_t size);
 

@@ -83,7 +83,7 @@ static void stub_body(const stub *s, zke_jute_writer *w, int type) {
                      &(zke_jute_stat_response){stat});
       break;
     default:
-      break; /* a header says it all */
+      break; /* a header is all */
   }
 }
 
@@ -134,7 +134,7 @@ static bool stub_take(stub *s, stub_client *c) {
 
 /* ---- connections ---- */
 
-/* A reply does not wait for the acknowledgement of the one before. */
+/* Replies do not wait for the acknowledgement of earlier ones. */
 static void stub_accept(stub *s) {
   int on = 1, fd = accept(s->fd, NULL, NULL);
   if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

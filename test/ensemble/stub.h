@@ -1,8 +1,8 @@
-/* stub.h - a ZooKeeper server that does what a test says, in a thread
+/* stub.h - a ZooKeeper server, in a thread, that obeys a test
  *
- * It greets, and answers every request with success and a body that is well
- * formed; it keeps no tree.  What a real server does seldom or never is set by
- * the members: another session, silence, bytes of the test.
+ * It greets, and answers every request with success and a well-formed body; it
+ * keeps no tree.  A test sets the members to get what a real server does seldom
+ * or never: another session, silence, its own bytes.
  *
  *     stub s;
  *     stub_begin(&s);
@@ -29,34 +29,34 @@ typedef struct stub_client {
 } stub_client;
 
 typedef struct stub {
-  atomic_int session;     /* that greetings give; 0: they say it has ended */
-  atomic_int timeout_ms;  /* that they give */
-  atomic_bool silent;     /* it takes connections, and says nothing */
-  atomic_long zxid;       /* that answers tell */
-  atomic_int answered;    /* frames of setWatches2 that have an answer; later
-                             ones have none */
+  atomic_int session;     /* in greetings; 0: it has ended */
+  atomic_int timeout_ms;  /* in greetings */
+  atomic_bool silent;     /* accept connections, but send nothing */
+  atomic_long zxid;       /* in answers */
+  atomic_int answered;    /* frames of setWatches2 that are answered; later ones
+                           * are not */
   const char *event;      /* sent once, before the next answer: a whole frame */
   atomic_int event_bytes; /* its length; set last */
-  const char *made;       /* the path that creates are answered with */
+  const char *made;       /* the path in answers to creates */
   /* ---- */
   int fd, port;
   pthread_t thread;
   atomic_bool over, cut;
-  char *frame;           /* one that is being read */
-  atomic_int pings;      /* that have come */
-  atomic_int auths;      /* identities that have come */
-  atomic_int syncs;      /* that have come */
-  atomic_int watches;    /* frames of setWatches2 that have come */
-  atomic_long relative;  /* the zxid of the latest of them */
-  atomic_int longest;    /* of the frames that have come, bytes */
-  atomic_int clients;    /* connections that are open */
-  atomic_long last_zxid; /* that the latest greeting has told */
+  char *frame;           /* the frame being read */
+  atomic_int pings;      /* received */
+  atomic_int auths;      /* identities received */
+  atomic_int syncs;      /* received */
+  atomic_int watches;    /* frames of setWatches2 received */
+  atomic_long relative;  /* the zxid in the latest of them */
+  atomic_int longest;    /* of the received frames, bytes */
+  atomic_int clients;    /* open connections */
+  atomic_long last_zxid; /* in the latest greeting */
   stub_client client[STUB_CLIENTS];
 } stub;
 
 void stub_begin(stub *s);
 void stub_end(stub *s);
-/* Close all connections; when it returns they are closed. */
+/* Close all connections before it returns. */
 void stub_cut(stub *s);
 
 #endif

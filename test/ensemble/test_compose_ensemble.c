@@ -1,8 +1,8 @@
 /* test_compose_ensemble.c - a file, and an ensemble mounted in it
  *
- * The ensemble is `zke FILE serve`.  Each test runs twice: with reads that are
- * preceded by a sync, and with "?sync=0", where the composition sends what the
- * order needs.
+ * The ensemble is `zke FILE serve`.  Each test runs twice: with a sync before
+ * each read, and with "?sync=0", when the composition sends what the order
+ * needs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -77,8 +77,8 @@ TEST_LOOP(the_file_ends_the_ensemble, 0, 2) {
   close_mounted();
 }
 
-/* The end is told once; whoever waits or dispatches after that is told so, also
- * where the handle has nothing but ensembles behind it. */
+/* The end is reported once; later waits and dispatches return it, even if the
+ * handle has only ensembles. */
 TEST_LOOP(an_end_is_no_reason_to_sleep, 0, 2) {
   test_events events = {0};
   open_mounted(0);
@@ -102,8 +102,8 @@ TEST_LOOP(an_end_is_no_reason_to_sleep, 0, 2) {
   close_mounted();
 }
 
-/* A file in an ensemble's tree: what no client of an ensemble can do there is
- * done on the file, where the session is the file's. */
+/* A file in an ensemble's tree: operations that an ensemble's client does not
+ * have work on the file, with the file's session. */
 TEST(a_files_session_in_an_ensembles_tree) {
   zke_strings *paths;
   open_mounted(0);

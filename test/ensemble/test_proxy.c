@@ -1,4 +1,4 @@
-/* test_proxy.c - what the proxy makes of a connection
+/* test_proxy.c - the effect of a proxy on connections
  *
  * A raw client talks to `zke serve` through it: each order does what proxy.h
  * says, and nothing else.
@@ -32,7 +32,7 @@ static wire begin_through(void) {
   return begin((serving){.pid = between.pid, .port = between.port});
 }
 
-/* What is said arrives, and so does the answer; a word that is no frame, too.
+/* Requests and answers arrive; so does a word, which is no frame.
  */
 TEST(all_passes) {
   open_both();
@@ -49,7 +49,7 @@ TEST(all_passes) {
   close_both();
 }
 
-/* Where no client is, what looks like the beginning of a frame does not wait
+/* Without a client, bytes that look like the beginning of a frame do not wait
  * for the rest. */
 TEST(plain_bytes_pass) {
   static const char half[] = "\0\0\0\144ab";
@@ -74,7 +74,7 @@ TEST(plain_bytes_pass) {
   proxy_end(&between);
 }
 
-/* A frame of a megabyte, which comes in many pieces, is whole again. */
+/* A frame of a megabyte comes in many pieces, and is whole again. */
 TEST(a_long_frame_passes) {
   enum { LONG = 1000000 };
   char *data = malloc(LONG + 1);
@@ -93,8 +93,8 @@ TEST(a_long_frame_passes) {
   free(data);
 }
 
-/* An answer takes at least as long as both delays together, and pipelined
- * requests share it. */
+/* An answer takes at least as long as both delays together; pipelined requests
+ * share it. */
 TEST(a_delay_holds_each_way) {
   open_both();
   wire w = begin_through();
@@ -107,7 +107,7 @@ TEST(a_delay_holds_each_way) {
   close_both();
 }
 
-/* A cut connection is gone; another works. */
+/* A cut connection is over; another works. */
 TEST(a_cut_ends_connections_and_no_more) {
   open_both();
   wire w = begin_through();
@@ -121,7 +121,7 @@ TEST(a_cut_ends_connections_and_no_more) {
   close_both();
 }
 
-/* While it refuses nobody gets in, and who is in works on. */
+/* While the proxy refuses, new connections fail and existing ones work. */
 TEST(refusing_hurts_only_new_connections) {
   open_both();
   wire w = begin_through();
@@ -142,7 +142,7 @@ TEST(refusing_hurts_only_new_connections) {
   close_both();
 }
 
-/* While it is frozen a request gets no answer and no error; then it does. */
+/* While it is frozen a request gets no answer and no error; then an answer. */
 TEST(frozen_connections_are_silent_and_go_on) {
   open_both();
   wire w = begin_through();
@@ -156,8 +156,8 @@ TEST(frozen_connections_are_silent_and_go_on) {
   close_both();
 }
 
-/* The change that is meant does not reach the server, or its answer does not
- * reach the client; the changes before it and reads pass. */
+/* The selected change does not reach the server, or its answer does not reach
+ * the client; earlier changes and reads pass. */
 TEST_LOOP(the_change_that_is_meant_is_lost, PROXY_BEFORE, PROXY_AFTER + 1) {
   open_both();
   wire w = begin_through();
@@ -175,7 +175,7 @@ TEST_LOOP(the_change_that_is_meant_is_lost, PROXY_BEFORE, PROXY_AFTER + 1) {
   close_both();
 }
 
-/* Another server at another port is used by the next connection. */
+/* The next connection goes to another server at another port. */
 TEST(the_aim_counts_for_new_connections) {
   open_both();
   serving other = serve(":memory:", "");

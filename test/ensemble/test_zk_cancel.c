@@ -1,7 +1,7 @@
 /* test_zk_cancel.c - the engine of an ensemble in threads that are cancelled
  *
- * Programs of their own, since AddressSanitizer cannot run them (see
- * TEST_SOURCES in test/tests.mk).
+ * A separate program, since AddressSanitizer cannot run it (see TEST_SOURCES in
+ * test/tests.mk).
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include "test/server/wire.h"
 #include "test/test.h"
 
-/* What a thread is told, and tells. */
+/* A thread's orders and reports. */
 typedef struct thread_call {
   char name[100];
   zke *z;
@@ -42,7 +42,7 @@ static void *end_thread(thread_call *c) {
   return got;
 }
 
-/* Calls with a cancellation pending, which takes effect behind them. */
+/* Calls with a pending cancellation, which takes effect after them. */
 static void *call_while_cancelled(void *arg) {
   thread_call *c = arg;
   zke *z;
@@ -69,8 +69,8 @@ static int open_descriptors(void) {
   return count;
 }
 
-/* A thread that is cancelled completes the calls that it makes after that, and
- * leaks no descriptor. */
+/* A cancelled thread completes the calls that it makes after that, and leaks no
+ * descriptor. */
 TEST(a_cancellation_takes_effect_behind_the_call) {
   thread_call c;
   serving s = begin_server(&c);
@@ -91,8 +91,8 @@ static void *wait_for_turn(void *arg) {
   return NULL;
 }
 
-/* A thread can be cancelled in its wait, and the handle goes on; a wake ends
- * the others' waits. */
+/* A thread can be cancelled in its wait, and the handle remains usable; a wake
+ * ends the others' waits. */
 TEST(a_wait_can_be_cancelled) {
   enum { THREADS = 3 };
   thread_call c[THREADS];
@@ -108,7 +108,8 @@ TEST(a_wait_can_be_cancelled) {
   pthread_cancel(c[0].thread);
   ck_assert_ptr_eq(end_thread(&c[0]), PTHREAD_CANCELED);
   ck_assert(!c[0].over);
-  /* Who slept on something else before its wait takes the next wake. */
+  /* A thread that slept on something else before its wait takes the next
+   * wake. */
   ck_until(zke_wake(z) == ZKE_OK && c[1].over && c[2].over, SOON);
   for (int i = 1; i < THREADS; i++) {
     end_thread(&c[i]);

@@ -1,7 +1,7 @@
-/* test_zk_faults.c - the engine of an ensemble where something goes wrong
+/* test_zk_faults.c - the engine of an ensemble when something goes wrong
  *
- * What test_zookeeper.c cannot show with a good server: servers that say what
- * they should not (stub.h), and threads that meet inside a handle.
+ * These are faults that test_zookeeper.c cannot show with a good server:
+ * servers with wrong answers (stub.h), and threads that meet inside a handle.
  */
 #include <dirent.h>
 #include <poll.h>
@@ -39,7 +39,7 @@ static zke *open_port(int port, const char *more, const zke_options *o) {
   return open_named(name, o);
 }
 
-/* The states that the default watcher is told. */
+/* The states that the default watcher gets. */
 typedef struct told {
   int states[64];
   atomic_int count;
@@ -66,7 +66,7 @@ static int64_t cpu_ms(void) {
          (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
 }
 
-/* A call of a thread, whose result is waited for. */
+/* A call in another thread, and its result. */
 typedef struct call_apart {
   zke *z;
   pthread_t thread;
@@ -75,7 +75,7 @@ typedef struct call_apart {
   atomic_int rc;
 } call_apart;
 
-/* In the thread: its call, which now begins. */
+/* In the thread: note that its call now begins. */
 static call_apart *apart(void *arg) {
   call_apart *c = arg;
   c->tid = test_thread();
@@ -108,8 +108,8 @@ static void *set_apart(void *arg) {
   return NULL;
 }
 
-/* With sync=0 too, whoever looks after a lost reply whether the change was made
- * is not told what was before it. */
+/* A program that looks after a lost reply whether its change was made sees no
+ * older state, even with sync=0. */
 TEST(reads_behind_a_lost_reply_are_synced) {
   stub s;
   call_apart set;
@@ -130,10 +130,10 @@ TEST(reads_behind_a_lost_reply_are_synced) {
   stub_end(&s);
 }
 
-/* ---- a server that says what it should not ---- */
+/* ---- a server with wrong answers ---- */
 
-/* A greeting that gives another session than was asked for means that ours is
- * over: what it owned has gone. */
+/* A greeting with another session means that ours is over: what it owned is
+ * gone. */
 TEST(another_session_than_ours_is_not_taken_for_ours) {
   stub s;
   told t = {.count = 0};
@@ -153,8 +153,8 @@ TEST(another_session_than_ours_is_not_taken_for_ours) {
   stub_end(&s);
 }
 
-/* Two ensembles give the same number to their sessions. Each handle ends its
- * own one by it, and none that another ensemble has. */
+/* Two ensembles give their sessions the same number. Each handle uses it to end
+ * its own session, and not the other ensemble's. */
 TEST(a_session_of_another_ensemble_is_not_ended) {
   stub s[2];
   zke *z[3];
@@ -180,8 +180,8 @@ TEST(a_session_of_another_ensemble_is_not_ended) {
   for (int i = 0; i < 2; i++) stub_end(&s[i]);
 }
 
-/* Watchers are told of what happens to nodes, by a server, and of nothing that
- * only the client can know. */
+/* Watchers hear what a server reports of nodes, but never events of types that
+ * only the client makes. */
 TEST_LOOP(an_event_of_no_known_type_is_told_to_nobody, 0, 4) {
   static const int types[] = {-1, -3, -4, 99};
   static char frame[] =
@@ -204,8 +204,8 @@ TEST_LOOP(an_event_of_no_known_type_is_told_to_nobody, 0, 4) {
   stub_end(&s);
 }
 
-/* A create, alone and in a multi, whose path the server answers: the code, and
- * the path that is given out. */
+/* A create, alone and in a multi, with the server's path: the expected code,
+ * and the path that the caller gets. */
 static void expect_made(zke *z, const char *asked, int mode, const char *path) {
   char *made = NULL;
   zke_op op;
@@ -220,8 +220,8 @@ static void expect_made(zke *z, const char *asked, int mode, const char *path) {
   zke_results_clear(&result, 1);
 }
 
-/* The handle has a chroot, or is mounted in a file's tree, where callers' paths
- * are put into room that was made for what they had asked for. */
+/* The handle has a chroot, or is mounted in a file's tree: the callers' paths
+ * are written to a buffer with the requested path's size. */
 TEST_LOOP(a_create_gives_no_other_path_than_was_asked_for, 0, 2) {
   enum { LONG = 100000 };
   static const char *const other[] = {"/c/b",
@@ -257,7 +257,7 @@ TEST_LOOP(a_create_gives_no_other_path_than_was_asked_for, 0, 2) {
     expect_made(z, asked, ZKE_PERSISTENT, NULL);
   }
   for (int i = 0; i < OTHER; i++) {
-    if (i == 7) continue; /* the one with a number */
+    if (i == 7) continue; /* it has a number */
     s.made = other[i];
     expect_made(z, asked, ZKE_PERSISTENT_SEQUENTIAL, NULL);
   }
@@ -273,7 +273,7 @@ TEST_LOOP(a_create_gives_no_other_path_than_was_asked_for, 0, 2) {
   stub_end(&s);
 }
 
-/* Servers that take a connection and say nothing cost a part of the time. */
+/* Silent servers, which accept connections, cost only a part of the time. */
 TEST_LOOP(silent_servers_are_passed_over, 0, 4) {
   stub quiet[4], good;
   char name[200] = "zk://";
@@ -292,7 +292,7 @@ TEST_LOOP(silent_servers_are_passed_over, 0, 4) {
   stub_end(&good);
 }
 
-/* The connection ends when it is given up, though a child has it, too. */
+/* A child that has the connection, too, when the parent gives it up. */
 static int stay(void *arg) {
   (void)arg;
   for (;;) pause();
@@ -316,7 +316,7 @@ TEST(a_forked_child_does_not_keep_a_connection) {
 
 /* ---- waiting ---- */
 
-/* A time that has come is for who dispatches; others sleep on. */
+/* An alarm that is due is for a thread that dispatches; others sleep on. */
 TEST_LOOP(who_cannot_call_an_alarm_sleeps_all_the_same, 0, 2) {
   serving s = serve(":memory:", "");
   proxy p;
@@ -344,8 +344,7 @@ static void linger(zke *z, int type, int state, const char *path,
   while (!callback_may_return) test_pause();
 }
 
-/* How long a thread waits, and within which time something has come by itself,
- * ms. */
+/* How long a thread waits, and how soon the event must come by itself, ms. */
 enum { WAIT = 20000, COMES = 15000 };
 
 static void *wait_apart(void *arg) {
@@ -355,7 +354,7 @@ static void *wait_apart(void *arg) {
   return NULL;
 }
 
-/* A second waiter does not turn around while the first is in a callback. */
+/* A second waiter does not spin while the first is in a callback. */
 TEST(a_waiter_beside_a_callback_sleeps) {
   serving s = serve(":memory:", "");
   zke *z = open_port(s.port, "", NULL);
@@ -382,8 +381,8 @@ static void *sleep_apart(void *arg) {
   return NULL;
 }
 
-/* A time that is asked for is kept by the waiter, also while the thread that
- * reads for both only sleeps. */
+/* The waiter calls an alarm on time, even while the thread that reads for both
+ * only sleeps. */
 TEST(a_waiter_behind_a_sleeper_hears_of_an_alarm) {
   serving s = serve(":memory:", "--timeout-max 1h");
   zke *z = open_port(s.port, "?timeout=900000", NULL);
@@ -401,8 +400,8 @@ TEST(a_waiter_behind_a_sleeper_hears_of_an_alarm) {
   stop(s);
 }
 
-/* What one thread's call brings is told to another that waits, at once: well
- * before the next ping, which is five minutes away. */
+/* The event of one thread's call reaches another that waits, long before the
+ * next ping, which is five minutes away. */
 TEST(a_waiter_hears_of_what_another_thread_did) {
   serving s = serve(":memory:", "--timeout-max 1h");
   zke *z = open_port(s.port, "?timeout=900000", NULL);
@@ -419,9 +418,9 @@ TEST(a_waiter_hears_of_what_another_thread_did) {
   stop(s);
 }
 
-/* The file's session ends while the ensemble cannot be reached: neither a
- * dispatch nor a call waits for it, and its session is ended as soon as there
- * is a connection again. */
+/* The file's session ends while the ensemble cannot be reached: no dispatch and
+ * no call waits for it, and its session is ended as soon as there is a
+ * connection again. */
 TEST(an_end_does_not_wait_for_an_ensemble) {
   serving s = serve(":memory:", "");
   proxy p;
@@ -462,7 +461,7 @@ TEST(an_end_does_not_wait_for_an_ensemble) {
   stop(s);
 }
 
-/* Many reads, as the one that polls the socket. */
+/* Many reads, by the thread that polls the socket. */
 static void *read_apart(void *arg) {
   call_apart *c = apart(arg);
   for (int i = 0; i < 300 && c->rc == ZKE_OK; i++)
@@ -471,9 +470,9 @@ static void *read_apart(void *arg) {
   return NULL;
 }
 
-/* A reply that another thread's dispatch takes from the socket wakes the thread
- * that waits for it, which polls that socket: at once, and not when the next
- * ping is due after five minutes. */
+/* If another thread's dispatch takes a reply from the socket, it wakes the
+ * thread that polls the socket for it, long before the next ping, which is five
+ * minutes away. */
 TEST(a_reply_that_another_thread_takes_wakes_its_owner) {
   stub s;
   call_apart c;
@@ -495,7 +494,7 @@ TEST(a_reply_that_another_thread_takes_wakes_its_owner) {
   stub_end(&s);
 }
 
-/* Two waiters behind the thread that reads do not wake each other. */
+/* Two waiters do not wake each other while a third thread reads. */
 TEST(waiters_behind_a_reader_sleep) {
   stub s;
   call_apart sleeper, waiters[2];
@@ -513,8 +512,8 @@ TEST(waiters_behind_a_reader_sleep) {
   stub_end(&s);
 }
 
-/* A call that waits until a node is discarded, and the thread that reads for
- * it, sleep until the server answers. */
+/* A call that waits for a discard, and the thread that reads for it, sleep
+ * until the server answers. */
 TEST(a_discard_that_is_waited_for_wakes_nobody) {
   serving s = serve(":memory:", "");
   proxy p;
@@ -535,8 +534,8 @@ TEST(a_discard_that_is_waited_for_wakes_nobody) {
 
 /* ---- closing ---- */
 
-/* A thread's limit is that of the handle for which it was set, and not that of
- * a later one that is opened at the same address. */
+/* A thread's limit is for the handle that it was set for, and not for a later
+ * one at the same address. */
 TEST(a_limit_ends_with_its_handle) {
   stub s;
   stub_begin(&s);
@@ -548,8 +547,8 @@ TEST(a_limit_ends_with_its_handle) {
   stub_end(&s);
 }
 
-/* The end of the session's own nodes, which a server tells before it answers
- * closeSession, is told to nobody. */
+/* A server reports the deletion of the session's own nodes before it answers
+ * closeSession: no watcher hears it. */
 TEST(watchers_hear_nothing_of_a_close) {
   static const char frame[] =
       "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
@@ -585,7 +584,7 @@ static void *close_apart(void *arg) {
   return NULL;
 }
 
-/* A call of several requests says why it has ended, whichever was next. */
+/* A call of several requests returns why it ended, at whichever request. */
 TEST(a_call_of_several_requests_is_ended_by_a_close) {
   serving s = serve(":memory:", "");
   proxy p;
@@ -611,8 +610,8 @@ static void *get_apart(void *arg) {
   return &e;
 }
 
-/* While a read that sets a watch is under way, another watch of the path is
- * taken back: the server must not forget the new one. */
+/* While a read is setting a watch, another watch of the path is removed: the
+ * server must not forget the new one. */
 TEST_LOOP(a_watch_that_is_being_set_is_not_taken_back, 0, 2) {
   serving s = serve(":memory:", "");
   proxy p;
@@ -644,7 +643,7 @@ TEST_LOOP(a_watch_that_is_being_set_is_not_taken_back, 0, 2) {
   stop(s);
 }
 
-/* A watch that could not be set leaves those that the pair has. */
+/* A watch that fails does not remove the pair's other watches. */
 TEST(a_watch_that_fails_takes_no_other_with_it) {
   serving s = serve(":memory:", "");
   proxy p;
@@ -669,8 +668,8 @@ TEST(a_watch_that_fails_takes_no_other_with_it) {
   stop(s);
 }
 
-/* Paths of nearly a frame's length, among many short ones: what sets the
- * watches again is never longer than a server takes. */
+/* Paths of nearly a frame's length, among many short ones: the requests that
+ * set the watches again are never longer than servers accept. */
 TEST(long_watches_are_set_again) {
   enum { LONG = 12, SHORT = 1000, LENGTH = 1000000, LITTLE = 1200 };
   stub s;
@@ -698,7 +697,7 @@ TEST(long_watches_are_set_again) {
   stub_end(&s);
 }
 
-/* An identity that is added several times is sent once by a new connection. */
+/* A new connection sends an identity once, however often it was added. */
 TEST(an_identity_that_is_added_again_is_kept_once) {
   stub s;
   told t = {.count = 0};
@@ -716,8 +715,8 @@ TEST(an_identity_that_is_added_again_is_kept_once) {
   stub_end(&s);
 }
 
-/* A watch is refused where what sets it again would be longer than a server
- * takes, though the request itself is not. */
+/* A watch is refused if the request that would set it again is longer than
+ * servers accept, though its own request is not. */
 TEST(a_watch_that_could_not_be_set_again_is_refused) {
   enum { MOST = ZKE_JUTE_FRAME_LIMIT - 8 - 32, LENGTH = MOST + 1 };
   stub s;
@@ -747,9 +746,9 @@ TEST(a_watch_that_could_not_be_set_again_is_refused) {
   stub_end(&s);
 }
 
-/* Watches that are set again in two pieces, and the connection breaks between
- * the answers: the next connection asks for what was missed since the first
- * loss, and not since the first answer. */
+/* The connection breaks between the answers to two parts of the watches: the
+ * next connection asks for events since the first loss, and not since the first
+ * answer. */
 TEST(a_loss_between_pieces_of_watches_forgets_nothing) {
   enum { PATHS = 200, LENGTH = 1000 };
   stub s;
@@ -781,8 +780,8 @@ TEST(a_loss_between_pieces_of_watches_forgets_nothing) {
   stub_end(&s);
 }
 
-/* What zke_set_watch() finds to have changed is told up to the zxid of its
- * reply, also where nothing else has changed since the last look. */
+/* zke_set_watch() finds a change: its event is dispatched up to the zxid of its
+ * reply, even if nothing else has changed since the last look. */
 TEST(a_watch_that_is_set_late_tells_its_event_up_to_its_reply) {
   static const char frame[] =
       "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
@@ -804,7 +803,7 @@ TEST(a_watch_that_is_set_late_tells_its_event_up_to_its_reply) {
   stub_end(&s);
 }
 
-/* Two losses between two dispatches: each is told with its end. */
+/* Two losses between two dispatches: each is reported with its end. */
 TEST(each_loss_is_told_with_its_end) {
   stub s;
   told t = {.count = 0};
@@ -843,8 +842,8 @@ static int thread_count(void) {
   return count;
 }
 
-/* A program that does not call in keeps its session by "thread=1" alone, also
- * where the connection breaks; without it nothing is sent. */
+/* If a program makes no calls, only "thread=1" keeps its session, even over a
+ * broken connection; without it nothing is sent. */
 TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
   stub s;
   stub_begin(&s);
@@ -854,24 +853,25 @@ TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
   ck_assert_int_eq(thread_count(), before + _i);
   if (_i == 0) {
     ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
-    int pings = s.pings; /* a call of long sends one, which may be under way */
+    int pings = s.pings; /* a long call sends one, which may be under way */
     poll(NULL, 0, 1000);
     ck_assert_int_le(s.pings, pings + 1);
   } else {
     ck_until(s.pings >= 3, 10000);
-    s.session = 0x9999; /* only the greeting of a new connection tells */
+    s.session = 0x9999; /* only a new connection's greeting tells */
     stub_cut(&s);
     ck_until(zke_state(z) == ZKE_STATE_EXPIRED, 10000);
   }
   ck_ok(zke_close(z));
-  ck_until(thread_count() == before, 10000); /* a joined one may be there */
+  ck_until(thread_count() == before, 10000); /* it may still be listed after its
+                                              * join */
   stub_end(&s);
 }
 
-/* A loss that only a sent request meets sends the helper to look for a server
- * at once, and not when the next ping was due. (The first request that is sent
- * into a closed connection is refused by the system behind it, so the second
- * one meets the loss. zke_forget() waits for no reply.) */
+/* A loss that only a sent request meets makes the helper look for a server
+ * immediately, and not at the next ping. (The system refuses only requests
+ * after the first one that is sent into a closed connection, so the second
+ * meets the loss. zke_forget() waits for no reply.) */
 TEST(a_helper_thread_hears_of_a_loss_at_once) {
   stub s;
   test_events first = {0}, second = {0};
@@ -889,7 +889,7 @@ TEST(a_helper_thread_hears_of_a_loss_at_once) {
   stub_end(&s);
 }
 
-/* Nothing is dispatched by it, and the descriptor tells that there is work. */
+/* It dispatches nothing, and the descriptor reports the work. */
 TEST(a_helper_thread_dispatches_nothing) {
   serving s = serve(":memory:", "");
   zke *z = open_port(s.port, "?timeout=2000&thread=1", NULL);
@@ -915,7 +915,7 @@ static void count_signal(int number) {
   signals++;
 }
 
-/* Signals are for the program's own threads. */
+/* Signals go to the program's own threads. */
 TEST(a_helper_thread_takes_no_signal) {
   serving s = serve(":memory:", "");
   zke *z = open_port(s.port, "?thread=1", NULL);
@@ -959,7 +959,7 @@ static void *work_apart(void *arg) {
 }
 
 /* Calls of several threads, the helper's pings and losses meet; and a close
- * comes while threads are inside. */
+ * comes while threads are in calls. */
 TEST_LOOP(a_helper_thread_beside_others, 0, 5) {
   enum { THREADS = 4 };
   serving s = serve(":memory:", "");

@@ -1,22 +1,22 @@
 /* test_zk_link.c - one session's connection, from the inside
  *
- * The file's text is included, so that numbers can be set that are reached
- * after years, and the resolver and the system can refuse what they seldom do.
- * The server is stub.h's.
+ * The source file is included: the test sets numbers that would be reached
+ * after years, and makes the resolver and the system refuse what they seldom
+ * do.  The server is stub.h's.
  */
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
-/* What the host refuses from now on. */
+/* The host's refusals from now on. */
 static struct host {
-  int lookups;     /* that were asked for */
-  int unresolved;  /* lookups that fail */
-  int unknown;     /* sockets of a kind that the host does not have */
-  int slow_ms;     /* that each lookup takes, by the link's clock */
-  int late_ms;     /* that they have taken together */
-  int unconnected; /* looks that find connect() still under way */
+  int lookups;     /* counted */
+  int unresolved;  /* lookups that will fail */
+  int unknown;     /* sockets of a kind that the host lacks */
+  int slow_ms;     /* for each lookup, by the link's clock */
+  int late_ms;     /* their sum */
+  int unconnected; /* checks that find connect() still under way */
 } host;
 
 static int host_getaddrinfo(const char *node, const char *service,
@@ -85,7 +85,7 @@ static bool step(linked *k) {
   return true;
 }
 
-/* A link to the server, whose address is in the name so many times. */
+/* A link to the server, with its address `addresses` times in the name. */
 static void begin_linked(linked *k, int addresses) {
   char text[500] = "zk://";
   memset(k, 0, sizeof *k);
@@ -129,7 +129,7 @@ static int ask(linked *k) {
 
 /* ---- tests ---- */
 
-/* Numbers of requests begin anew behind the greatest, wherever that falls: on a
+/* Request numbers restart after the greatest, wherever that falls: on a
  * request, on its sync, or between two. */
 TEST_LOOP(numbers_of_requests_wrap, 0, 5) {
   linked k;
@@ -142,8 +142,8 @@ TEST_LOOP(numbers_of_requests_wrap, 0, 5) {
   end_linked(&k);
 }
 
-/* A server that is behind the others tells smaller zxids: what was seen stays
- * seen, and greetings and setWatches2 say so. */
+/* A server that is behind the others returns smaller zxids: the greatest one
+ * stays in force, in greetings and setWatches2, too. */
 TEST(the_last_zxid_never_goes_back) {
   linked k;
   begin_linked(&k, 1);
@@ -159,8 +159,8 @@ TEST(the_last_zxid_never_goes_back) {
   end_linked(&k);
 }
 
-/* While addresses are known that answer, no name is looked up: a resolver that
- * hangs would cost the session's time. */
+/* No name is looked up while known addresses answer: a hanging resolver would
+ * cost the session's time. */
 TEST(known_addresses_are_tried_first) {
   linked k;
   begin_linked(&k, 2);
@@ -174,7 +174,7 @@ TEST(known_addresses_are_tried_first) {
   end_linked(&k);
 }
 
-/* Where names cannot be looked up any more, the addresses that are known do. */
+/* If names can no longer be looked up, the known addresses are used. */
 TEST(known_addresses_outlive_the_resolver) {
   linked k;
   begin_linked(&k, 2);
@@ -190,8 +190,8 @@ TEST(known_addresses_outlive_the_resolver) {
   end_linked(&k);
 }
 
-/* An address of a kind that the host does not have, as IPv6 is where it is
- * switched off, costs no pause. */
+/* An address of a kind that the host lacks, such as IPv6 if it is switched off,
+ * costs no pause. */
 TEST(an_unknown_kind_of_address_is_passed_over) {
   linked k;
   begin_linked(&k, 4);
@@ -203,7 +203,7 @@ TEST(an_unknown_kind_of_address_is_passed_over) {
   end_linked(&k);
 }
 
-/* No address has such a socket: there is a pause, and no end. */
+/* If no address has such a socket there is a pause, and then another try. */
 TEST(no_known_kind_of_address_is_tried_again) {
   linked k;
   begin_linked(&k, 2);
@@ -214,8 +214,8 @@ TEST(no_known_kind_of_address_is_tried_again) {
   end_linked(&k);
 }
 
-/* The time that the resolver takes is not taken from the server: also where a
- * lookup takes longer than an address has, the first try gets its answer. */
+/* The resolver's time is not taken from the server: even if a lookup takes
+ * longer than an address has, the first try gets its answer. */
 TEST(a_slow_resolver_leaves_a_server_its_time) {
   linked k;
   begin_linked(&k, 1);
@@ -225,8 +225,8 @@ TEST(a_slow_resolver_leaves_a_server_its_time) {
   end_linked(&k);
 }
 
-/* A step that comes late, and finds the connection made meanwhile, leaves the
- * server its time to greet. */
+/* If a late step finds the connection made meanwhile, the server still has its
+ * time to greet. */
 TEST(a_late_step_leaves_a_server_its_time) {
   linked k;
   begin_linked(&k, 1);
@@ -240,8 +240,8 @@ TEST(a_late_step_leaves_a_server_its_time) {
   end_linked(&k);
 }
 
-/* A server has a sensible time to open a session, however short a timeout is
- * wished for: it may grant a longer one. */
+/* A server has a sensible time to open a session, even if a very short timeout
+ * is requested: it may grant a longer one. */
 TEST(a_short_timeout_leaves_a_server_its_time) {
   linked k;
   begin_linked(&k, 1);
@@ -253,7 +253,7 @@ TEST(a_short_timeout_leaves_a_server_its_time) {
   end_linked(&k);
 }
 
-/* A frame of a header alone comes. */
+/* A frame arrives with only a header. */
 static void take_header(zk_link *l, int32_t xid, int64_t zxid, int32_t err) {
   zke_jute_writer w = {0};
   zke_jute_reply_header h = {xid, zxid, err};
@@ -270,8 +270,8 @@ static void put_watches(zk_link *l) {
                &zke_jute_of_set_watches2, &none);
 }
 
-/* Nothing is taken to be complete while watches are being set, though the last
- * zxid moves on; nor is it after a loss meanwhile. */
+/* Nothing counts as complete while watches are being set, though the last zxid
+ * moves on, nor after a loss meanwhile. */
 TEST(watches_that_are_being_set_are_not_complete) {
   linked k;
   begin_linked(&k, 1);
@@ -295,7 +295,7 @@ TEST(watches_that_are_being_set_are_not_complete) {
   end_linked(&k);
 }
 
-/* A setWatches2 that is refused has set nothing. */
+/* A refused setWatches2 has set nothing. */
 TEST(refused_watches_are_not_complete) {
   linked k;
   begin_linked(&k, 1);
@@ -307,7 +307,7 @@ TEST(refused_watches_are_not_complete) {
   end_linked(&k);
 }
 
-/* An event may be one of several of its change: its zxid is seen, but not
+/* A change may have several events: each event's zxid is seen, but not
  * complete. */
 TEST(an_event_makes_nothing_complete) {
   linked k;
@@ -328,7 +328,7 @@ TEST(an_event_makes_nothing_complete) {
   end_linked(&k);
 }
 
-/* A request that waits, whatever comes of it. */
+/* Submit a request that stays pending. */
 static void submit(linked *k, zk_request *r, int type, bool reads) {
   zke_jute_read_request look = {"/", 0};
   *r = (zk_request){.type = type, .reads = reads};
@@ -337,8 +337,8 @@ static void submit(linked *k, zk_request *r, int type, bool reads) {
   ck_assert(!r->over);
 }
 
-/* A server that does not know the session any more has two codes for it: both
- * end the session, and the request with it. */
+/* A server has two codes for a session that it no longer knows: both end the
+ * session, and the request with it. */
 TEST_LOOP(an_unknown_session_has_ended, 0, 2) {
   linked k;
   zk_request r;
@@ -354,9 +354,9 @@ TEST_LOOP(an_unknown_session_has_ended, 0, 2) {
   end_linked(&k);
 }
 
-/* The session's end leaves it open whether a change that was sent was made,
- * unless the server has said in the order of its replies that there is no
- * session any more. A read and the session's own close are over with the end.
+/* After the session's end it is unknown whether a sent change was made, unless
+ * the server has answered, in the order of its replies, that the session no
+ * longer exists. A read and the session's own close get the end's code.
  */
 TEST_LOOP(the_end_tells_what_a_sent_change_may_have_done, 0, 4) {
   static const int ends[][2] = {
@@ -389,8 +389,8 @@ TEST_LOOP(the_end_tells_what_a_sent_change_may_have_done, 0, 4) {
   end_linked(&k);
 }
 
-/* A change that waits for a connection, or behind others for room in the
- * socket, was not made, whatever ends it. */
+/* A change that was waiting for a connection, or for room in the socket, was
+ * not made, whatever ends it. */
 TEST_LOOP(a_change_that_was_not_sent_has_the_code_of_the_end, 0, 2) {
   linked k;
   zk_request change = {.type = ZKE_JUTE_DELETE};

@@ -1,10 +1,9 @@
-/* test_zk_memory.c - the engine of an ensemble when memory lacks
+/* test_zk_memory.c - the engine of an ensemble without memory
  *
- * The text of the engine is included, with its allocations replaced: in each
- * round of a test the next one fails, until a round has none left to fail.
- * Whatever lacks, each call returns a documented result, the session goes on
- * (but where zkembed.h says that it expires), and nothing is lost: the
- * sanitizers look for what is not released.
+ * The engine's source is included, with its allocations replaced: in each round
+ * of a test the next one fails, until a round has none left to fail.  Then each
+ * call returns a documented result, the session goes on (unless zkembed.h says
+ * that it expires), and nothing is lost: the sanitizers look for leaks.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -14,7 +13,7 @@
 
 #include "zkembed.h"
 
-/* Of the test's own thread: the proxy and the server are processes. */
+/* Of the test's own thread; the proxy and the server are other processes. */
 static struct memory {
   int left;    /* allocations that succeed; -1: all */
   bool failed; /* one has failed */
@@ -43,7 +42,7 @@ static char *memory_strdup(const char *text) {
   return memory_lacks() ? NULL : strdup(text);
 }
 
-/* What results are made of. */
+/* Allocates results. */
 static void *memory_resize(void *context, void *block, size_t size) {
   (void)context;
   if (size) return memory_realloc(block, size);
@@ -105,8 +104,8 @@ static int open_app(zke **z_out) {
   return zke_open(server_name, &o, z_out);
 }
 
-/* What a call may say when memory lacks: that, or that its reply could not be
- * kept, which is as if it were lost. */
+/* A call may report that memory is lacking, or that its reply could not be
+ * kept, as if that were lost. */
 static bool allowed(int rc) {
   switch (rc) {
     case ZKE_OK:
@@ -168,7 +167,7 @@ static void change_all(zke *z) {
   zke_free(path);
 }
 
-/* Watches of each kind; they are set again after a loss, and taken back. */
+/* Watches of each kind are set, set again after a loss, and removed. */
 static void watch_all(zke *z) {
   char other;
   ck_allowed(zke_get(z, "/a", test_ignore, NULL, NULL, NULL, NULL));
@@ -204,7 +203,7 @@ TEST(opening_without_memory) {
   end_world();
 }
 
-/* It fails in calls: the session goes on. */
+/* An allocation fails in calls: the session goes on. */
 TEST_LOOP(calls_without_memory, 0, ROUNDS) {
   begin_world();
   int n = 0;
@@ -224,7 +223,8 @@ TEST_LOOP(calls_without_memory, 0, ROUNDS) {
   end_world();
 }
 
-/* It fails in zke_discard(): the node goes, or the session has ended. */
+/* An allocation fails in zke_discard(): the node is deleted, or the session has
+ * ended. */
 TEST(discarding_without_memory) {
   begin_world();
   int n = 0;

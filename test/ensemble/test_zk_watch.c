@@ -15,7 +15,7 @@ static void put(zk_watches *w, const char *path, enum zk_watch_kind kind,
   zke_watcher_put(w, entry, kind);
 }
 
-/* All that is due, as "2 /p a; 4 / b"; what all are told comes first. */
+/* All due calls, as "2 /p a; 4 / b"; those for all pairs come first. */
 static const char *due(zk_watches *w) {
   static char text[4000];
   zk_target t;
@@ -38,7 +38,7 @@ static bool event(zk_watches *w, int type, const char *path) {
   return zke_watcher_event(w, type, path, 0, 0);
 }
 
-/* Which kinds each event calls, on the path itself and on the path above. */
+/* Which kinds each event calls, on its path and on the parent's path. */
 TEST(the_table_of_kinds_and_events) {
   static const char *const expected[ZK_WATCH_KINDS][2][4] = {
       [ZK_WATCH_DATA] = {{"1", "2", "3", ""}, {"", "", "", ""}},
@@ -67,7 +67,7 @@ TEST(the_table_of_kinds_and_events) {
 }
 
 /* However many watches of a function and its context an event fires, they are
- * called once; other pairs are called as well. */
+ * called once; other pairs are called, too. */
 TEST(one_pair_is_called_once_for_an_event) {
   zk_watches w;
   zke_watchers_init(&w, 100);
@@ -92,8 +92,8 @@ static void count_kind(void *arg, const char *path, enum zk_watch_kind kind) {
   count[kind]++;
 }
 
-/* What is to be set again is told once for a path and a kind, however many
- * pairs watch it. */
+/* A path and a kind are listed once for setting again, however many pairs watch
+ * it. */
 TEST(each_path_is_set_again_once) {
   zk_watches w;
   int count[ZK_WATCH_KINDS] = {0};
@@ -121,7 +121,7 @@ TEST(a_recursive_watch_ends_at_a_slash) {
   zke_watchers_free(&w);
 }
 
-/* Rule 2: who is called is decided when the event comes. */
+/* Rule 2: the callers are decided when the event arrives. */
 TEST(a_watch_that_is_set_after_an_event_is_new) {
   zk_watches w;
   zke_watchers_init(&w, 100);
@@ -137,8 +137,8 @@ TEST(a_watch_that_is_set_after_an_event_is_new) {
   zke_watchers_free(&w);
 }
 
-/* A path has one persistent mode: the last one that was asked for holds for all
- * its watchers. */
+/* A path has one persistent mode: the last one requested applies to all its
+ * watchers. */
 TEST(the_later_mode_of_a_path_counts_for_all) {
   zk_watches w;
   zke_watchers_init(&w, 100);
@@ -150,7 +150,8 @@ TEST(the_later_mode_of_a_path_counts_for_all) {
   zke_watchers_free(&w);
 }
 
-/* Taking back: one of a pair, or all of a pair; what is due goes, too. */
+/* Removing one watch of a pair, or all of a pair, also removes their due
+ * calls. */
 TEST(what_is_taken_back_is_not_called) {
   zk_watches w;
   zk_watch_query q = {"/p", ZKE_WATCH_DATA, test_ignore, a};
@@ -177,8 +178,8 @@ TEST(what_is_taken_back_is_not_called) {
   zke_watchers_free(&w);
 }
 
-/* A hostile server's path of nothing but slashes costs the time of its length,
- * and not of its square, which would be minutes here. */
+/* A hostile server's path of nothing but slashes takes time by its length, and
+ * not by the square of it, which would be minutes here. */
 TEST(a_long_path_is_walked_once) {
   enum { LONG = 1 << 20 };
   zk_watches w;
@@ -220,8 +221,8 @@ TEST(too_many_events_are_told_once) {
   zke_watchers_free(&w);
 }
 
-/* Whoever gives an event hears that events were dropped, also while pairs are
- * still to be told of a gap that a new connection has left. */
+/* The caller that adds an event hears that events were dropped, even while
+ * pairs must still be told of a gap after a new connection. */
 TEST(an_overflow_behind_a_gap_is_told_to_the_caller) {
   zk_watches w;
   zke_watchers_init(&w, 1);
@@ -233,7 +234,7 @@ TEST(an_overflow_behind_a_gap_is_told_to_the_caller) {
   zke_watchers_free(&w);
 }
 
-/* The end: what came before it is told first, then each pair hears of it. */
+/* At the end earlier events are reported first, then the end to each pair. */
 TEST(the_end_is_told_to_each_pair_once) {
   zk_watches w;
   zk_target t;
@@ -254,8 +255,8 @@ TEST(the_end_is_told_to_each_pair_once) {
   zke_watchers_free(&w);
 }
 
-/* Alarms come by their times, not in the order in which they were set. A later
- * alarm of a pair replaces the one before, and a pair that is forgotten has
+/* Alarms come in the order of their times, not of the calls that set them. A
+ * later alarm of a pair replaces the previous one, and a forgotten pair has
  * none. */
 TEST(alarms_come_in_their_order) {
   zk_watches w;
@@ -278,7 +279,7 @@ TEST(alarms_come_in_their_order) {
   zke_watchers_free(&w);
 }
 
-/* dispatch_to: events of changes beyond the zxid wait, and all behind them. */
+/* dispatch_to: events of changes beyond the zxid wait, and all later ones. */
 TEST(events_up_to_a_zxid) {
   zk_watches w;
   zk_target t;
@@ -323,9 +324,9 @@ TEST(untold_is_what_has_not_returned) {
   zke_watchers_free(&w);
 }
 
-/* An event whose calls were all taken back is gone at once, whether or not
- * anybody dispatches: else a program that forgets its watcher before each
- * dispatch would collect them. */
+/* An event is dropped when its last call is removed, even if nobody dispatches:
+ * otherwise a program that forgets its watcher before each dispatch would
+ * collect them. */
 TEST_LOOP(an_event_that_calls_nobody_is_gone, 0, 2) {
   zk_watches w;
   zke_watchers_init(&w, 100);
@@ -345,7 +346,7 @@ TEST_LOOP(an_event_that_calls_nobody_is_gone, 0, 2) {
   zke_watchers_free(&w);
 }
 
-/* After a gap only those with a watch that stays are told. */
+/* After a gap only pairs with a watch that stays are told. */
 TEST(a_gap_is_told_to_watches_that_stay) {
   zk_watches w;
   zke_watchers_init(&w, 100);

@@ -1,9 +1,9 @@
 /* test_zookeeper.c - zkembed.h on an ensemble (recipes/engine/zookeeper.h)
  *
- * The server is our own, `zke FILE serve`, unless ZKE_TEST_ENSEMBLE names one,
- * "127.0.0.1:2181": then the tests that need no control of the server run
- * there, each below a znode of its own.  Where the network is to break there is
- * a proxy between.  A server that misbehaves is a thread of the test.
+ * The server is our own, `zke FILE serve`, unless ZKE_TEST_ENSEMBLE names
+ * another, "127.0.0.1:2181": then tests that need no control of the server run
+ * there, each below its own znode.  Tests that break the network have a proxy
+ * before the server.  A server that misbehaves is a thread of the test.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -32,9 +32,9 @@
 
 /* ---- servers and names ---- */
 
-/* Where a test's handles go. */
+/* The server and the znode of a test's handles. */
 typedef struct ground {
-  serving s; /* pid 0: somebody else's server */
+  serving s; /* pid 0: another's server */
   char name[200];
 } ground;
 
@@ -47,14 +47,14 @@ static zke *open_as(const char *name, const zke_options *o) {
   return z;
 }
 
-/* A server of our own. */
+/* Start our own server. */
 static ground begin_own(void) {
   ground g = {.s = serve(":memory:", "")};
   snprintf(g.name, sizeof g.name, "zk://127.0.0.1:%d", g.s.port);
   return g;
 }
 
-/* The server, and a znode on it that is this test's. */
+/* The server, with a znode for this test. */
 static ground begin_ground(void) {
   ground g = {.s = {0, 0}};
   char root[64];
@@ -76,7 +76,7 @@ static void end_ground(ground *g) {
 
 static zke *open_ground(const ground *g) { return open_as(g->name, NULL); }
 
-/* What the default watcher and the logger are told. */
+/* What the default watcher and the logger get. */
 typedef struct news {
   int states[64], count;
   char log[4000];
@@ -107,8 +107,8 @@ static zke_options options_with(news *n) {
 
 /* ---- names ---- */
 
-/* A malformed name is refused before anything is connected, and the sentence
- * says what is wrong with it. */
+/* A malformed name is refused before connecting, and the sentence names the
+ * mistake. */
 TEST(a_malformed_name_is_refused_with_what_is_wrong) {
   static const struct {
     const char *name, *says;
@@ -141,7 +141,7 @@ TEST(a_malformed_name_is_refused_with_what_is_wrong) {
   }
 }
 
-/* 64 servers are a name, 65 are not. */
+/* A name may have 64 servers, but not 65. */
 TEST(a_name_has_so_many_servers) {
   zke *z;
   char name[2000] = "zk://127.0.0.1:1";
@@ -155,7 +155,7 @@ TEST(a_name_has_so_many_servers) {
   ck_says("too many servers");
 }
 
-/* A port at which nobody listens: no change, within the time. */
+/* A port without a server: the call times out and changes nothing. */
 TEST(no_server_is_a_timeout) {
   zke *z;
   zke_options o = ZKE_INIT(zke_options);
@@ -186,8 +186,8 @@ TEST(a_busy_timeout_has_a_bound) {
   end_ground(&g);
 }
 
-/* The options' chroot lies below the name's: paths are shown without both, and
- * no path leads out of them. */
+/* The options' chroot is below the name's: paths are shown without both, and no
+ * path leads out of them. */
 TEST(a_chroot_is_that_of_the_name_and_that_of_the_options) {
   ground g = begin_ground();
   char name[300], *path;
@@ -216,8 +216,8 @@ TEST(a_chroot_is_that_of_the_name_and_that_of_the_options) {
   end_ground(&g);
 }
 
-/* A chroot in the name is neither made nor looked for.  Where it is missing, a
- * call that cannot do without says so, and does not try for ever. */
+/* A chroot in the name is neither made nor checked.  If it is missing, a call
+ * that needs it reports that, and does not retry forever. */
 TEST_LOOP(a_missing_chroot_is_not_made, 0, 2) {
   static const char *const paths[] = {"/p", "/a/p"};
   ground g = begin_ground();
@@ -232,7 +232,7 @@ TEST_LOOP(a_missing_chroot_is_not_made, 0, 2) {
 
 /* ---- the same calls on a file and on an ensemble ---- */
 
-/* What calls gave, as text. */
+/* The results of calls, as text. */
 static char said[20000];
 
 static void say(const char *format, ...) {
@@ -336,7 +336,7 @@ static void do_nodes(zke *z) {
   say("sync %d\n", zke_sync(z, "/a"));
 }
 
-/* What is refused before anything is sent, and by the server. */
+/* Refusals by the client before it sends anything, and by the server. */
 static void do_refusals(zke *z) {
   static const char *const paths[] = {NULL,    "",     "a",     "/a/",  "//",
                                       "/a//b", "/a/.", "/../a", "/\x01"};
@@ -446,7 +446,7 @@ static void do_acls(zke *z) {
   say("%d\n", zke_get_acl(z, "/nope", NULL, NULL));
 }
 
-/* Contexts, which are shown. */
+/* Contexts, whose names are shown. */
 static char exist_[] = "exist", get_[] = "get", child_[] = "child",
             below_[] = "below", stays_[] = "stays", gone_[] = "gone",
             armed_[] = "armed", no_[] = "no", is_[] = "is", both_[] = "both";
@@ -457,7 +457,7 @@ static void say_event(zke *z, int type, int state, const char *path,
   say("event %d %d %s %s\n", type, state, path, (const char *)context);
 }
 
-/* Dispatches until nothing has come for a while: only then all is told. */
+/* Dispatch until no event has come for a while: only then all are told. */
 static void drain(zke *z) {
   ck_ok(zke_sync(z, "/"));
   ck_rc(zke_exists(z, "/drain", NULL, NULL, NULL), ZKE_NONODE);
@@ -560,8 +560,7 @@ TEST_LOOP(a_server_answers_as_a_file_does, 0, 6) {
 /* ---- sessions ---- */
 
 /* Each session can be asked for its identity and its process, by itself and by
- * others; one that is closed is gone.  Ephemerals of others cannot be
- * listed. */
+ * others; a closed session is gone.  Ephemerals of others cannot be listed. */
 TEST(sessions_show_themselves) {
   ground g = begin_ground();
   zke_session_list *list;
@@ -591,7 +590,7 @@ TEST(sessions_show_themselves) {
   end_ground(&g);
 }
 
-/* The end is told once to each pair and to the default watcher. */
+/* The end is reported once to each pair and to the default watcher. */
 TEST(the_end_of_a_session_is_told_once) {
   ground g = begin_ground();
   news n = {.count = 0};
@@ -625,8 +624,8 @@ TEST(the_end_of_a_session_is_told_once) {
   end_ground(&g);
 }
 
-/* A session that was detached keeps its ephemerals.  It is attached by its
- * password alone, and once it is closed no more. */
+/* A detached session keeps its ephemerals.  Attaching needs only its password,
+ * and fails after its close. */
 TEST(a_session_is_detached_and_attached_again) {
   ground g = begin_ground();
   unsigned char password[16], wrong[16] = {1};
@@ -648,8 +647,8 @@ TEST(a_session_is_detached_and_attached_again) {
   end_ground(&g);
 }
 
-/* An attach that fails leaves the session and all that it owns, whatever it
- * failed for: here it had the session already. */
+/* An attach that fails leaves the session and all that it owns, for whatever
+ * reason: here it already had the session. */
 TEST(a_failed_attach_ends_nothing) {
   ground g = begin_ground();
   unsigned char password[16];
@@ -680,8 +679,8 @@ static int64_t timeout_of(zke *z) {
   return ms;
 }
 
-/* An attach that asks for no timeout keeps the session's, and one that asks
- * gets what it asks for. */
+/* An attach without a timeout keeps the session's timeout, and one with a
+ * timeout sets it. */
 TEST(an_attached_session_keeps_its_timeout) {
   ground g = begin_ground();
   unsigned char password[16];
@@ -704,8 +703,8 @@ TEST(an_attached_session_keeps_its_timeout) {
   end_ground(&g);
 }
 
-/* Anybody may make a node among those of the sessions: one that may not be read
- * hides no others. */
+/* Anybody may make a node among the nodes of sessions: an unreadable one hides
+ * no others. */
 TEST(a_hidden_node_hides_no_sessions) {
   ground g = begin_own();
   zke_acl none = {ZKE_PERM_DELETE, "world", "anyone"};
@@ -723,7 +722,7 @@ TEST(a_hidden_node_hides_no_sessions) {
   end_ground(&g);
 }
 
-/* The session is as one that could not show itself when it was opened. */
+/* Make the session one that could not register itself when it was opened. */
 static void hide(zke *z) {
   char path[64];
   snprintf(path, sizeof path, "/zke-sessions/%016llx",
@@ -731,7 +730,7 @@ static void hide(zke *z) {
   ck_ok(zke_delete(z, path, -1));
 }
 
-/* Parties whose sessions are not shown to others meet all the same. */
+/* Parties meet even if their sessions are hidden from others. */
 TEST(sessions_that_are_not_shown_enter_a_round) {
   ground g = begin_own();
   zke *z = open_ground(&g), *other = open_ground(&g);
@@ -750,8 +749,7 @@ TEST(sessions_that_are_not_shown_enter_a_round) {
   end_ground(&g);
 }
 
-/* A job is held by a session that is not shown, and others are told so at
- * once. */
+/* A hidden session holds a job, and others are told so immediately. */
 TEST(a_job_of_a_session_that_is_not_shown_is_held) {
   ground g = begin_own();
   zke *z = open_ground(&g), *other = open_ground(&g);
@@ -776,9 +774,9 @@ TEST(a_job_of_a_session_that_is_not_shown_is_held) {
   end_ground(&g);
 }
 
-/* A participant whose session is not shown lives as others see it: its vote is
- * held, the last site's acknowledgement leaves the transaction to the
- * coordinator, and its name is held. */
+/* A participant with a hidden session counts as alive: its vote is held, the
+ * last site's acknowledgement leaves the transaction to the coordinator, and
+ * its name is held. */
 TEST(a_transaction_of_a_session_that_is_not_shown_is_kept) {
   static const char *const sites[] = {"here", "there"};
   ground g = begin_own();
@@ -811,8 +809,7 @@ TEST(a_transaction_of_a_session_that_is_not_shown_is_kept) {
   end_ground(&g);
 }
 
-/* Operations of these types are refused behind one that is good, which is not
- * made either. */
+/* Operations of these types are refused, and so is the good one before them. */
 static void expect_refused(zke *z, bool reads, const int *types, size_t size) {
   for (size_t i = 0; i < size / sizeof *types; i++) {
     zke_op ops[2];
@@ -830,8 +827,8 @@ static void expect_refused(zke *z, bool reads, const int *types, size_t size) {
   }
 }
 
-/* A type that belongs into the other call, or that no version has, is refused
- * with the same code as on a file, and nothing is changed. */
+/* A type that belongs to the other call, or to no version, is refused with the
+ * same code as on a file, and nothing is changed. */
 TEST(an_operation_that_does_not_belong_is_refused) {
   static const int reads[] = {ZKE_OP_GET, ZKE_OP_CHILDREN, ZKE_OP_UNTOLD};
   static const int changes[] = {ZKE_OP_CREATE, ZKE_OP_DELETE, ZKE_OP_SET,
@@ -848,8 +845,8 @@ TEST(an_operation_that_does_not_belong_is_refused) {
   end_ground(&g);
 }
 
-/* What servers do not take is not sent: neither now, nor on each connection
- * from now on. */
+/* A request that is too long for servers is not sent, neither now nor on any
+ * later connection. */
 TEST(what_is_too_long_for_a_server_is_refused) {
   enum { LONG = 2 << 20 };
   ground g = begin_ground();
@@ -902,8 +899,8 @@ static void end_broken(broken *b) {
   stop(b->s);
 }
 
-/* A session outlives its connection: its ephemerals and watches stay, and what
- * has changed meanwhile is told when it is connected again. */
+/* A session outlives its connection: its ephemerals and watches stay, and
+ * changes made meanwhile are reported after reconnecting. */
 TEST(a_lost_connection_ends_nothing) {
   broken b;
   begin_broken(&b);
@@ -934,8 +931,8 @@ TEST(a_lost_connection_ends_nothing) {
   end_broken(&b);
 }
 
-/* A change whose reply is lost says so; one that was not sent says another
- * thing, and was not made; a read is asked again. */
+/* A change returns one code if its reply is lost, and another if it was not
+ * sent and not made; a read is sent again. */
 TEST(what_a_loss_means_for_a_call) {
   broken b;
   begin_broken(&b);
@@ -990,7 +987,7 @@ TEST(a_watch_that_stays_is_told_of_a_gap) {
   end_broken(&b);
 }
 
-/* What is discarded while there is no connection goes when it is back. */
+/* A discard without a connection is carried out when there is one again. */
 TEST(a_discard_outlives_a_loss) {
   broken b;
   begin_broken(&b);
@@ -1014,8 +1011,8 @@ TEST(a_discard_outlives_a_loss) {
   end_broken(&b);
 }
 
-/* A delete of a discard whose connection breaks is tried again by the next one:
- * the program is told how that ends, and a change behind it is made. */
+/* A discard's delete, with its connection broken, is sent again by the next
+ * one: the program gets its result, and a later change is made. */
 TEST_LOOP(a_discard_goes_on_after_a_lost_reply, 0, 4) {
   broken b;
   begin_broken(&b);
@@ -1038,7 +1035,7 @@ TEST_LOOP(a_discard_goes_on_after_a_lost_reply, 0, 4) {
   end_broken(&b);
 }
 
-/* A server that is killed, and comes back on its file at another port. */
+/* A server is killed, and comes back on its file at another port. */
 TEST(a_session_goes_on_after_the_server_was_killed) {
   char name[64];
   proxy p;
@@ -1061,7 +1058,7 @@ TEST(a_session_goes_on_after_the_server_was_killed) {
   stop(s);
 }
 
-/* A server that says nothing any more is given up. */
+/* The client gives up a server that has gone silent. */
 TEST(a_silent_server_is_given_up) {
   broken b;
   char name[80];
@@ -1076,7 +1073,7 @@ TEST(a_silent_server_is_given_up) {
   end_broken(&b);
 }
 
-/* Pings keep an idle session, by the descriptor alone. */
+/* Pings keep an idle session: the program only uses the descriptor. */
 TEST(an_idle_session_lives_by_its_descriptor) {
   ground g = begin_own();
   char name[300];
@@ -1110,7 +1107,7 @@ typedef struct liar {
   atomic_bool over;
 } liar;
 
-/* A frame and its length, or nothing. */
+/* Read a frame and its length, or nothing. */
 static bool liar_read(int fd, char *frame, size_t size) {
   char head[4];
   if (recv(fd, head, 4, MSG_WAITALL) != 4) return false;
@@ -1191,7 +1188,7 @@ static const struct {
     BYTES("\0\0\0\x10\xff\xff\xff\xf8\0\0\0\0\0\0\0\1\xff\xff\xff\xff"),
     BYTES("HTTP/1.1 400 Bad Request\r\n\r\n")};
 
-/* A read is asked again and again until its time is over; nothing else. */
+/* Only a read is sent again, until its time is over. */
 TEST_LOOP(a_lie_ends_the_connection, 0, sizeof lies / sizeof *lies) {
   liar l;
   char name[64];
@@ -1212,14 +1209,14 @@ TEST_LOOP(a_lie_ends_the_connection, 0, sizeof lies / sizeof *lies) {
   liar_end(&l);
 }
 
-/* A change is not asked again. */
+/* A change is not sent again. */
 TEST(a_change_that_is_answered_by_a_lie_may_have_been_made) {
   liar l;
   char name[64];
   zke *z;
   liar_begin(&l, lies[1].bytes, lies[1].len, true);
   snprintf(name, sizeof name, "zk://127.0.0.1:%d", l.port);
-  z = open_as(name, NULL); /* it shows itself by a create */
+  z = open_as(name, NULL); /* its session registers by a create */
   ck_rc(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL),
         ZKE_CONNECTIONLOSS);
   ck_ok(zke_close(z));
@@ -1288,8 +1285,8 @@ TEST(threads_share_a_handle) {
   end_ground(&g);
 }
 
-/* A set that asks for -2 leaves -1 out by itself, alone (0) and in a multi,
- * whatever the server does; its results are those of one set. */
+/* A set with -2 skips -1 by itself, alone (0) and in a multi, whatever the
+ * server does; its results are those of one set. */
 TEST_LOOP(no_set_makes_the_version_minus_one, 0, 2) {
   const char *db = test_path("db");
   ground g = {.s = serve(db, "")};
@@ -1322,7 +1319,7 @@ TEST_LOOP(no_set_makes_the_version_minus_one, 0, 2) {
   } else {
     ck_ok(zke_set(z, "/n", "a", 1, -2, &stat));
   }
-  ck_assert_int_eq(stat.version, 1); /* the server has left it out, too */
+  ck_assert_int_eq(stat.version, 1); /* the server skipped it, too */
   ck_ok(zke_get(z, "/n", NULL, NULL, &text, NULL, &stat));
   ck_assert_str_eq(text, "a");
   ck_assert_int_eq(stat.version, 1);
@@ -1331,7 +1328,7 @@ TEST_LOOP(no_set_makes_the_version_minus_one, 0, 2) {
   end_ground(&g);
 }
 
-/* A wait in which nothing comes ends at its deadline, not before. */
+/* A wait without events ends at its deadline, not before. */
 TEST(a_wait_ends_in_time) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1349,7 +1346,7 @@ static void come_back(zke *z, int type, int state, const char *path,
   if (e->count < 3) zke_call_at(z, zke_now(z) + 20, come_back, e);
 }
 
-/* An alarm comes in a wait, also one that a watcher has set. */
+/* An alarm comes in a wait, even one that a watcher has set. */
 TEST(alarms_come) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1373,7 +1370,7 @@ static int use_copy(void *arg) {
 }
 
 /* In a forked child every call on the parent's handle is refused, and the
- * parent's connection stays as it is. */
+ * parent's connection is not disturbed. */
 TEST(a_child_has_no_handle) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1389,7 +1386,8 @@ static void close_inside(zke *z, int type, int state, const char *path,
   *(int *)context = zke_close(z);
 }
 
-/* Closing a handle in its own callback is refused, and the handle works. */
+/* Closing a handle in its own callback is refused, and the handle still
+ * works. */
 TEST(a_callback_does_not_close_its_handle) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1402,7 +1400,7 @@ TEST(a_callback_does_not_close_its_handle) {
   end_ground(&g);
 }
 
-/* For zke_op_sql(), which is never called here. */
+/* For zke_op_sql(); it is never called. */
 static int no_sql(struct sqlite3 *db, int64_t zxid, void *context) {
   (void)db;
   (void)zxid;
@@ -1429,8 +1427,7 @@ TEST(sql_needs_a_file) {
 
 /* ---- recipes ---- */
 
-/* A lock excludes others on an ensemble, and goes to the next when it is
- * released. */
+/* A lock excludes others on an ensemble, and passes to the next on release. */
 TEST(a_lock_goes_from_one_to_the_other) {
   ground g = begin_ground();
   zke *z = open_ground(&g), *other = open_ground(&g);
@@ -1470,7 +1467,7 @@ TEST(a_queue_gives_an_item_once) {
 }
 
 /* When the leader's session is ended the next one leads, and the former leader
- * hears that it does not. */
+ * is told. */
 TEST(an_election_passes_on_when_a_session_ends) {
   ground g = begin_ground();
   zke *z = open_ground(&g), *other = open_ground(&g);
@@ -1492,7 +1489,8 @@ TEST(an_election_passes_on_when_a_session_ends) {
 }
 
 /* Two sites on an ensemble reach one decision, with operations in the votes and
- * the acknowledgement; SQL among them is refused before anything is done. */
+ * the acknowledgement; if SQL is among them they are refused before anything is
+ * done. */
 TEST(two_sites_commit_together) {
   static const char *const sites[] = {"here", "there"};
   ground g = begin_ground();
@@ -1528,7 +1526,7 @@ TEST(two_sites_commit_together) {
   end_ground(&g);
 }
 
-/* A waiter is not refused for want of others' ephemerals. */
+/* A waiter, which must not be refused though others' ephemerals are unknown. */
 static void *acquire_and_release(void *arg) {
   zke_lock *lock = arg;
   int rc = zke_lock_acquire(lock, ZKE_FOREVER);
@@ -1536,8 +1534,8 @@ static void *acquire_and_release(void *arg) {
   return (void *)(intptr_t)rc;
 }
 
-/* An ensemble tells nobody others' ephemerals, so deadlocks cannot be looked
- * for.  A call that could be part of one waits all the same. */
+/* An ensemble lists nobody's ephemerals for others, so deadlocks cannot be
+ * found.  A call that could be part of one waits nevertheless. */
 TEST(a_lock_is_waited_for_while_another_is_held) {
   ground g = begin_ground();
   zke *z = open_ground(&g), *other = open_ground(&g);
