@@ -1,10 +1,10 @@
-/* answer.c - what came from both sides, byte by byte
+/* answer.c - compare the frames of both sides, byte by byte
  *
- * Each frame of zkembed is read by its records, what cannot be equal (zxids,
- * times, session ids, the order in hash tables) is replaced by ZooKeeper's
- * where it stands for the same (map.c), and what the records write then must be
- * ZooKeeper's frame.  Both frames must also be exactly what their records
- * write, before anything is replaced.
+ * Each frame of zkembed is parsed into records.  Values that cannot be equal
+ * (zxids, times, session ids, the order in hash tables) are replaced by
+ * ZooKeeper's if they correspond (map.c); then the records must be written as
+ * ZooKeeper's frame.  Before the replacement each frame must equal what its own
+ * records write.
  */
 #include "wire.h"
 
@@ -30,13 +30,13 @@ typedef struct part {
   } is;
 } part;
 
-/* A reply that was read; the reader holds its vectors. */
+/* A parsed reply; the reader holds its vectors. */
 typedef struct reply {
   zke_jute_reader in;
   zke_jute_reply_header head;
   part *parts;
   int count, cap;
-  bool refused; /* a multi, for one of its operations */
+  bool refused; /* a multi, because of one of its operations */
 } reply;
 
 static part *read_part(reply *r, const zke_jute_record *record) {
@@ -48,7 +48,7 @@ static part *read_part(reply *r, const zke_jute_record *record) {
   return p;
 }
 
-/* What follows the header of an answer of this type; NULL: nothing. */
+/* The record after an answer's header, for this type; NULL: none. */
 static const zke_jute_record *record_of(int type) {
   switch (type) {
     case ZKE_JUTE_CREATE:
@@ -94,7 +94,7 @@ static bool read_results(reply *r) {
   }
 }
 
-/* true: the frame is what its records say, up to its end. */
+/* true: the frame consists of its records, with nothing after them. */
 static bool read_reply(reply *r, const cf_frame *frame, int type) {
   char *copy = cf_copy(frame->at, frame->len); /* the reader changes it */
   *r = (reply){.in = {.at = copy, .end = copy + frame->len}};
@@ -120,13 +120,13 @@ static bool writes(const reply *r, const cf_frame *frame) {
   return same;
 }
 
-/* ---- bringing both to one form ---- */
+/* ---- making both alike ---- */
 
 static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* As sets: both sorted. */
+/* Sort both, since they are sets. */
 static void sort_names(zke_strings *a, zke_strings *b) {
   cf_mask_used[CF_MASK_NAMES]++;
   if (a->count > 0) qsort(a->data, (size_t)a->count, sizeof *a->data, by_text);
@@ -150,7 +150,7 @@ static void sort_acls(zke_acls *list) {
   if (list->count > 0) list->data = cf_sorted_acls(list);
 }
 
-/* zkembed's becomes ZooKeeper's where it is of the same changes. */
+/* Replace zkembed's Stat by ZooKeeper's if both are of the same changes. */
 static const char *match_stat(cf_compare *c, const zke_stat *a, zke_stat *b) {
   const char *why = cf_compare_stat(c, a, b);
   if (!why) *b = *a;
@@ -185,7 +185,7 @@ static const char *match_part(cf_compare *c, part *a, part *b) {
 
 /* ---- a reply ---- */
 
-/* Is the answer's zxid that of a change which it made? */
+/* Is the answer's zxid that of its own change? */
 static bool made_change(const cf_op *op, const reply *r) {
   if (r->head.err != 0 || r->refused) return false;
   for (int i = 0; op->kind == CF_MULTI && i < op->count; i++)
@@ -194,8 +194,8 @@ static bool made_change(const cf_op *op, const reply *r) {
          op->kind == CF_SET_ACL;
 }
 
-/* Both refuse to create or delete, zkembed for the path and ZooKeeper for what
- * it looks at before; then zkembed's code becomes ZooKeeper's. */
+/* If both refuse a create or delete, zkembed for the path and ZooKeeper for
+ * what it checks before, replace zkembed's code by ZooKeeper's. */
 static void match_bad_path(const cf_op *op, bool damaged, int a, int32_t *b) {
   bool late = op->kind == CF_CREATE || op->kind == CF_DELETE;
   if (a == *b || a == ZKE_OK || *b != ZKE_BADARGUMENTS) return;
@@ -204,7 +204,7 @@ static void match_bad_path(const cf_op *op, bool damaged, int a, int32_t *b) {
   *b = a;
 }
 
-/* zkembed's header becomes ZooKeeper's where both may stand for one state. */
+/* Replace zkembed's header by ZooKeeper's if both may report the same state. */
 static const char *match_head(cf_compare *c, const cf_op *op, const reply *a,
                               reply *b) {
   int64_t x = a->head.zxid, y = b->head.zxid;
@@ -232,14 +232,14 @@ static void note(const cf_op *op, const reply *r) {
   }
 }
 
-/* What is to be told of two frames. */
+/* The message about two different frames. */
 static const char *differ(const char *why, const cf_frame *a,
                           const cf_frame *b) {
   return cf_text("%s\n    ZooKeeper %s\n    zkembed   %s", why,
                  cf_quote(a->at, (int)a->len), cf_quote(b->at, (int)b->len));
 }
 
-/* The codes of a multi's operations, each of which stands twice. */
+/* Match the codes of a multi's operations, each of which occurs twice. */
 static void match_results(const cf_op *op, bool damaged, const reply *a,
                           reply *b) {
   int at = 0;
@@ -269,7 +269,7 @@ static const char *match_replies(cf_compare *c, const cf_op *op, reply *a,
   return why;
 }
 
-/* ZooKeeper's record behind the sorted lists, written once more. */
+/* Write ZooKeeper's records again, with their sorted lists, and compare. */
 static bool write_the_same(const reply *a, const reply *b) {
   zke_jute_writer w = {0};
   zke_jute_write(&w, &zke_jute_of_reply_header, &a->head);
@@ -280,8 +280,8 @@ static bool write_the_same(const reply *a, const reply *b) {
   return same;
 }
 
-/* checkWatches of 3.8.0 finds the watches of other connections, too, and both
- * it and removeWatches have a word of their own for what is no path. */
+/* checkWatches of 3.8.0 also finds the watches of other connections, and both
+ * it and removeWatches have a special code for an invalid path. */
 static bool is_other_watch(const cf_op *op, const reply *a, const reply *b) {
   bool bad = !cf_client_passes(op), check = op->kind == CF_CHECK_WATCH;
   if (!check && op->kind != CF_REMOVE_WATCH) return false;
@@ -291,8 +291,8 @@ static bool is_other_watch(const cf_op *op, const reply *a, const reply *b) {
   return true;
 }
 
-/* ZooKeeper's answer without the results that it sends behind the error where a
- * multiRead has an operation of another type. */
+/* If a multiRead has an operation of another type, ZooKeeper sends results
+ * after the error: its answer without them. */
 static cf_frame without_rest(const cf_op *op, const cf_frame *x) {
   enum { HEADER = 16, ERR = 12 };
   cf_frame cut = *x;
@@ -304,7 +304,7 @@ static cf_frame without_rest(const cf_op *op, const cf_frame *x) {
   return cut;
 }
 
-/* One answer; also notes the zxids that were told. */
+/* Compare one answer; also note its zxids. */
 static const char *compare_reply(cf_compare *c, cf_pair *p, const cf_op *op,
                                  const cf_frame *came, const cf_frame *y) {
   reply a, b;
@@ -332,7 +332,7 @@ static const char *compare_reply(cf_compare *c, cf_pair *p, const cf_op *op,
   return why ? differ(why, x, y) : NULL;
 }
 
-/* ---- all that came ---- */
+/* ---- all frames ---- */
 
 static bool is_event(const cf_frame *f) {
   return f->len >= 4 && zke_jute_length(f->at) == ZKE_JUTE_XID_EVENT;
@@ -344,7 +344,7 @@ static int by_bytes(const void *a, const void *b) {
   return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-/* A copy in which events between two answers are sorted, or left out. */
+/* A copy with the events between two answers sorted, or left out. */
 static cf_answers arranged(const cf_answers *from, unsigned how) {
   cf_answers a = *from;
   a.count = 0;
@@ -362,7 +362,7 @@ static cf_answers arranged(const cf_answers *from, unsigned how) {
   return a;
 }
 
-/* An event has nothing that may differ. */
+/* Events must be equal in all fields. */
 static const char *compare_event(const cf_frame *x, const cf_frame *y) {
   zke_jute_reply_header head;
   zke_jute_watcher_event event = {0};
@@ -375,7 +375,7 @@ static const char *compare_event(const cf_frame *x, const cf_frame *y) {
   return by_bytes(x, y) == 0 ? NULL : differ("events: differ", x, y);
 }
 
-/* The events and the first bytes of the answers, for a person. */
+/* The events and the first bytes of the answers, for a report. */
 static const char *describe(const cf_answers *a) {
   const char *text = "";
   if (a->outcome == PEER_CLOSED) text = "(closed behind)";
@@ -428,7 +428,7 @@ bool cf_was_refused_auth(const cf_answers *a) {
 
 /* ---- the first frame ---- */
 
-/* Timeout and form are equal; a session is the same on both sides. */
+/* Timeout and form are equal; a session's id corresponds. */
 static const char *compare_greeting(cf_compare *c, cf_pair *p, cf_frame *x,
                                     cf_frame *y) {
   cf_frame *frames[CF_SIDES] = {x, y};

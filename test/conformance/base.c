@@ -10,7 +10,7 @@
 
 /* ---- memory of one operation ---- */
 
-/* Blocks in a chain, all but the first released by cf_reset(). */
+/* A chain of blocks; cf_reset() releases all but the first. */
 typedef struct chunk {
   struct chunk *next;
   size_t used, size;
@@ -93,7 +93,7 @@ static bool is_sequential(int mode) {
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
-/* One component of a path; open: digits may follow. */
+/* Check one component of a path; open: digits may follow. */
 static bool component_passes(const char *at, size_t len, bool open) {
   if (len == 0) return open;
   for (size_t i = 0; i < len; i++) {
@@ -104,7 +104,7 @@ static bool component_passes(const char *at, size_t len, bool open) {
   return open || !dots;
 }
 
-/* Does the C client let such a path through to the server? */
+/* Would the C client send a request with this path to the server? */
 static bool path_passes(const char *path, bool sequential) {
   if (!path || path[0] != '/') return false;
   if (path[1] == '\0') return true;
@@ -152,7 +152,7 @@ void cf_events_free(cf_events *e) {
   *e = (cf_events){0};
 }
 
-/* Note that a watcher is told of the session's end, once. */
+/* Note, only once, that a watcher heard of the session's end. */
 static void note_told(cf_events *told, int watch) {
   for (int i = 0; i < told->count; i++) {
     if (told->at[i].watch == watch) return;
@@ -160,9 +160,9 @@ static void note_told(cf_events *told, int watch) {
   cf_events_add(told, ZKE_EVENT_SESSION, ZKE_STATE_EXPIRED, "", watch);
 }
 
-/* A client that was quick enough to come back, and to set its watches again,
- * sees its own ephemerals go before it is told of the end; the watchers called
- * for them are spent by then, so that counts as being told. */
+/* A client that comes back quickly, and sets its watches again, sees the
+ * deletion of its own ephemerals before it hears of the end.  This fires its
+ * watches, so it counts as hearing of the end. */
 void cf_events_of_own_end(cf_events *e) {
   cf_events told = {0};
   for (int i = 0; i < e->count; i++) {
@@ -318,7 +318,7 @@ const char *cf_describe_events(const cf_events *e) {
   return text;
 }
 
-/* Events may be compared at one operation or another: they have no kind. */
+/* Events may be compared at either of two operations, so they have no kind. */
 void cf_tell(const cf_op *op, int at, const char *why, cf_mismatch *out) {
   int len = (int)strcspn(why, ":");
   bool events = strncmp(why, "events", 6) == 0;

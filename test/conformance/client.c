@@ -1,10 +1,10 @@
-/* client.c - a session of ZooKeeper through its own C client
+/* client.c - a ZooKeeper session through its own C client
  *
- * libzookeeper_mt, asynchronous calls only: its one completion thread hands
- * out completions and events in the order of the wire, while its synchronous
+ * It uses only the asynchronous calls of libzookeeper_mt: one completion thread
+ * delivers completions and events in the order of the wire, while synchronous
  * calls may overtake events (semantics.md 5.3).  The caller sleeps until the
- * completion has run, so there is one operation at a time and what the
- * completion thread writes needs no lock but the one it is handed over with.
+ * completion has run.  So there is one operation at a time, and what the
+ * completion thread writes needs only the lock that hands it over.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -18,13 +18,13 @@
 #include <time.h>
 #include <zookeeper/zookeeper.h>
 
-/* The client pings by itself; it waits a sixtieth of the session's time before
- * it connects again. */
+/* The client pings by itself; it waits a sixtieth of the session's timeout
+ * before it reconnects. */
 enum { ANSWER_SECONDS = 60, MADE_PATH = 8192, SESSION_MS = 20000 };
 
 typedef struct session session;
 
-/* Context number n of a session; 0 is that of the default watcher. */
+/* Context number n of a session; 0 is the default watcher's. */
 typedef struct context {
   session *s;
   int number;
@@ -33,9 +33,9 @@ typedef struct context {
 struct session {
   zhandle_t *zh;
   bool chroot;
-  pthread_mutex_t lock; /* for what follows */
+  pthread_mutex_t lock; /* for the following members */
   pthread_cond_t changed;
-  int state;   /* that the default watcher was told last */
+  int state;   /* last reported to the default watcher */
   bool waited; /* a completion has run */
   cf_reply *reply;
   cf_events events;
@@ -44,7 +44,7 @@ struct session {
 
 /* ---- called by the completion thread ---- */
 
-/* Connecting and being connected have no like in zkembed: noted, not kept. */
+/* zkembed has no events of connecting: they are noted, but not kept. */
 static void watcher(zhandle_t *zh, int type, int state, const char *path,
                     void *arg) {
   const context *c = arg;
@@ -58,7 +58,7 @@ static void watcher(zhandle_t *zh, int type, int state, const char *path,
   pthread_mutex_unlock(&c->s->lock);
 }
 
-/* The reply that a completion fills in. */
+/* The reply that a completion must fill in. */
 static cf_reply *arrived(const void *data, int rc) {
   const session *s = data;
   s->reply->rc = rc;
@@ -73,7 +73,7 @@ static void finish(const void *data) {
   pthread_mutex_unlock(&s->lock);
 }
 
-/* Keep a Stat that has come, if one has. */
+/* Keep the Stat of an answer, if it has one. */
 static void keep_stat(cf_reply *r, const struct Stat *stat) {
   if (!stat) return;
   r->has_stat = true;
@@ -143,7 +143,7 @@ static void path_done(int rc, const char *path, const void *data) {
   finish(data);
 }
 
-/* A sync's answer is the path given, which is not compared. */
+/* A sync's answer is the given path, which is not compared. */
 static void sync_done(int rc, const char *path, const void *data) {
   (void)path;
   void_done(rc, data);
@@ -181,7 +181,7 @@ static char *plain(const char *text) { /* the client's structs lack const */
   return (char *)(uintptr_t)text;
 }
 
-/* A list as the C client wants it. */
+/* Convert a list to the C client's type. */
 static struct ACL_vector *convert(const zke_acls *acls) {
   struct ACL_vector *v = cf_alloc(sizeof *v);
   v->count = acls->count;
@@ -198,7 +198,7 @@ static void *chosen(session *s, const cf_op *op) {
   return &s->contexts[op->watch];
 }
 
-/* A create by the call that its mode needs. */
+/* Create by the function that the mode needs. */
 static int call_create(session *s, const cf_op *op) {
   const struct ACL_vector *acls = convert(&op->acls);
   zhandle_t *zh = s->zh;
@@ -233,7 +233,7 @@ static int call_children(session *s, const cf_op *op) {
   return zoo_awget_children(s->zh, op->path, fn, chosen(s, op), names_done, s);
 }
 
-/* The header asks for a pointer to the completion's pointer; the library calls
+/* The header wants a pointer to the completion's pointer; the library calls
  * what it is given. */
 static int call_remove_watch(session *s, const cf_op *op) {
   ZooWatcherType type = (ZooWatcherType)op->type;
@@ -276,7 +276,7 @@ static int call_simple(session *s, const cf_op *op) {
   }
 }
 
-/* Wait until the client's thread has said so. */
+/* Wait until the client's thread has set the flag. */
 static void wait_for(session *s, const bool *flag, const int *value, int want) {
   struct timespec limit;
   clock_gettime(CLOCK_REALTIME, &limit);
@@ -289,7 +289,7 @@ static void wait_for(session *s, const bool *flag, const int *value, int want) {
   pthread_mutex_unlock(&s->lock);
 }
 
-/* Wait for the completion where the call was accepted. */
+/* If the call was accepted, wait for its completion. */
 static void settle(session *s, int rc) {
   if (rc == ZOK)
     wait_for(s, &s->waited, NULL, 0);
@@ -318,9 +318,10 @@ static void fill_sub(const cf_op *op, zoo_op_t *to, struct Stat *stat) {
   }
 }
 
-/* The client frees what it never allocated when it refuses an operation that
- * is not the last, or has a chroot, and never completes an empty multi on a
- * dead handle: what it would answer is known. */
+/* Three kinds of multi would break the client: when it refuses an operation
+ * that is not the last, or has a chroot, it frees what it never allocated; and
+ * it never completes an empty multi on a dead handle.  Their answers are
+ * known. */
 static bool would_break(const session *s, const cf_op *op) {
   bool alive = s->state == ZOO_CONNECTED_STATE;
   if (!alive && op->count == 0) return true;
@@ -331,7 +332,7 @@ static bool would_break(const session *s, const cf_op *op) {
   return false;
 }
 
-/* A multi: each operation's own result, as far as the client tells it. */
+/* A multi: each operation's own result, as far as the client returns it. */
 static void call_multi(session *s, const cf_op *op) {
   enum { UNTOUCHED = 12345 };
   size_t n = (size_t)op->count + 1;
@@ -361,9 +362,9 @@ static void call_multi(session *s, const cf_op *op) {
   }
 }
 
-/* The library answers add_auth on the thread that reads, events and all else on
- * another: events that came before the answer may still be on their way.  They
- * are there when another call is answered. */
+/* The library answers add_auth on the thread that reads, but sends events and
+ * all else by another: earlier events may still be under way.  They have
+ * arrived when another call is answered. */
 static void call_behind(session *s) {
   static const cf_op look = {.kind = CF_EXISTS, .path = "/"};
   cf_reply unused = {0}, *reply = s->reply;
@@ -434,7 +435,7 @@ static void *client_open(const char *chroot) {
   return s;
 }
 
-/* The default watcher is the last to be told. */
+/* The default watcher is the last to hear of it. */
 static void client_expire(void *arg, bool by_timeout) {
   session *s = arg;
   const clientid_t *id = zoo_client_id(s->zh);
@@ -445,7 +446,7 @@ static void client_expire(void *arg, bool by_timeout) {
   pthread_mutex_unlock(&s->lock);
 }
 
-/* The client does not wait for the server's answer, and after failed
+/* The client does not wait for the server's answer; after a failed
  * authentication it does not even tell the server. */
 static int client_close(void *arg) {
   session *s = arg;

@@ -1,8 +1,8 @@
 /* compare.c - what must be equal, and what need not be
  *
- * Everything is compared but what masks.h names, with the reason.  What cannot
- * be equal is compared through a relation where there is one: zxids, times
- * and session ids are mapped one to one, and zxids in order.
+ * All is compared, except what masks.h lists with the reason.  Values that
+ * cannot be equal are compared by a relation if there is one: zxids, times and
+ * session ids are mapped one to one, and zxids in order.
  */
 #include "conformance.h"
 
@@ -11,16 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what was seen ---- */
+/* ---- coverage ---- */
 
 enum { CODES = 128 }; /* 0 to -127 */
 
 static int64_t seen[CF_KINDS][CODES];
 static int64_t seen_events[5];  /* by type; 0: of sessions */
-static int64_t seen_modes[7];   /* nodes made */
+static int64_t seen_modes[7];   /* of new nodes */
 static int64_t seen_watches[3]; /* set: one-shot, persistent, recursive */
 
-/* What an operation has made; exists watches what is not there, too. */
+/* Count what an operation made; exists also watches a missing node. */
 static void note_made(const cf_op *op, int rc) {
   bool made = rc == ZKE_OK, absent = rc == ZKE_NONODE;
   bool known = op->mode >= 0 && op->mode < 7;
@@ -86,8 +86,8 @@ static const char *differ(const char *field, int64_t server, int64_t zke_side) {
                  zke_side);
 }
 
-/* What differs between two Stats, NULL if nothing does: zxids and times must be
- * of the same changes. */
+/* The difference between two Stats, or NULL: zxids and times must belong to the
+ * same changes. */
 const char *cf_compare_stat(cf_compare *c, const zke_stat *a,
                             const zke_stat *b) {
 #define SAME(field) \
@@ -117,7 +117,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* What differs between two lists of names, in any order. */
+/* The difference between two lists of names, in any order. */
 static const char *compare_names(zke_strings *a, zke_strings *b) {
   if (a->count != b->count) return differ("names", a->count, b->count);
   if (a->count == 0) return NULL;
@@ -156,7 +156,7 @@ zke_acl *cf_sorted_acls(const zke_acls *acls) {
   return copy;
 }
 
-/* What differs between two lists of ACL entries, in any order. */
+/* The difference between two lists of ACL entries, in any order. */
 static const char *compare_acls(const zke_acls *a, const zke_acls *b) {
   if (a->count != b->count) return differ("acl count", a->count, b->count);
   const zke_acl *x = cf_sorted_acls(a), *y = cf_sorted_acls(b);
@@ -174,7 +174,7 @@ static const char *compare_data(const cf_reply *a, const cf_reply *b) {
   return NULL;
 }
 
-/* What a successful operation gave. */
+/* Compare a successful operation's outputs. */
 static const char *compare_outputs(cf_compare *c, const cf_reply *a,
                                    cf_reply *b) {
   const char *why = NULL;
@@ -209,7 +209,7 @@ static bool mode_is_refused(const cf_op *op) {
   return op->kind == CF_CREATE && (!known || (ttl && !in_range));
 }
 
-/* Both refuse, zkembed for the mode and ZooKeeper for what it looks at
+/* Both refuse: zkembed for the mode, and ZooKeeper for something that it checks
  * before. */
 static bool mode_comes_first(const cf_op *op, const cf_reply *a,
                              const cf_reply *b) {
@@ -253,7 +253,7 @@ static int by_event(const void *a, const void *b) {
   return compare_event(a, b);
 }
 
-/* The callbacks of one event stand together: sort each such group. */
+/* The callbacks of one event are neighbours: sort each such group. */
 static void sort_calls(cf_events *e) {
   for (int i = 0, end; i < e->count; i = end) {
     for (end = i + 1; end < e->count && e->at[end].type == e->at[i].type &&
@@ -264,7 +264,7 @@ static void sort_calls(cf_events *e) {
   }
 }
 
-/* Leave out the session's own events, which only the C client tells. */
+/* Leave out the session's own events, which only the C client reports. */
 static void drop_session_events(cf_events *e) {
   int kept = 0;
   for (int i = 0; i < e->count; i++) {
@@ -278,8 +278,8 @@ static void drop_session_events(cf_events *e) {
   e->count = kept;
 }
 
-/* Bring events into an order in which they can be compared, where theirs means
- * nothing. */
+/* If the order of events means nothing, bring them into one that can be
+ * compared. */
 static void arrange(cf_events *e, unsigned how) {
   if (!(how & CF_BY_CLIENT)) drop_session_events(e);
   if (how & CF_ANY_ORDER && e->count > 1) {
@@ -290,15 +290,15 @@ static void arrange(cf_events *e, unsigned how) {
   }
 }
 
-/* Is the call number i of e, if there is one, of the same event? */
+/* Does call number i of e exist, and belong to this event? */
 static bool is_of_event(const cf_events *e, int i, const cf_event *event) {
   return i >= 0 && i < e->count && e->at[i].type == event->type &&
          e->at[i].state == event->state &&
          strcmp(e->at[i].path, event->path) == 0;
 }
 
-/* Drop from a the calls of watchers whose watch was spent in silence: those
- * beyond b's, of an event that b has as well. */
+/* Drop calls from a for watches that were removed without an event: those
+ * beyond b's, of an event that b also has. */
 static void drop_silenced(cf_events *a, const cf_events *b) {
   int kept = 0, at = 0;
   for (int i = 0; i < a->count; i++) {

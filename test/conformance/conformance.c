@@ -1,13 +1,13 @@
 /* conformance.c - the same random operations on ZooKeeper and on zkembed
  *
- *     make conformance                     50,000 operations, a seed by chance
+ *     make conformance                     50,000 operations, a random seed
  *     make conformance OPS=1000000         more; 5,000 a seed
- *     make conformance SEED=7 SEEDS=1 OPS=5000   one seed again
+ *     make conformance SEED=7 SEEDS=1 OPS=5000   repeat one seed
  *     make conformance SHRINK=600 …        seconds to shrink a mismatch; 120
  *     make conformance MASKS=1             what is not compared, and why
- *     make conformance WIRE=1 …            `zke FILE serve` in place of the
+ *     make conformance WIRE=1 …            `zke FILE serve` instead of the
  *                                          library, frame by frame (wire.c)
- *     make conformance ENGINE=zookeeper …  zkembed on a second server in place
+ *     make conformance ENGINE=zookeeper …  zkembed on a second server instead
  *                                          of a file (ensemble.c)
  *
  * test/conformance/conformance.sh starts the server and this program:
@@ -18,11 +18,11 @@
  *     conformance --is-up PORT     exit status 0: a server answers there
  *     conformance --masks
  *
- * Each seed is a run from an empty tree.  A mismatch ends its run; it is shrunk
- * by repeating the run with operations left out, as long as the same kind of
- * mismatch remains, and printed with its seed.  Exit status: 0 no mismatch,
- * 1 some, anything else: the program died, in the seed that DIRECTORY/seed
- * names.
+ * Each seed is a run from an empty tree.  A mismatch ends its run.  It is
+ * shrunk by repeating the run with operations left out, as long as the same
+ * kind of mismatch remains, and printed with its seed.  Exit status: 0 no
+ * mismatch, 1 some, anything else: the program died, in the seed that
+ * DIRECTORY/seed names.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -70,7 +70,7 @@ typedef struct shrinker {
   int64_t until;
 } shrinker;
 
-/* Does the mismatch remain with the trial?  Then keep that. */
+/* Does the mismatch remain with the trial?  If so, keep the trial. */
 static bool keeps(shrinker *s, int count) {
   cf_mismatch m = {0};
   if (count == s->count) return false;
@@ -84,7 +84,7 @@ static bool keeps(shrinker *s, int count) {
   return true;
 }
 
-/* Without kept[from .. from + len). */
+/* Try without kept[from .. from + len). */
 static bool keeps_without(shrinker *s, int from, int len) {
   int count = s->count - len;
   memcpy(s->trial, s->kept, (size_t)from * sizeof *s->trial);
@@ -93,7 +93,7 @@ static bool keeps_without(shrinker *s, int from, int len) {
   return keeps(s, count);
 }
 
-/* Without all operations of a kind, or of a session; -1: any. */
+/* Try without all operations of a kind, or of a session; -1: any. */
 static void drop_alike(shrinker *s, int kind, int seat) {
   int count = 0;
   for (int i = 0; i < s->count; i++) {
@@ -106,7 +106,7 @@ static void drop_alike(shrinker *s, int kind, int seat) {
   if (cf_now_ms() < s->until) keeps(s, count);
 }
 
-/* Drop pieces of this length, the late ones first; true: some could be. */
+/* Drop pieces of this length, late ones first; true: some were not needed. */
 static bool drop_pieces(shrinker *s, int len) {
   bool dropped = false;
   for (int from = s->count; from > 0 && cf_now_ms() < s->until;) {
@@ -118,8 +118,8 @@ static bool drop_pieces(shrinker *s, int len) {
   return dropped;
 }
 
-/* Kinds and sessions first, the slow ones before all; then ever smaller
- * pieces, until single operations are all needed or the time is over. */
+/* First whole kinds, beginning with the slow ones, and sessions; then smaller
+ * and smaller pieces, until every operation is needed or the time is over. */
 static void shrink(shrinker *s) {
   for (int kind = CF_KINDS; kind-- > 0;) drop_alike(s, kind, -1);
   for (int seat = 0; seat < s->plan->seats; seat++) drop_alike(s, -1, seat);
@@ -129,7 +129,7 @@ static void shrink(shrinker *s) {
 
 /* ---- seeds ---- */
 
-/* What zkembed's side of a run is. */
+/* zkembed's side of a run. */
 static const char *place(const cf_plan *plan) {
   if (plan->wire) return plan->servers > 1 ? "two servers" : "one server";
   if (cf_ensemble) return "on a second server";
@@ -160,14 +160,14 @@ static void report(const cf_plan *plan, shrinker *s, int length) {
   fflush(stdout);
 }
 
-/* For whoever finds this process dead. */
+/* Note the seed, in case this process dies. */
 static void note_seed(uint64_t seed) {
   FILE *f = fopen(cf_text("%s/seed", cf_directory), "w");
   if (!f || fprintf(f, "%" PRIu64 "\n", seed) < 0 || fclose(f) != 0)
     cf_die("cannot write in %s", cf_directory);
 }
 
-/* One seed; true: no mismatch. */
+/* Run one seed; true: no mismatch. */
 static bool run_seed(uint64_t seed, int length, bool quiet) {
   cf_plan plan;
   cf_mismatch m = {0};
@@ -196,7 +196,7 @@ static bool run_seed(uint64_t seed, int length, bool quiet) {
   return !found;
 }
 
-/* Run so many operations from so many seeds; the exit status. */
+/* Run all seeds; the exit status. */
 static int run_all(void) {
   int64_t ops = asked("OPS", OPS),
           chance = (int64_t)time(NULL) % 1000000 * 1000;

@@ -5,17 +5,16 @@
  *     zke.c      a session of zkembed
  *     client.c   a session of ZooKeeper through its C client
  *     raw.c      a session of ZooKeeper through its wire protocol
- *     compare.c  what must be equal, and the one table of what
- *                            need not be
+ *     compare.c  what must be equal
  *     masks.c    what is not compared, and why
- *     ensemble.c   zkembed on a second server in place of a file
+ *     ensemble.c zkembed on a second server instead of a file
  *     map.c      zxids, times and session ids of both sides
- *     tree.c     the tree of a run: how it begins, what operations take from it
+ *     tree.c     the tree of a run: its start, and what operations need of it
  *     run.c      one run of operations on both sides
- *     conformance.c          seeds, shrinking, reports
+ *     conformance.c   seeds, shrinking, reports
  *
- * An operation is a cf_op; a session of either side answers it with a
- * cf_reply and collects the events that came before the reply.
+ * An operation is a cf_op; a session of either side answers it with a cf_reply
+ * and collects the events that came before the reply.
  */
 #ifndef ZKE_CONFORMANCE_H
 #define ZKE_CONFORMANCE_H
@@ -28,7 +27,7 @@
 #include "zkembed.h"
 
 enum {
-  CF_SEATS = 6,   /* most sessions at once; one more looks over the end */
+  CF_SEATS = 6,   /* most sessions at once; one more inspects the end */
   CF_WATCHERS = 3 /* contexts that a session of the C client registers */
 };
 
@@ -36,8 +35,8 @@ enum {
 
 /* ---- operations and replies ---- */
 
-/* Name, weight in ten thousand, who can do it: C client, wire protocol.  What
- * neither of them can do is done over the wire on both sides alone (wire.c). */
+/* Name, weight in ten thousand, which clients can do it: C client, wire
+ * protocol.  If neither can, only wire.c does it, on both sides. */
 #define CF_KIND_LIST(X)      \
   X(CREATE, 2200, 1, 1)      \
   X(DELETE, 1100, 1, 1)      \
@@ -71,24 +70,24 @@ enum {
 typedef enum cf_kind { CF_KIND_LIST(CF_KIND_ENUM) CF_KINDS } cf_kind;
 #undef CF_KIND_ENUM
 
-/* How a version is to be filled in just before the operation. */
+/* How a version is filled in just before the operation. */
 enum { CF_LITERAL, CF_CURRENT };
 
 typedef struct cf_op {
   cf_kind kind;
   int seat;
-  bool listen_first; /* zkembed dispatches before the operation too */
-  bool revive;       /* a dead session is closed instead */
+  bool listen_first; /* zkembed also dispatches before the operation */
+  bool revive;       /* close a dead session instead */
   bool whole;        /* create: the form that returns a Stat */
-  int revisit;       /* >= 0: the path is one that was watched lately */
-  int pick;          /* >= 0: the name is that of an existing child */
+  int revisit;       /* >= 0: the path was watched recently */
+  int pick;          /* >= 0: the name of an existing child */
   const char *below; /* after that: a further name, or NULL */
   int version_rule;  /* CF_LITERAL or CF_CURRENT (+ version) */
   int watch;         /* number of the context, 0: none */
   int type;          /* ADD_WATCH: mode; REMOVE_WATCH, CHECK_WATCH: type;
                       * RECONNECT and MALFORMED: in which way; CREATE: the type
                       * on the wire, 0: by the mode */
-  int chance;        /* what else the way needs of chance */
+  int chance;        /* further random choice for this way */
   int ahead;         /* over the wire: so many more are sent with it */
   const char *path;
   const char *data; /* NULL with len -1 */
@@ -107,13 +106,13 @@ typedef struct cf_reply {
   bool local; /* the client answered, so events may still be under way */
   bool has_stat, has_data, has_names, has_acls, has_count;
   zke_stat stat;
-  const char *path; /* made; NULL: none told */
+  const char *path; /* made; NULL: none returned */
   const char *data;
   int len;
   zke_strings names;
   zke_acls acls;
   int64_t number;
-  int count; /* of a multi's results; 0 where they were left untouched */
+  int count; /* of a multi's results; 0 if they were left untouched */
   struct cf_reply *subs;
 } cf_reply;
 
@@ -133,13 +132,13 @@ void cf_events_add(cf_events *e, int type, int state, const char *path,
                    int watch);
 void cf_events_move(cf_events *to, cf_events *from); /* appends */
 void cf_events_free(cf_events *e);
-/* What a session heard up to its own end: each watcher was told of it. */
+/* Reduce a session's events up to its own end: each watcher heard of it. */
 void cf_events_of_own_end(cf_events *e);
 
 /* ---- memory of one operation, text, trouble ---- */
 
 void *cf_alloc(size_t size); /* zeroed; lives until cf_reset() */
-char *cf_copy(const void *bytes, size_t len); /* with a NUL behind */
+char *cf_copy(const void *bytes, size_t len); /* with a NUL after it */
 char *cf_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cf_reset(void);
 
@@ -167,10 +166,10 @@ const char *cf_whole(const char *chroot, const char *path);
 typedef struct cf_seat_plan {
   bool client;  /* through the C client, else raw */
   bool chroot;  /* below CF_BASE */
-  bool sibling; /* zkembed: a session on a store that exists, else its own */
+  bool sibling; /* zkembed: a session on an existing store, else its own */
 } cf_seat_plan;
 
-/* What a seed decides once. */
+/* Chosen once by a seed. */
 typedef struct cf_plan {
   uint64_t seed;
   bool file;   /* zkembed on a file, else in memory */
@@ -178,9 +177,9 @@ typedef struct cf_plan {
   bool wire;   /* both sides over the wire; zkembed's is `zke FILE serve` */
   int servers; /* of zkembed on the file, over the wire */
   int seats;
-  cf_seat_plan seat[CF_SEATS + 1]; /* the last looks over the end */
+  cf_seat_plan seat[CF_SEATS + 1]; /* the last one inspects the end */
   int depth;                       /* of paths, at most */
-  int hostile;                     /* paths made odd, per thousand */
+  int hostile;                     /* odd paths, per thousand */
   int names;
   const char *name[12];
   int weight[CF_KINDS];
@@ -190,7 +189,7 @@ void cf_plan_make(uint64_t seed, cf_plan *plan);
 void cf_plan_wire(uint64_t seed, cf_plan *plan);
 void cf_generate(const cf_plan *plan, int index, cf_op *op);
 
-/* Identities that sessions take: "user:password". */
+/* Identities of sessions: "user:password". */
 #define CF_USERS 4
 const char *cf_user(int i);
 
@@ -201,12 +200,12 @@ typedef struct cf_driver {
   const char *name;
   void *(*open)(const char *chroot);
   void (*call)(void *session, const cf_op *op, cf_reply *reply);
-  void (*flush)(void *session); /* so that all events so far are there */
+  void (*flush)(void *session); /* until all events so far are there */
   /* Take the events that came before the last reply. */
   void (*events)(void *session, cf_events *out);
   int64_t (*id)(void *session);
-  /* End the session and wait until the session knows.  by_timeout: as the
-   * death of its process, else as an expiry. */
+  /* End the session and wait until the session knows.  by_timeout: like the
+   * death of its process, otherwise like an expiry. */
   void (*expire)(void *session, bool by_timeout);
   int (*close)(void *session); /* end and free */
 } cf_driver;
@@ -215,17 +214,17 @@ extern const cf_driver cf_client_driver, cf_raw_driver;
 
 extern int cf_port; /* of the server, on 127.0.0.1 */
 
-/* A raw connection outside any run, that may do everything. */
+/* A raw connection outside any run, with all permissions. */
 typedef struct cf_raw cf_raw;
 bool cf_raw_is_up(void); /* does a server answer, within a second? */
 cf_raw *cf_raw_open(const char *chroot);
 cf_raw *cf_raw_open_at(int port, const char *chroot); /* another server */
 void cf_raw_call(cf_raw *r, const cf_op *op, cf_reply *reply);
 int cf_raw_close(cf_raw *r);
-int64_t cf_raw_look(cf_raw *r); /* the zxid of now */
+int64_t cf_raw_look(cf_raw *r); /* the current zxid */
 void cf_raw_await_expiry(cf_raw *watch, int64_t before);
-/* Take over a session from elsewhere and end it: at once, or by letting it
- * time out; returns when it has ended. */
+/* Take over a session and end it, immediately or by its timeout; returns when
+ * it has ended. */
 void cf_raw_end(int64_t id, const char password[16], bool by_timeout);
 
 /* zkembed: the database of a run, with a session that only the harness uses,
@@ -257,7 +256,7 @@ void cf_paths_add(cf_paths *p, const char *path);
 bool cf_paths_have(const cf_paths *p, const char *path);
 void cf_paths_free(cf_paths *p);
 
-/* A path that was watched, as the server knows it. */
+/* A watched path, as the server knows it. */
 typedef struct cf_watched {
   int seat;
   char *path;
@@ -275,21 +274,22 @@ typedef struct cf_tree {
   unsigned recent_at;
 } cf_tree;
 
-/* Clears the server, and makes a database like it, in an empty directory. */
+/* Clear the server, and make an equal database in an empty directory. */
 void cf_tree_begin(cf_tree *t, const cf_plan *plan);
 void cf_tree_end(cf_tree *t);
 void cf_tree_list(cf_tree *t, cf_paths *out); /* parents before children */
 void cf_note_watched(cf_tree *t, const cf_op *op);
-void cf_resolve(cf_tree *t, cf_op *op);         /* what depends on the tree */
+void cf_resolve(cf_tree *t, cf_op *op);         /* fills in parts from the
+                                                 * tree */
 bool cf_stays_here(int seat, const char *path); /* the watches of a path */
 void cf_must(int rc, const char *what);         /* be ZKE_OK */
 
 /* ---- zkembed on a second server ---- */
 
-/* What the engine for ensembles opens; NULL: zkembed is on a file. */
+/* The address for the engine of ensembles; NULL: zkembed is on a file. */
 extern const char *cf_ensemble;
 
-/* The node below which this engine shows its sessions. */
+/* The parent of this engine's session nodes. */
 #define CF_SESSIONS "/zke-sessions"
 
 void cf_ensemble_use(int port);
@@ -297,9 +297,9 @@ void cf_ensemble_choose(uint64_t seed);
 cf_raw *cf_ensemble_control(void);
 /* Bring the nodes that cannot be made anew to equal counters. */
 void cf_ensemble_level(cf_raw *server, cf_raw *other);
-/* Does the path lie where only this engine makes nodes? */
+/* Is the path below a node where only this engine makes nodes? */
 bool cf_ensemble_hides(const char *path);
-/* Nodes there, by the second server. */
+/* How many nodes the second server has there. */
 int64_t cf_ensemble_hidden(cf_raw *other);
 
 /* ---- comparing ---- */
@@ -309,54 +309,54 @@ cf_compare *cf_compare_new(void);
 void cf_compare_free(cf_compare *c);
 void cf_compare_session(cf_compare *c, int64_t server, int64_t zke_id);
 
-/* Do these belong together?  The change that two zxids name, or NULL; the times
- * of one; zxids that may stand between changes. */
+/* Do these correspond?  The change that two zxids name, or NULL; the times of a
+ * change; zxids that may be between changes. */
 typedef struct cf_change cf_change;
 bool cf_same_owner(const cf_compare *c, int64_t server, int64_t zke_id);
 cf_change *cf_same_change(cf_compare *c, int64_t server, int64_t zke_side);
 bool cf_same_time(cf_change *at, int64_t server_ms, int64_t zke_ms);
 bool cf_same_moment(const cf_compare *c, int64_t server, int64_t zke_side);
 
-/* NULL where all is well, else what differs, one word before a colon naming
- * the field; in memory of the operation. */
+/* NULL if all is well, else the difference, with the field's name before a
+ * colon; in memory of the operation. */
 const char *cf_compare_reply(cf_compare *c, const cf_op *op,
                              const cf_reply *server, const cf_reply *z);
 enum {
   CF_BY_CLIENT = 1, /* through the C client, else raw */
-  CF_ANY_ORDER = 2, /* an end of a session is among what happened */
-  CF_SILENCED = 4   /* watches may have been spent in silence */
+  CF_ANY_ORDER = 2, /* a session's end is among the events */
+  CF_SILENCED = 4   /* watches may have been removed without an event */
 };
 const char *cf_compare_events(unsigned how, cf_events *server, cf_events *z);
-/* NULL where two Stats are of the same changes, else what differs. */
+/* NULL if two Stats are of the same changes, else the difference. */
 const char *cf_compare_stat(cf_compare *c, const zke_stat *server,
                             const zke_stat *z);
-/* A copy, in which order means nothing that means nothing. */
+/* A copy without meaningless differences in order. */
 zke_acl *cf_sorted_acls(const zke_acls *acls);
 void cf_note_code(const cf_op *op, int rc);
 void cf_note_event(int type);
 void cf_note_end(cf_kind kind); /* of a session */
-void cf_seen_print(void); /* how often what was done, and with which code */
+void cf_seen_print(void); /* prints counts by operation and code */
 
 /* ---- one run ---- */
 
 typedef struct cf_mismatch {
-  int at;         /* position in the list of indices; -1: none was found */
+  int at;         /* position in the list of indices; -1: none */
   char field[64]; /* kind of operation and field, to tell mismatches apart */
-  char *text;     /* the whole story; free() */
+  char *text;     /* the whole report; free() it */
 } cf_mismatch;
 
-/* Fill it in: at the operation, which is the at-th, there is a difference, and
- * `why` begins with the field that differs, and a colon. */
+/* Fill it in: the operation is the at-th, and `why` begins with the differing
+ * field, and a colon. */
 void cf_tell(const cf_op *op, int at, const char *why, cf_mismatch *out);
 
-/* What is wrong with a connection that has come back; of a frame. */
+/* How a connection comes back, or fails to; how a frame is malformed. */
 enum {
-  CF_DROPPED,    /* dropped, and taken up again */
-  CF_TAKEN_OVER, /* taken up again while the one before is still there */
-  CF_OLD_CLIENT, /* taken up by a client from before 3.4 */
+  CF_DROPPED,    /* dropped, and resumed */
+  CF_TAKEN_OVER, /* resumed while the previous one still exists */
+  CF_OLD_CLIENT, /* resumed by a client from before 3.4 */
   CF_WRONG_PASSWORD,
   CF_UNKNOWN_SESSION,
-  CF_FROM_THE_FUTURE, /* has seen a later zxid than there is */
+  CF_FROM_THE_FUTURE, /* has seen a zxid of the future */
   CF_RECONNECTS
 };
 enum {

@@ -1,10 +1,10 @@
-/* ensemble.c - zkembed on a second ZooKeeper server in place of a file
+/* ensemble.c - zkembed on a second ZooKeeper server instead of a file
  *
  * The same program opens zk://… by the engine recipes/engine/zookeeper.c.  Its
- * server is a second one of the same kind, so that both sides begin with equal
- * trees and go on for themselves.  It is cleared for each run as the first one
- * is (tree.c); what cannot be cleared, the counters of "/" and of "/zookeeper",
- * is made equal here.
+ * server is a second one of the same kind: both sides begin with equal trees,
+ * and then continue independently.  It is cleared for each run like the first
+ * one (tree.c).  The counters of "/" and of "/zookeeper" cannot be cleared;
+ * they are made equal here.
  */
 #include "conformance.h"
 
@@ -24,8 +24,8 @@ void cf_ensemble_use(int port) {
 
 cf_raw *cf_ensemble_control(void) { return cf_raw_open_at(server_port, ""); }
 
-/* Every second seed does without the sync before each read.  A session that is
- * not used for a while must not expire: the engine has no thread that pings. */
+/* Every second seed omits the sync before each read.  An idle session must not
+ * expire: the engine has no thread that pings. */
 void cf_ensemble_choose(uint64_t seed) {
   static char name[80];
   snprintf(name, sizeof name, "zk://127.0.0.1:%d?timeout=3600000%s",
@@ -64,7 +64,7 @@ int64_t cf_ensemble_hidden(cf_raw *other) {
 
 /* ---- equal counters ---- */
 
-/* A child more has come and gone. */
+/* Make and delete a child. */
 static void step_children(cf_raw *r, const char *path) {
   const char *child = cf_whole(path[1] ? path : "", "/catch-up");
   make(r, child);
@@ -86,8 +86,8 @@ static int64_t creates(const zke_stat *s) {
   return ((int64_t)s->cversion + s->numChildren) / 2;
 }
 
-/* Two servers may have counted differently for a node.  Make changes on the
- * first one until it has come as far as the second. */
+/* Two servers may have different counts for a node.  Make changes on the first
+ * one until its counts have reached the second's. */
 static void follow(cf_raw *r, cf_raw *ahead, const char *path) {
   zke_stat here = look(r, path), there = look(ahead, path);
   for (int64_t i = creates(&here); i < creates(&there); i++)
@@ -97,8 +97,8 @@ static void follow(cf_raw *r, cf_raw *ahead, const char *path) {
   cf_reset();
 }
 
-/* At last each server makes the same changes in the same order, so that the
- * zxids of the nodes stand in one order, too. */
+/* At the end each server makes the same changes in the same order, so the zxids
+ * of the nodes have one order, too. */
 void cf_ensemble_level(cf_raw *server, cf_raw *other) {
   static const char *const paths[] = {"/", "/zookeeper", "/zookeeper/quota"};
   cf_raw *const both[] = {server, other};

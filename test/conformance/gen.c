@@ -1,9 +1,9 @@
 /* gen.c - random operations
  *
- * Each operation is made from the seed and its index alone, so that any
- * subset of a run can be repeated.  Names are few, so that operations meet;
- * what depends on the tree (a child that exists, the version of now) is
- * written down as a rule and filled in when the operation runs.
+ * Each operation is made only from the seed and its index, so any part of a run
+ * can be repeated.  Names are few, so operations meet.  What depends on the
+ * tree (an existing child, the current version) is a rule, which is applied
+ * when the operation runs.
  */
 #include "conformance.h"
 
@@ -31,11 +31,11 @@ static bool permille(dice *d, int n) { return below(d, 1000) < n; }
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define ANY_OF(d, array) ((array)[below(d, COUNT(array))])
 
-/* ---- what is drawn from ---- */
+/* ---- the values ---- */
 
 static const char *const plain_names[] = {"a", "b", "c", "d", "q", "s-"};
 
-/* Valid, but trouble for whoever sorts, quotes, matches or normalises. */
+/* Valid, but difficult to sort, quote, match or normalise. */
 static const char *const odd_names[] = {
     " ",
     "a ",
@@ -78,7 +78,7 @@ static const char *const odd_names[] = {
     "a\xcc\x80\xcc\x80", /* stacked accents */
 };
 
-/* Valid only for the client, or for nobody. */
+/* Valid only for the client, or not at all. */
 static const char *const bad_names[] = {
     "",
     ".",
@@ -125,7 +125,7 @@ static const char *const root_paths[] = {
 
 static const char *const users[CF_USERS] = {"ann:red", "bob:p", "cy:a:b",
                                             "nan"};
-/* the same as ACL ids: user:base64(sha1(user:password)) */
+/* as ACL ids: user:base64(sha1(user:password)) */
 static const char *const digests[CF_USERS] = {
     "ann:qz7xEHs7NbW6OqJy4aHj2a71378=", "bob:R3bUSw3Enrs8ff9W5R1qlyZbH2M=",
     "cy:RYbeBQQoIiIe3iGO2nCf7z2alZc=", "nan:EeYjo36Hz3mVxGZyPsmWiNVcrow="};
@@ -169,7 +169,7 @@ static const char *gen_deep(const char *path) {
   return path;
 }
 
-/* A path as the seat gives it. */
+/* A path as the seat's client writes it. */
 static const char *gen_path(dice *d, const cf_plan *plan, int seat) {
   bool chroot = plan->seat[seat].chroot;
   if (permille(d, chroot ? 10 : 60))
@@ -186,14 +186,13 @@ static const char *gen_path(dice *d, const cf_plan *plan, int seat) {
 
 /* ---- data and ACLs ---- */
 
-/* A random length of data: mostly short, sometimes none, seldom at the
- * limit. */
+/* A random length of data: mostly short, sometimes 0, seldom near the limit. */
 static int gen_length(dice *d) {
   int n = below(d, 10000);
   if (n < 500) return -1;
   if (n < 1500) return 0;
   if (n < 8500) return 1 + below(d, 20);
-  if (n < 9500) return 198 + below(d, 5); /* about the inline limit */
+  if (n < 9500) return 198 + below(d, 5); /* near the inline limit */
   if (n < 9970) return 1000 + below(d, 4000);
   if (n < 9999) return 60000 + below(d, 10000);
   return 900000;
@@ -214,7 +213,7 @@ static int32_t gen_perms(dice *d) {
   return permille(d, 500) ? ZKE_PERM_ALL : below(d, 32);
 }
 
-/* Entries that the server refuses, or nearly does. */
+/* Entries that the server refuses, or almost. */
 static zke_acl gen_bad_entry(dice *d) {
   static const zke_acl bad[] = {{31, "world", "someone"},
                                 {31, "world", ""},
@@ -237,7 +236,7 @@ static zke_acl gen_bad_entry(dice *d) {
   return ANY_OF(d, bad);
 }
 
-/* Entries of addresses, which clients have over the wire alone. */
+/* Entries of addresses, which clients have only over the wire. */
 static zke_acl gen_address(dice *d) {
   static const char *const ids[] = {
       "127.0.0.1", "127.0.0.1", "127.0.0.0/8",  "10.0.0.1", "10.0.0.0/8",
@@ -259,12 +258,12 @@ static zke_acl gen_entry(dice *d, bool wire) {
   }
 }
 
-/* NULL only by itself: in a list the server stumbles over it sooner or later,
- * as its order of comparisons has it. */
+/* NULL only alone: in a list the server fails on it or not, depending on the
+ * order of its comparisons. */
 static const zke_acl null_scheme[] = {{31, NULL, "anyone"}},
                      null_id[] = {{31, "world", NULL}};
 
-/* Where everybody must be able to read, the world's entry comes first. */
+/* If everybody must be able to read, the world's entry comes first. */
 static void gen_entries(dice *d, const cf_plan *plan, int count,
                         zke_acl *data) {
   bool quiet = plan->quiet;
@@ -274,12 +273,12 @@ static void gen_entries(dice *d, const cf_plan *plan, int count,
       data[i] = (zke_acl){gen_perms(d) | ZKE_PERM_READ, "world", "anyone"};
     if (i > 0 && permille(d, 150)) data[i] = data[i - 1];
     if (!permille(d, 60)) continue;
-    zke_acl bad = gen_bad_entry(d); /* some are valid after all */
+    zke_acl bad = gen_bad_entry(d); /* some are valid */
     if (!quiet || i > 0) data[i] = bad;
   }
 }
 
-/* A random list: mostly the open one, sometimes one that is refused. */
+/* A random list: mostly the open one, sometimes an invalid one. */
 static void gen_acls(dice *d, const cf_plan *plan, cf_op *op) {
   if (permille(d, 850)) {
     op->acls = zke_open_acl;
@@ -298,7 +297,7 @@ static void gen_acls(dice *d, const cf_plan *plan, cf_op *op) {
 
 /* ---- operations ---- */
 
-/* A random version: any, the node's own, or one beside it. */
+/* A random version: any, the node's own, or a neighbouring one. */
 static void gen_version(dice *d, cf_op *op, bool lenient) {
   int n = below(d, 100);
   op->version_rule = CF_LITERAL;
@@ -322,7 +321,7 @@ static void gen_mode(dice *d, cf_op *op) {
     op->ttl_ms = ZKE_MAX_TTL - below(d, 1000);
 }
 
-/* Modes and TTLs that are refused. */
+/* Invalid modes and TTLs. */
 static void gen_bad_mode(dice *d, cf_op *op) {
   static const int64_t ttls[] = {0, -1, ZKE_MAX_TTL + 1, INT64_MAX, INT64_MIN};
   if (below(d, 2)) {
@@ -334,13 +333,13 @@ static void gen_bad_mode(dice *d, cf_op *op) {
   }
 }
 
-/* One that need not be what its mode asks for (mask CONTAINER). */
+/* A type that may not fit the mode (mask CONTAINER). */
 static int gen_create_type(dice *d, int mode) {
   static const int types[] = {1, 15, 21, 19}; /* of ZooKeeper's OpCode */
   return types[below(d, mode == 2 || mode == 3 || mode == 6 ? 3 : 4)];
 }
 
-/* A random create, seldom with a mode that is none. */
+/* A random create, seldom with an invalid mode. */
 static void gen_create(dice *d, const cf_plan *plan, cf_op *op) {
   gen_mode(d, op);
   if (permille(d, 15)) gen_bad_mode(d, op);
@@ -355,7 +354,7 @@ static void gen_create(dice *d, const cf_plan *plan, cf_op *op) {
   gen_acls(d, plan, op);
 }
 
-/* What takes the path from the tree of then. */
+/* Rules that take the path from the current tree. */
 static void gen_rules(dice *d, const cf_plan *plan, cf_op *op, int pick,
                       int revisit) {
   op->pick = permille(d, pick) ? below(d, 1000) : -1;
@@ -363,7 +362,8 @@ static void gen_rules(dice *d, const cf_plan *plan, cf_op *op, int pick,
   if (permille(d, 200)) op->below = gen_name(d, plan);
 }
 
-/* One of a multi.  lenient: likely to be accepted.  last: the path before. */
+/* An operation of a multi.  lenient: likely to be accepted.  last: the previous
+ * path. */
 static void gen_sub(dice *d, const cf_plan *plan, int seat, bool lenient,
                     const char *last, cf_op *op) {
   static const cf_kind kinds[] = {CF_CREATE, CF_CREATE, CF_CREATE, CF_DELETE,
@@ -403,7 +403,7 @@ static void gen_multi(dice *d, const cf_plan *plan, cf_op *op) {
             &op->subs[i]);
 }
 
-/* A random multi_read, sometimes with nothing in it. */
+/* A random multi_read, sometimes empty. */
 static void gen_multi_read(dice *d, const cf_plan *plan, cf_op *op) {
   op->count = permille(d, 30) ? 0 : 1 + below(d, 8);
   op->subs = cf_alloc((size_t)(op->count + 1) * sizeof *op->subs);
@@ -416,7 +416,7 @@ static void gen_multi_read(dice *d, const cf_plan *plan, cf_op *op) {
   }
 }
 
-/* Paths of watches to be set again; their type is that of the watch. */
+/* Paths of watches to set again; their type is the watch's. */
 static void gen_set_watches(dice *d, const cf_plan *plan, cf_op *op) {
   op->count = below(d, 6);
   op->chance = below(d, 1000);
@@ -431,7 +431,7 @@ static void gen_set_watches(dice *d, const cf_plan *plan, cf_op *op) {
 
 static void gen_arguments(dice *d, const cf_plan *plan, cf_op *op);
 
-/* Something that is well formed, to be damaged. */
+/* A well-formed operation, to be damaged. */
 static void gen_malformed(dice *d, const cf_plan *plan, cf_op *op) {
   static const cf_kind kinds[] = {
       CF_CREATE,    CF_DELETE,     CF_EXISTS,       CF_GET,
@@ -461,7 +461,7 @@ static void gen_auth(dice *d, bool wire, cf_op *op) {
   if (wire && permille(d, 30)) op->scheme = "ip";
 }
 
-/* All that this kind of operation needs. */
+/* All arguments of this kind of operation. */
 static void gen_arguments(dice *d, const cf_plan *plan, cf_op *op) {
   bool client = plan->seat[op->seat].client;
   switch (op->kind) {
@@ -522,7 +522,7 @@ static bool can(const cf_plan *plan, int seat, cf_kind kind) {
   return plan->seat[seat].client ? who[kind].client : who[kind].raw;
 }
 
-/* A random kind, among those that the seat's client can do. */
+/* A random kind that the seat's client can do. */
 static cf_kind gen_kind(dice *d, const cf_plan *plan, int seat) {
   for (;;) {
     int total = 0, kind = 0;
@@ -566,8 +566,8 @@ static void plan_names(dice *d, cf_plan *plan) {
         i < 2 || below(d, 2) ? ANY_OF(d, plain_names) : ANY_OF(d, odd_names);
 }
 
-/* The usual weights, some of them three times or a third; none for what only
- * the wire has. */
+/* The usual weights, some times three or a third; 0 for kinds that only the
+ * wire has. */
 static void plan_weights(dice *d, cf_plan *plan) {
 #define WEIGHT(name, weight, client, raw) (client) || (raw) ? (weight) : 0,
   static const int usual[] = {CF_KIND_LIST(WEIGHT)};
@@ -597,8 +597,7 @@ void cf_plan_make(uint64_t seed, cf_plan *plan) {
   plan_weights(&d, plan);
 }
 
-/* Every client is a raw one, and nobody has a chroot, which is the clients'
- * matter. */
+/* Every client is a raw one, without a chroot, which is a matter of clients. */
 void cf_plan_wire(uint64_t seed, cf_plan *plan) {
 #define WEIGHT(name, weight, client, raw) (client) || (raw) ? 0 : (weight)*3,
   static const int only_here[] = {CF_KIND_LIST(WEIGHT)};

@@ -1,8 +1,8 @@
 /* map.c - numbers that cannot be equal on both sides
  *
  * Session ids are mapped one to one, zxids one to one and in order, and each
- * zxid has one time on each side.  A pair is learned where both sides tell it
- * first and it fits between its neighbours.
+ * zxid has one time on each side.  A pair is learned when both sides report it
+ * for the first time and it fits between its neighbours.
  */
 #include "conformance.h"
 
@@ -56,7 +56,7 @@ bool cf_same_owner(const cf_compare *c, int64_t server, int64_t zke_id) {
   return false;
 }
 
-/* Where the server's zxid is, or would have to be put. */
+/* The index of the server's zxid, or of its place. */
 static int find_change(const cf_compare *c, int64_t server) {
   int low = 0, high = c->change_count;
   while (low < high) {
@@ -69,8 +69,7 @@ static int find_change(const cf_compare *c, int64_t server) {
   return low;
 }
 
-/* A change, at its place among those that are known: its zxid on the server and
- * here. */
+/* Insert a change at its place: its zxids on the server and here. */
 static cf_change *insert_change(cf_compare *c, int at, int64_t server,
                                 int64_t zke_side) {
   if (c->change_count == c->change_cap) {
@@ -86,8 +85,8 @@ static cf_change *insert_change(cf_compare *c, int at, int64_t server,
   return &c->changes[at];
 }
 
-/* The change that these two zxids name; learned where both are new and fit
- * between their neighbours, NULL where they do not. */
+/* The change that these two zxids name, or NULL.  Two new zxids are learned if
+ * they fit between their neighbours. */
 cf_change *cf_same_change(cf_compare *c, int64_t server, int64_t zke_side) {
   cf_mask_used[CF_MASK_ZXID] += server != zke_side;
   int at = find_change(c, server);
@@ -99,7 +98,7 @@ cf_change *cf_same_change(cf_compare *c, int64_t server, int64_t zke_side) {
   return insert_change(c, at, server, zke_side);
 }
 
-/* A change has one time on each side, whoever tells it. */
+/* A change has one time on each side, in all reports. */
 bool cf_same_time(cf_change *at, int64_t server_ms, int64_t zke_ms) {
   cf_mask_used[CF_MASK_TIME] += server_ms != zke_ms;
   if (at->server_ms < 0) {
@@ -109,8 +108,8 @@ bool cf_same_time(cf_change *at, int64_t server_ms, int64_t zke_ms) {
   return at->server_ms == server_ms && at->zke_ms == zke_ms;
 }
 
-/* The last change known at that zxid of the server, and the next one, lie on
- * both sides of zkembed's. */
+/* zkembed's zxid is at or after the last change known at the server's zxid, and
+ * before the next one. */
 bool cf_same_moment(const cf_compare *c, int64_t server, int64_t zke_side) {
   cf_mask_used[CF_MASK_ZXID] += server != zke_side;
   int next = find_change(c, server + 1);

@@ -1,4 +1,4 @@
-/* masks.c - how often what is not compared was met, and printing it */
+/* masks.c - how often each mask was needed, and printing */
 #include "masks.h"
 
 #include <inttypes.h>

@@ -1,14 +1,14 @@
-/* masks.h - what is not compared, or not as it is, and why
+/* masks.h - what is not compared, or not exactly, and why
  *
- * The one table of it: its rows are counted where they are made use of, and
- * printed by cf_masks_print(). */
+ * This is the only table of it.  A row is counted when it is used;
+ * cf_masks_print() prints them. */
 #ifndef ZKE_CONFORMANCE_MASKS_H
 #define ZKE_CONFORMANCE_MASKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Name, how it is compared, why it differs by nature. */
+/* Name, how it is compared, why it must differ. */
 #define CF_MASKS(X)                                                           \
   X(ZXID, "zxids: one to one and in the same order",                          \
     "the server gives a zxid to refused writes and to sessions as well")      \
@@ -125,7 +125,7 @@ enum { CF_MASKS(CF_MASK_ENUM) CF_MASK_COUNT };
 
 extern int64_t cf_mask_used[CF_MASK_COUNT]; /* how often each was needed */
 
-/* The rows that were needed, with their counts; or all, with their reasons. */
+/* The needed rows, with their counts; or all, with their reasons. */
 void cf_masks_print(bool counts);
 
 #endif

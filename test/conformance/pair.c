@@ -1,7 +1,7 @@
 /* pair.c - a session on both sides: two connections that do the same
  *
- * What is sent to one is sent to the other; what comes is kept as it comes, and
- * compared elsewhere (answer.c).
+ * Both are sent the same; their frames are kept as they come, and compared
+ * elsewhere (answer.c).
  */
 #include "wire.h"
 
@@ -49,7 +49,7 @@ void cf_pair_hang_up(cf_pair *p) {
 
 /* ---- frames ---- */
 
-/* A connection that was closed is noticed where something is read. */
+/* A closed connection is noticed when reading from it. */
 void cf_pair_send(cf_pair *p) {
   for (int i = 0; i < CF_SIDES; i++) peer_send(&p->end[i].peer);
 }

@@ -1,10 +1,9 @@
-/* raw.c - a session of ZooKeeper through its wire protocol
+/* raw.c - a ZooKeeper session through its wire protocol
  *
- * One blocking TCP connection.  What ZooKeeper's C client checks before it
- * sends is checked here as well (semantics.md 1.3, 2.1, 4, 6), since zkembed
- * behaves as client and server together; for the operations that the C client
- * lacks the same rules are applied.  Replies come in order, events between
- * them.
+ * One blocking TCP connection.  It makes the checks that ZooKeeper's C client
+ * makes before sending (semantics.md 1.3, 2.1, 4, 6), since zkembed is client
+ * and server together.  For operations that the C client lacks it applies the
+ * same rules. Replies come in order, with events between them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -23,7 +22,8 @@
 
 int cf_port;
 
-/* Nobody pings: a session lives long, until it asks for the shortest time. */
+/* Nobody pings: a session lives long, until it asks for the shortest
+ * timeout. */
 enum { REPLY_SECONDS = 60, PASSWORD = 16, LIVE_MS = 3600000, SHORT_MS = 1 };
 
 /* Operation numbers on the wire. */
@@ -65,7 +65,7 @@ struct cf_raw {
   char password[PASSWORD];
   int xid;
   bool starting;  /* the server may not be up yet: silence is the end */
-  char *out, *in; /* the frame being sent, and what has been received */
+  char *out, *in; /* the frame being sent; received bytes */
   size_t out_len, out_cap, in_at, in_len, in_cap;
   cf_events events;
 };
@@ -157,7 +157,7 @@ static int64_t get_long(reader *in) {
   return (int64_t)(high << 32 | (uint32_t)get_int(in));
 }
 
-/* A copy with a NUL behind; NULL for length -1. */
+/* A copy with a NUL after it; NULL for length -1. */
 static char *get_bytes(reader *in, int *len) {
   *len = get_int(in);
   return *len < 0 ? NULL : cf_copy(get(in, (size_t)*len), (size_t)*len);
@@ -201,7 +201,7 @@ static void get_stat(reader *in, zke_stat *s) {
   s->pzxid = get_long(in);
 }
 
-/* Have len bytes behind in_at; false at the connection's end. */
+/* Have len bytes after in_at; false at the connection's end. */
 static bool receive(cf_raw *r, size_t len) {
   while (r->in_len - r->in_at < len) {
     if (r->in_at) {
@@ -235,7 +235,7 @@ static bool receive_frame(cf_raw *r, reader *in) {
   return true;
 }
 
-/* A path as this session shows it. */
+/* A path as this session sees it. */
 static const char *visible(const cf_raw *r, const char *path) {
   size_t len = strlen(r->chroot);
   if (strncmp(path, r->chroot, len) != 0) return path;
@@ -270,7 +270,7 @@ static bool has_ttl(int mode) {
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
-/* What the client answers without asking the server; ZKE_OK: ask. */
+/* The client's answer without asking the server; ZKE_OK: ask. */
 static int client_answer(const cf_raw *r, const cf_op *op) {
   bool several = op->kind == CF_MULTI || op->kind == CF_MULTI_READ;
   for (int i = 0; several && i < op->count; i++) {
@@ -344,7 +344,7 @@ static void put_create(cf_raw *r, const cf_op *op) {
   if (has_ttl(op->mode)) put_long(r, op->ttl_ms);
 }
 
-/* What follows the path in a request. */
+/* The arguments after the path in a request. */
 static void put_arguments(cf_raw *r, const cf_op *op) {
   switch (op->kind) {
     case CF_CREATE:
@@ -382,13 +382,13 @@ static void put_multi_head(cf_raw *r, int type, bool done) {
   put_int(r, -1);
 }
 
-/* cf_whole() for paths that may be no path at all. */
+/* cf_whole() for possibly invalid paths. */
 static const char *rooted(const cf_raw *r, const char *path) {
   if (!path || !*r->chroot) return path;
   return *path ? cf_whole(r->chroot, path) : r->chroot;
 }
 
-/* One of a multi: container, TTL and create2 have types of their own. */
+/* An operation of a multi: container, TTL and create2 have their own types. */
 static void put_sub(cf_raw *r, const cf_op *sub, bool reading) {
   bool children = reading && sub->kind == CF_CHILDREN;
   put_multi_head(r, children ? WIRE_CHILDREN : wire_type(sub), false);
@@ -439,7 +439,7 @@ static void get_names(reader *in, cf_reply *out) {
 static bool get_result(cf_raw *r, reader *in, cf_reply *out) {
   int type = get_int(in);
   bool done = *get(in, 1) != 0;
-  get_int(in); /* the header's error says the same as the body's */
+  get_int(in); /* the header's error is the same as the body's */
   if (done) return false;
   switch (type) {
     case WIRE_ERROR:
@@ -466,7 +466,7 @@ static bool get_result(cf_raw *r, reader *in, cf_reply *out) {
   return true;
 }
 
-/* rc of a multi is that of the first result that is a real error. */
+/* A multi's rc is that of the first result with a real error. */
 static void get_results(cf_raw *r, reader *in, const cf_op *op, cf_reply *out) {
   cf_reply past;
   out->subs = cf_alloc((size_t)(op->count + 1) * sizeof *out->subs);
@@ -478,7 +478,8 @@ static void get_results(cf_raw *r, reader *in, const cf_op *op, cf_reply *out) {
     out->rc = out->subs[i].rc;
 }
 
-/* Only what begins with the chroot: the prefix asked for was a string's. */
+/* Keep only paths below the chroot: the server matched its prefix as a
+ * string. */
 static void get_ephemerals(cf_raw *r, reader *in, cf_reply *out) {
   get_names(in, out);
   int kept = 0;
@@ -622,7 +623,7 @@ cf_raw *cf_raw_open(const char *chroot) {
   return cf_raw_open_at(cf_port, chroot);
 }
 
-/* End the session; the events that still come are not looked at. */
+/* End the session, and ignore the events that still come. */
 int cf_raw_close(cf_raw *r) {
   reader in;
   int rc = ZKE_OK;
@@ -654,9 +655,9 @@ bool cf_raw_is_up(void) {
   return up;
 }
 
-/* Take over a session; with CLOSE right behind, so that its former owner finds
- * it ended when it comes back, which it does at once: it may even be faster
- * and take this connection's session in turn. */
+/* Take over a session, with a CLOSE right after: its former owner comes back
+ * immediately and finds it ended.  The owner may even be faster, and take over
+ * this connection's session in turn. */
 static greeting take_over(int64_t id, const char *password, int timeout_ms,
                           bool end) {
   cf_raw *r = new_connection(cf_port, "", id, password);
@@ -679,7 +680,7 @@ int64_t cf_raw_look(cf_raw *r) {
   return r->zxid;
 }
 
-/* The expiry is the only change there can be, and it has a zxid. */
+/* The expiry is the only possible change, and it has a zxid. */
 void cf_raw_await_expiry(cf_raw *watch, int64_t before) {
   int64_t end = cf_now_ms() + 30000;
   while (cf_raw_look(watch) == before) {
@@ -729,7 +730,7 @@ static void raw_expire(void *session, bool by_timeout) {
   cf_raw_end(r->id, r->password, by_timeout);
 }
 
-/* A read tells that all events before it are there. */
+/* A read's answer comes after all earlier events. */
 static void raw_flush(void *session) {
   cf_op look = {.kind = CF_EXISTS, .path = "/"};
   cf_reply reply;

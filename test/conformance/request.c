@@ -1,7 +1,7 @@
 /* request.c - an operation as a frame of the wire
  *
- * Whatever the generator draws is sent: nothing is checked here that a client
- * would check.  A malformed frame is a well formed one that was damaged.
+ * Everything that the generator makes is sent, without a client's checks.  A
+ * malformed frame is a well-formed one that was damaged.
  */
 #include "wire.h"
 
@@ -19,7 +19,7 @@ static int create_type(const cf_op *op) {
   return op->whole ? ZKE_JUTE_CREATE2 : ZKE_JUTE_CREATE;
 }
 
-/* -2 where there is none. */
+/* -2 if there is none. */
 int cf_wire_type(const cf_op *op) {
   static const int types[CF_KINDS] = {
       [CF_DELETE] = ZKE_JUTE_DELETE,
@@ -70,7 +70,7 @@ static void put_create(zke_jute_writer *w, const cf_op *op) {
 
 static void put_body(zke_jute_writer *w, const cf_op *op, int64_t zxid);
 
-/* getChildren2 is none of a multiRead. */
+/* getChildren2 cannot be part of a multiRead. */
 static void put_several(zke_jute_writer *w, const cf_op *op) {
   for (int i = 0; i < op->count; i++) {
     cf_op sub = op->subs[i];
@@ -81,7 +81,7 @@ static void put_several(zke_jute_writer *w, const cf_op *op) {
   PUT(w, multi_header, -1, 1, -1);
 }
 
-/* The paths of one kind of watch; those that stay are of other paths. */
+/* The paths of one kind of watch; watches that stay have other paths. */
 static zke_strings paths_of(const cf_op *op, bool stays, int type) {
   zke_strings list = {0, cf_alloc((size_t)(op->count + 1) * sizeof(char *))};
   for (int i = 0; i < op->count; i++) {
@@ -161,28 +161,29 @@ static void set_int(char *at, uint32_t value) {
   for (int i = 0; i < 4; i++) at[i] = (char)(value >> (24 - 8 * i) & 0xff);
 }
 
-/* A type that no request has. */
+/* A type of no request. */
 static uint32_t unknown_type(int chance) {
   static const int types[] = {0, 10, 23, 50, 99, 108, 1000, -3, -5, -12};
   return (uint32_t)types[(size_t)chance % (sizeof types / sizeof *types)];
 }
 
-/* A length that is not its text's. */
+/* A wrong length for a text. */
 static uint32_t other_length(uint32_t length, int chance) {
   const uint32_t lengths[] = {UINT32_MAX, UINT32_MAX - 1, INT32_MAX, 0,
                               length + 1, length - 1,     1u << 20,  1u << 31};
   return lengths[(size_t)chance % (sizeof lengths / sizeof *lengths)];
 }
 
-/* A SET_WATCHES begins with a zxid; in half a character of the others Java sees
- * another one, and says so; it counts "/" among the nodes below "".  A multi
- * begins with the type of its first operation, which becomes another one. */
+/* No text to damage, or a special one: a SET_WATCHES begins with a zxid.  In
+ * half a character of the others Java sees another character, and returns that;
+ * it counts "/" among the nodes below "".  A multi begins with the type of its
+ * first operation, which becomes another one. */
 static bool begins_with_path(const cf_op *op) {
   return op->kind != CF_SET_WATCHES && op->kind != CF_SYNC &&
          op->kind != CF_EPHEMERALS && op->kind != CF_COUNT;
 }
 
-/* body: of the frame, from its header on. */
+/* body: the frame, from its header on. */
 static void damage(zke_jute_writer *w, const cf_op *op, size_t begun) {
   static const char more[] = "\0\0\0\7garbage";
   size_t body = begun + LENGTH, len = w->len - body;
@@ -215,8 +216,8 @@ static void damage(zke_jute_writer *w, const cf_op *op, size_t begun) {
   if (op->type == CF_NEGATIVE) set_int(w->data + begun, 0x80000000u);
 }
 
-/* Are all characters what Java reads and writes alike?  They have as many bytes
- * as their first one says, three at most. */
+/* Does Java read and write all characters alike?  Each must have as many bytes
+ * as its first byte says, at most three. */
 bool cf_is_utf8(const char *text) {
   for (const char *at = text; at && *at;) {
     unsigned char c = (unsigned char)*at++;
@@ -238,7 +239,7 @@ bool cf_is_answered(const cf_op *op) {
   return op->kind != CF_MALFORMED || op->type <= CF_UNKNOWN_TYPE;
 }
 
-/* Pings and identities have numbers of their own. */
+/* Pings and identities have special numbers. */
 static int xid_of(const cf_op *op, int next) {
   if (op->kind == CF_PING) return ZKE_JUTE_XID_PING;
   return op->kind == CF_ADD_AUTH ? ZKE_JUTE_XID_AUTH : next;

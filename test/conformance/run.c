@@ -1,9 +1,8 @@
 /* run.c - one run of operations on both sides
  *
- * Each begins with equal trees (tree.c).
- * From there on both sides do the same, one operation at a time; after each
- * one the replies are compared and the events that its session has got up to
- * the reply.  At the end every node is looked at.
+ * Each run begins with equal trees (tree.c).  Then both sides do the same, one
+ * operation at a time.  After each one its replies are compared, and the events
+ * that its session got up to the reply.  At the end every node is inspected.
  */
 #include "conformance.h"
 
@@ -23,7 +22,7 @@ typedef struct seat {
   void *server; /* NULL: no session */
   cf_zke *z;
   bool dead;
-  cf_paths taken_back; /* from which the C client has taken one watcher back */
+  cf_paths taken_back; /* from these the C client has removed one watcher */
 } seat;
 
 typedef struct run {
@@ -65,7 +64,7 @@ static bool compare_events(run *r, int i, bool any_order) {
   return !why;
 }
 
-/* Have and compare all events of all sessions. */
+/* Get and compare all events of all sessions. */
 static bool flush(run *r, bool any_order) {
   bool same = true;
   for (int i = 0; i <= CF_SEATS && same; i++) {
@@ -77,7 +76,7 @@ static bool flush(run *r, bool any_order) {
   return same;
 }
 
-/* Close both sides; what the sessions themselves hear of it is dropped. */
+/* Close both sides; events of the sessions' own ends are dropped. */
 static bool close_seat(run *r, int i) {
   seat *s = &r->seats[i];
   int server = s->driver->close(s->server), z = cf_zke_close(s->z);
@@ -89,7 +88,8 @@ static bool close_seat(run *r, int i) {
   return server == z;
 }
 
-/* Ends of sessions: events are compared up to it, and those of it apart. */
+/* End a session: events before the end are compared in order, and its own
+ * separately. */
 static bool end_seat(run *r, const cf_op *op) {
   seat *s = &r->seats[op->seat];
   if (!flush(r, false)) return false;
@@ -106,7 +106,7 @@ static bool end_seat(run *r, const cf_op *op) {
   return flush(r, true);
 }
 
-/* What depends on the tree, and on whether the session lives. */
+/* Fill in what depends on the tree, and on whether the session lives. */
 static void resolve(run *r, cf_op *op) {
   cf_resolve(&r->tree, op);
   if (r->seats[op->seat].dead && (op->revive || op->kind > CF_ADD_AUTH))
@@ -128,8 +128,8 @@ static void say(const run *r, int at, const cf_op *op, const cf_reply *server,
   }
 }
 
-/* Has the server spent in silence a watch that the engine for ensembles keeps,
- * as the C client does? */
+/* Has the server removed, without an event, a watch that the engine for
+ * ensembles keeps, as the C client does? */
 static bool spent_watch(const run *r, const cf_op *op, int server, int z) {
   if (!cf_ensemble || r->plan->quiet || op->kind != CF_REMOVE_WATCH ||
       server != ZKE_NOWATCHER || z != ZKE_OK)
@@ -151,15 +151,15 @@ static bool left_watch(seat *s, const cf_op *op, int server, int z) {
   return true;
 }
 
-/* Operations before which zkembed must have dispatched: an identity counts for
- * events from then on; watches taken back or changed (masks PENDING and
+/* Before these operations zkembed must have dispatched: a new identity applies
+ * to later events; watches are removed or changed (masks PENDING and
  * MODE_CHANGE). */
 static bool must_listen(const cf_op *op) {
   return op->kind == CF_ADD_AUTH || op->kind == CF_REMOVE_WATCH ||
          op->kind == CF_ADD_WATCH;
 }
 
-/* The nodes that the engine for ensembles makes are not counted. */
+/* Nodes that the engine for ensembles makes are not counted. */
 static void leave_out_sessions(const run *r, const cf_op *op, cf_reply *z) {
   bool top = op->path && strcmp(op->path, "/") == 0;
   if (!cf_ensemble || !top || r->plan->seat[op->seat].chroot) return;
@@ -201,7 +201,7 @@ static bool step(run *r, int at, cf_op *op) {
 
 /* ---- the end of a run ---- */
 
-/* Look at one node in every way, as a session with all identities. */
+/* Inspect one node in every way, as a session with all identities. */
 static bool look_over(run *r, const char *path, cf_op *last) {
   static const cf_kind ways[] = {CF_EXISTS, CF_GET, CF_CHILDREN, CF_GET_ACL,
                                  CF_COUNT};
@@ -239,7 +239,7 @@ static void violated(void *arg, const char *sentence) {
 }
 
 static bool check_store(run *r, cf_op *last) {
-  if (cf_ensemble) return true; /* the server's own matter */
+  if (cf_ensemble) return true; /* the server checks itself */
   last->kind = CF_CHECK;
   int rc = zke_check(cf_store_anchor(r->tree.store), violated, r);
   if (rc != ZKE_OK && !r->why) r->why = cf_text("zke_check: %d", rc);

@@ -1,12 +1,12 @@
-/* tree.c - the tree of a run: how it begins, and what operations take from it
+/* tree.c - the tree of a run: its start, and what operations need of it
  *
- * The server is shared by all runs, so a run begins by clearing it and by
- * bringing a fresh database of zkembed to the same counters on the nodes that
- * cannot be made anew ("/" and "/zookeeper"), and only then makes CF_BASE.
+ * All runs share the server.  A run begins by clearing it.  Then it brings a
+ * new zkembed database to the same counters on the nodes that cannot be made
+ * anew ("/" and "/zookeeper"), and only then makes CF_BASE.
  *
- * What an operation leaves open (a child that exists, the version of now, a
- * path that was watched lately) is filled in from zkembed's side, just before
- * it runs.
+ * Parts of an operation that depend on the tree (an existing child, the current
+ * version, a recently watched path) are filled in from zkembed's side just
+ * before it runs.
  */
 #include "conformance.h"
 #include "test/program.h"
@@ -116,12 +116,12 @@ static void clear_server(cf_raw *r) {
 
 /* ---- bringing zkembed's special nodes to the server's state ---- */
 
-/* One counter of one special node, behind which a zxid stands. */
+/* One counter of one special node; its last change has a zxid. */
 typedef struct lag {
   const char *path;
-  bool children; /* children made, else version */
+  bool children; /* creations of children, else version */
   int64_t zxid;  /* the server's */
-  int64_t steps; /* that zkembed lags behind */
+  int64_t steps; /* how far zkembed lags behind */
   const char *data;
   int len;
 } lag;
@@ -135,7 +135,7 @@ static int64_t creates(const zke_stat *s) {
   return ((int64_t)s->cversion + s->numChildren) / 2;
 }
 
-/* Fill in the two lags of a node; catches up with its ACL's version. */
+/* Fill in the two lags of a node; sets its ACL until the versions agree. */
 static void find_lags(cf_tree *t, const char *path, lag two[2]) {
   zke *z = cf_store_anchor(t->store);
   cf_op op = {.kind = CF_GET, .path = path};
@@ -156,7 +156,7 @@ static void find_lags(cf_tree *t, const char *path, lag two[2]) {
     cf_must(zke_set_acl(z, path, -1, ZKE_OPEN_ACL, NULL), path);
 }
 
-/* Append what takes one step. */
+/* Append the operations of one step. */
 static int add_step(const lag *l, zke_op *ops) {
   if (!l->children) {
     zke_op_set(&ops[0], l->path, l->data, l->len, -1);
@@ -168,7 +168,7 @@ static int add_step(const lag *l, zke_op *ops) {
   return 2;
 }
 
-/* All steps but the last, whose data stays. */
+/* All steps but the last one, whose data stays. */
 static void catch_up_most(zke *z, const lag *l) {
   enum { MOST = 500 };
   zke_op ops[2 * MOST];
@@ -187,8 +187,8 @@ static int by_zxid(const void *a, const void *b) {
   return x->zxid < y->zxid ? -1 : x->zxid > y->zxid;
 }
 
-/* The last changes come in the server's order, and together where they were
- * one change there. */
+/* The last changes come in the server's order, and together if they were one
+ * change there. */
 static void catch_up(cf_tree *t) {
   zke *z = cf_store_anchor(t->store);
   lag lags[2 * SPECIALS];
@@ -224,8 +224,8 @@ void cf_note_watched(cf_tree *t, const cf_op *op) {
   t->recent_at++;
 }
 
-/* Give the operation a path that was watched before.  Where it takes a watch
- * back, the path is one that this session has watched. */
+/* Give the operation a path that was watched before.  If it removes a watch,
+ * the path must be one that this session has watched. */
 static void revisit(cf_tree *t, cf_op *op) {
   size_t base = strlen(seat_chroot(t, op));
   for (unsigned i = 0; i < CF_RECENT; i++) {
@@ -240,7 +240,7 @@ static void revisit(cf_tree *t, cf_op *op) {
   }
 }
 
-/* The k-th child of the path's parent in place of the name. */
+/* Replace the name by the parent's k-th child. */
 static void pick_child(cf_tree *t, cf_op *op) {
   const char *slash = op->path ? strrchr(op->path, '/') : NULL;
   if (!slash || op->path[0] != '/') return;
@@ -259,7 +259,7 @@ static void pick_child(cf_tree *t, cf_op *op) {
   zke_free(names);
 }
 
-/* version becomes the current one plus what it was. */
+/* Add the current version to op->version. */
 static void current_version(cf_tree *t, cf_op *op) {
   zke_stat stat = {0};
   if (op->path && op->path[0] == '/')
@@ -269,7 +269,7 @@ static void current_version(cf_tree *t, cf_op *op) {
   op->version = (int)((unsigned)now + (unsigned)op->version);
 }
 
-/* One path of a session has one-shot watches or staying ones, not both. */
+/* A session's path has either one-shot or permanent watches. */
 bool cf_stays_here(int seat, const char *path) {
   unsigned hash = (unsigned)seat * 77u + 5381u;
   for (const char *at = path; *at; at++) hash = hash * 33u ^ (unsigned char)*at;
@@ -300,7 +300,7 @@ void cf_resolve(cf_tree *t, cf_op *op) {
   separate_watches(t, op);
 }
 
-/* ---- a run's beginning and end ---- */
+/* ---- start and end of a run ---- */
 
 /* A database in an empty directory. */
 static const char *fresh_file(void) {
@@ -310,14 +310,14 @@ static const char *fresh_file(void) {
   return cf_text("%s/zke.db", directory);
 }
 
-/* A session that may do everything, on a server that it has cleared. */
+/* A session with all permissions, on a server that it has cleared. */
 static cf_raw *take_server(cf_raw *r) {
   become_super(r);
   clear_server(r);
   return r;
 }
 
-/* zkembed's side: a fresh database that catches up, or a cleared server. */
+/* zkembed's side: a new database that catches up, or a cleared server. */
 static void begin_store(cf_tree *t) {
   const char *file = t->plan->file ? fresh_file() : NULL;
   if (cf_ensemble) {

@@ -1,10 +1,10 @@
 /* wire.c - one run over the wire: ZooKeeper's server and `zke FILE serve`
  *
- * Each session is two connections that are sent the same bytes, several
- * requests at once now and then.  After each such exchange the frames that came
- * are compared: answers, events, and their order.  Sessions come back with id
- * and password, and where two servers serve zkembed's file, to either of them.
- * Begin with exchange().
+ * Each session is two connections that are sent the same bytes, sometimes
+ * several requests together.  After each such exchange the received frames are
+ * compared: answers, events, and their order.  Sessions come back with id and
+ * password; if two servers serve zkembed's file, to either of them.  Begin with
+ * exchange().
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@ const char *cf_zke_program;
 
 enum {
   MOST_AHEAD = 16,       /* the generator's is less */
-  FRAMES_ENOUGH = 60000, /* bytes that are sent at once, about */
+  FRAMES_ENOUGH = 60000, /* bytes to send together, about */
   TO_THE_END = 1 << 30   /* answers: up to the connection's end */
 };
 
@@ -58,7 +58,7 @@ static void start_servers(run *r) {
   }
 }
 
-/* A server that is told to end ends well. */
+/* A server that is told to end must exit with 0. */
 static void stop_servers(run *r) {
   for (int i = 0; i < r->plan->servers; i++) {
     int status = 0;
@@ -70,7 +70,7 @@ static void stop_servers(run *r) {
 
 /* ---- connections ---- */
 
-/* Begin a connection; true: both sides answered alike. */
+/* Begin a connection; true: both sides gave the same answer. */
 static bool greet(run *r, cf_pair *p, const cf_greeting *g) {
   cf_answers both[CF_SIDES];
   cf_pair_greet(p, g);
@@ -79,8 +79,8 @@ static bool greet(run *r, cf_pair *p, const cf_greeting *g) {
   return !r->why;
 }
 
-/* The server closes this connection, on both sides, with nothing before it but
- * events of the session's own end. */
+/* The server closes this connection on both sides, after no frames but events
+ * of the session's own end. */
 static bool await_close(run *r, cf_pair *p) {
   cf_answers both[CF_SIDES];
   int bad;
@@ -102,14 +102,14 @@ static bool open_seat(run *r, int i) {
   return greet(r, &s->pair, &usual);
 }
 
-/* A further connection of the session. */
+/* Another connection of the session. */
 static cf_pair another(const cf_pair *from) {
   cf_pair p = *from;
   for (int i = 0; i < CF_SIDES; i++) p.end[i].peer = (peer){.fd = -1};
   return p;
 }
 
-/* Take up the session by a new connection, in place of one that has ended. */
+/* Resume the session by a new connection, after its old one has ended. */
 static bool come_back(run *r, seat *s) {
   static const cf_greeting usual = {.timeout_ms = CF_LIVE_MS};
   cf_pair_hang_up(&s->pair);
@@ -118,14 +118,14 @@ static bool come_back(run *r, seat *s) {
 
 /* ---- exchanges ---- */
 
-/* What was refused, or malformed, ends the connection of both. */
+/* If the request was refused, or malformed, both connections end. */
 static bool after_exchange(run *r, seat *s, const cf_answers both[CF_SIDES]) {
   if (both[0].outcome == PEER_CLOSED) return come_back(r, s);
   if (!cf_was_refused_auth(&both[CF_ZOOKEEPER])) return true;
   return await_close(r, &s->pair) && come_back(r, s);
 }
 
-/* Send these at once and compare what comes. */
+/* Send these together and compare the answers. */
 static bool exchange(run *r, int at, const cf_op *ops, int count,
                      unsigned how) {
   seat *s = &r->seats[at];
@@ -150,7 +150,7 @@ static bool exchange(run *r, int at, const cf_op *ops, int count,
   return !r->why && after_exchange(r, s, both);
 }
 
-/* Have and compare all events of one session: a read brings them. */
+/* Get and compare all events of one session: a read brings them. */
 static bool flush_seat(run *r, int i, unsigned how) {
   static const cf_op look = {.kind = CF_FLUSH, .path = "/"};
   return exchange(r, i, &look, 1, how);
@@ -173,9 +173,9 @@ static bool close_seat(run *r, int i) {
   return same;
 }
 
-/* By a connection that takes the session over: it ends it, or asks for the
- * shortest time and lets that pass.  ZooKeeper closes a silent connection some
- * time before the session is over. */
+/* A connection takes over the session and ends it, or asks for the shortest
+ * timeout and waits for it.  ZooKeeper closes a silent connection some time
+ * before the session is over. */
 static bool expire_seat(run *r, int i, bool by_timeout) {
   seat *s = &r->seats[i];
   cf_pair before = s->pair;
@@ -190,13 +190,13 @@ static bool expire_seat(run *r, int i, bool by_timeout) {
   return true;
 }
 
-/* The session is over, as both sides tell one that comes back. */
+/* Is the session over?  Both sides tell a returning client. */
 static bool is_over(run *r, cf_pair *p) {
   static const cf_greeting usual = {.timeout_ms = CF_LIVE_MS};
   return greet(r, p, &usual) && await_close(r, p);
 }
 
-/* Events are compared up to the end, and those of it as a set. */
+/* Events before the end are compared in order, and its own as a set. */
 static bool end_seat(run *r, const cf_op *op) {
   cf_pair over = another(&r->seats[op->seat].pair);
   if (!flush(r, 0)) return false;
@@ -209,8 +209,8 @@ static bool end_seat(run *r, const cf_op *op) {
 
 /* ---- coming back ---- */
 
-/* One that is not let in; the session's connection goes on, unless it was the
- * password that was wrong. */
+/* A connection that is refused; the session's own continues, unless the
+ * password was wrong. */
 static bool fail_to_come_back(run *r, seat *s, const cf_op *op) {
   cf_pair stranger = another(&s->pair);
   cf_greeting g = {.timeout_ms = CF_LIVE_MS,
@@ -226,7 +226,7 @@ static bool fail_to_come_back(run *r, seat *s, const cf_op *op) {
   return await_close(r, &s->pair) && come_back(r, s);
 }
 
-/* The connection before is dropped, or left for the server to close. */
+/* Drop the previous connection, or leave it for the server to close. */
 static bool reconnect(run *r, const cf_op *op) {
   seat *s = &r->seats[op->seat];
   cf_pair before = s->pair;
@@ -248,20 +248,20 @@ static bool is_apart(const cf_op *op) {
          op->kind == CF_FLUSH || op->kind == CF_RECONNECT;
 }
 
-/* Nothing may be sent before its answer is there, nor while others are under
- * way: ZooKeeper answers it, or closes the connection, out of turn. */
+/* Must it be the only request under way?  ZooKeeper answers it, or closes the
+ * connection, out of turn. */
 static bool is_alone(const cf_op *op) {
   return op->kind == CF_ADD_AUTH || cf_ends_connection(op);
 }
 
-/* May nothing be sent behind it before its answer is there? */
+/* Must its answer come before anything else is sent? */
 static bool is_last(const cf_op *op) {
   const cf_op *real = op->kind == CF_MALFORMED ? op->subs : op;
   return is_alone(op) || real->kind == CF_SET_ACL;
 }
 
-/* Does the answer show the state that there is when it is made?  A refusal may
- * show an older one, with the events of another server's changes still to come.
+/* Does the answer show the current state?  A refusal may show an older one,
+ * before the events of another server's changes.
  */
 static bool shows_now(const cf_op *op) {
   static const bool reads[CF_KINDS] = {[CF_EXISTS] = true,
@@ -283,8 +283,9 @@ static size_t bytes_of(const cf_op *op) {
   return bytes + 1000;
 }
 
-/* Paths that ZooKeeper tells otherwise than it was told (mask UTF8), or has
- * watches of (mask BAD_WATCH); it counts "/" itself among those below "". */
+/* Avoid paths that ZooKeeper returns changed (mask UTF8), or watches though
+ * they are invalid (mask BAD_WATCH); it counts "/" itself among the nodes below
+ * "". */
 static void avoid_echo(cf_op *op) {
   if (op->kind == CF_MALFORMED) avoid_echo(op->subs);
   if (op->kind == CF_SYNC && !cf_is_utf8(op->path)) op->path = CF_BASE;
@@ -300,7 +301,7 @@ static void seat_all(cf_op *op, int at) {
   for (int i = 0; i < op->count; i++) seat_all(&op->subs[i], at);
 }
 
-/* The operations that are sent together, from the first on; how many. */
+/* The operations to send together, from the first on; how many. */
 static int gather(run *r, const int *indices, int left, cf_op *ops) {
   int count = 1;
   size_t bytes = bytes_of(&ops[0]);
@@ -324,7 +325,7 @@ static bool step_apart(run *r, const cf_op *op) {
   return flush_seat(r, op->seat, 0) && reconnect(r, op);
 }
 
-/* One exchange; how many operations it took.  The last of them is kept for the
+/* One exchange; how many operations it took.  The last is kept for the
  * report. */
 static int step(run *r, const int *indices, int left, cf_op *last) {
   static cf_op ops[MOST_AHEAD];
@@ -336,7 +337,7 @@ static int step(run *r, const int *indices, int left, cf_op *last) {
   cf_resolve(&r->tree, &ops[0]);
   avoid_echo(&ops[0]);
   if (!is_apart(&ops[0])) count = gather(r, indices, left, ops);
-  bool blind = false; /* the first that are sent do not show all events */
+  bool blind = false; /* the first ones sent do not show all events */
   for (int i = 0; i < count; i++) {
     say(r, indices[i], &ops[i]);
     cf_note_watched(&r->tree, &ops[i]);
@@ -356,7 +357,7 @@ static int step(run *r, const int *indices, int left, cf_op *last) {
 
 /* ---- the end of a run ---- */
 
-/* Look at one node in every way, at once. */
+/* Inspect one node in every way, in one exchange. */
 static bool look_over(run *r, const char *path) {
   static const cf_kind ways[] = {CF_EXISTS, CF_GET, CF_CHILDREN, CF_GET_ACL,
                                  CF_COUNT};
@@ -420,8 +421,8 @@ static void begin(run *r) {
   start_servers(r);
 }
 
-/* After a mismatch the sessions are as they may be: ZooKeeper's are ended here,
- * so that nothing of them is left for the next run. */
+/* After a mismatch the state of sessions is unknown: end ZooKeeper's, so that
+ * the next run finds none. */
 static void end(run *r) {
   for (int i = 0; i <= CF_SEATS; i++) {
     seat *s = &r->seats[i];

@@ -1,7 +1,7 @@
 /* zke.c - a session of zkembed
  *
- * A store is the database of one run, with a session of the harness's own
- * (the anchor) that keeps a database in memory alive and looks things up.
+ * A store is the database of one run.  The harness has a session on it (the
+ * anchor), which keeps a database in memory alive and looks things up.
  */
 #include "conformance.h"
 
@@ -13,7 +13,7 @@ struct cf_store {
   zke *anchor;
 };
 
-/* Context number n of a session; 0 is that of the default watcher. */
+/* Context number n of a session; 0 is the default watcher's. */
 typedef struct context {
   cf_zke *z;
   int number;
@@ -32,8 +32,8 @@ static void must(int rc, const char *what) {
     cf_die("%s: %s: %s", what, zke_error_name(rc), zke_errmsg());
 }
 
-/* Is it of the connection, not of the session or a node?  What happens where
- * the engine for ensembles shows its sessions is of no interest either. */
+/* Is it an event of the connection, and not of the session or a node?  Events
+ * below the engine's session nodes are ignored, too. */
 static bool is_beside(int type, int state, const char *path) {
   if (type == ZKE_EVENT_SESSION && state == ZKE_STATE_CONNECTING) return true;
   return strncmp(path, CF_SESSIONS "/", strlen(CF_SESSIONS "/")) == 0;
@@ -48,7 +48,7 @@ static void watcher(zke *z, int type, int state, const char *path, void *arg) {
 
 /* ---- stores and sessions ---- */
 
-/* Containers and TTL nodes must stay for as long as the run takes. */
+/* Containers and TTL nodes must stay during the whole run. */
 zke_options cf_zke_options = {.size = sizeof(zke_options),
                               .container_ms = INT64_C(1) << 40,
                               .event_limit = 1000000};
@@ -95,8 +95,8 @@ cf_zke *cf_zke_open(cf_store *s, const char *chroot, bool sibling) {
   return z;
 }
 
-/* A server keeps a session that has failed to authenticate, and hangs up: so it
- * is taken up by another connection, which ends it. */
+/* After a failed authentication a server hangs up, but keeps the session:
+ * another connection resumes and ends it. */
 static void end_refused(const cf_zke *z) {
   unsigned char password[16];
   zke *again;
@@ -118,7 +118,7 @@ int cf_zke_close(cf_zke *z) {
 
 int64_t cf_zke_id(cf_zke *z) { return zke_session_id(z->z); }
 
-/* A server sends events before it answers what is asked later. */
+/* A server sends events before its answers to later requests. */
 static void ask_server(cf_zke *z) {
   if (z->remote) zke_exists(z->z, "/", NULL, NULL, NULL);
 }
@@ -159,7 +159,7 @@ static void *context_of(cf_zke *z, const cf_op *op) {
   return &z->contexts[op->watch];
 }
 
-/* Copies into the memory of the operation what the library gave. */
+/* Copy the library's results into the memory of the operation. */
 static void keep_path(cf_reply *r, char *path) {
   r->path = cf_text("%s", path);
   zke_free(path);
@@ -288,7 +288,7 @@ static int call_remove_watch(cf_zke *z, const cf_op *op) {
                           op->watch ? context_of(z, op) : NULL);
 }
 
-/* What gives nothing but a code, or a Stat beside it. */
+/* Operations that return only a code, or also a Stat. */
 static int call_plain(cf_zke *z, const cf_op *op, cf_reply *r) {
   switch (op->kind) {
     case CF_DELETE:
