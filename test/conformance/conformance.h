@@ -335,7 +335,7 @@ zke_acl *cf_sorted_acls(const zke_acls *acls);
 void cf_note_code(const cf_op *op, int rc);
 void cf_note_event(int type);
 void cf_note_end(cf_kind kind); /* of a session */
-void cf_seen_print(void); /* prints counts by operation and code */
+void cf_seen_print(void);       /* prints counts by operation and code */
 
 /* ---- one run ---- */
 

@@ -1,8 +1,7 @@
-/* zktest_port.c - the C client's tests at another port: to be preloaded
+/* zktest_port.c - run the C client's tests at another port: to be preloaded
  *
- * The tests know their server's port, 22181.  This connect() goes to the port
- * that ZKTEST_PORT says in its place, so that several servers can be tested
- * beside each other.
+ * The tests contain their server's port, 22181.  This connect() uses
+ * ZKTEST_PORT instead, so several servers can be tested at the same time.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -10,8 +9,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* Where the address has the tests' port, its copy gets the one to use.  The
- * port is at the same place in an address of either family. */
+/* If the address has the tests' port, replace it in the copy.  Both address
+ * families have the port at the same place. */
 static void replace(struct sockaddr_storage *a) {
   struct sockaddr_in *in = (struct sockaddr_in *)a;
   const char *port = getenv("ZKTEST_PORT");

@@ -1,15 +1,15 @@
 /* client.c - fuzz target: what a server sends to the client of an ensemble
  *
- * The engine of recipes/engine runs on a server that is the input: it
- * answers requests well and badly, sends events, halves of frames and lengths
- * of 2 GiB, answers what was never asked, and hangs up.  Whatever comes: each
- * call returns one of the documented results, and nothing is left behind.
+ * The engine of recipes/engine runs against a server that is the input: it
+ * answers requests well and badly, sends events, half frames and lengths of 2
+ * GiB, answers what was never asked, and hangs up.  Whatever it does, each call
+ * returns one of the documented results, and nothing leaks.
  *
- * The connection and the clock are replaced in the text of the two files that
- * have them.  A connection is a pair of sockets; the server acts whenever the
- * engine would wait; time goes on when nothing has come.  Where the input ends
- * the server hangs up and takes no connection any more, so that every call
- * comes to its deadline.
+ * Connections and the clock are replaced in the text of the two files that use
+ * them.  A connection is a pair of sockets; the server acts whenever the engine
+ * would wait; time advances when nothing has come.  At the input's end the
+ * server hangs up and accepts no more connections, so every call reaches its
+ * deadline.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@ int fuzz_client(const uint8_t *data, size_t size);
 
 enum {
   CLIENT_REQUESTS = 64, /* that the server remembers */
-  CLIENT_CALLS = 24,    /* that one input makes, at most */
+  CLIENT_CALLS = 24,    /* of one input, at most */
   CLIENT_CONNECTIONS = 8
 };
 
@@ -37,16 +37,16 @@ typedef struct client_request {
   int32_t xid, type;
 } client_request;
 
-/* The server, and the world around the engine. */
+/* The server, and the engine's environment. */
 static struct client_server {
   fuzz_input in;
-  int fd; /* the server's end of the connection; -1: there is none */
+  int fd; /* the server's end of the connection; -1: none */
   int connections;
   int64_t now; /* ns */
   bool greeted;
   client_request asked[CLIENT_REQUESTS];
   int first, count;
-  char got[1 << 16]; /* of a request that has not come as a whole */
+  char got[1 << 16]; /* of an incomplete request */
   size_t got_len;
 } client;
 
@@ -57,7 +57,7 @@ static void client_hang_up(void) {
   client.fd = -1;
 }
 
-/* What does not fit into the socket is lost, as with a broken connection. */
+/* Bytes that do not fit into the socket are lost, as on a broken connection. */
 static void client_send(const void *bytes, size_t len) {
   if (len && send(client.fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
     client_hang_up();
@@ -70,7 +70,7 @@ static void client_send_frame(zke_jute_writer *w, size_t at) {
   zke_jute_writer_free(w);
 }
 
-/* Remember what is asked for, but the greeting. */
+/* Remember every request except the greeting. */
 static void client_note(char *frame, size_t len) {
   zke_jute_reader r = {.at = frame, .end = frame + len};
   zke_jute_request_header h;
@@ -85,7 +85,7 @@ static void client_note(char *frame, size_t len) {
   client.asked[at] = (client_request){h.xid, h.type};
 }
 
-/* Read the engine's frames: they are well formed. */
+/* Read the engine's frames, which are well formed. */
 static void client_listen(void) {
   size_t at = 0;
   ssize_t n = recv(client.fd, client.got + client.got_len,
@@ -102,13 +102,13 @@ static void client_listen(void) {
   client.got_len -= at;
 }
 
-/* The input's next bytes, at most so many; free() them. */
+/* The input's next bytes, at most `most`; free() them. */
 static char *client_take(size_t most, size_t *len) {
   *len = most < client.in.left ? most : client.in.left;
   return fuzz_text(&client.in, *len);
 }
 
-/* A session, with a timeout and a password that may be odd. */
+/* Grant a session, perhaps with an odd timeout and password. */
 static void client_welcome(bool odd) {
   static const char password[16] = "a password";
   zke_jute_writer w = {0};
@@ -123,7 +123,7 @@ static void client_welcome(bool odd) {
   client_send_frame(&w, at);
 }
 
-/* Bytes of the input, for a body. */
+/* Write bytes of the input as a body. */
 static void client_put_bytes(zke_jute_writer *w) {
   size_t len;
   char *bytes = client_take(fuzz_byte(&client.in), &len);
@@ -136,8 +136,7 @@ static void client_put_bytes(zke_jute_writer *w) {
   free(bytes);
 }
 
-/* A body as it should be, of the record that the type has, but for the
- * values. */
+/* A correct body of the type's record, with the input's values. */
 static void client_put_answer(zke_jute_writer *w, int32_t type) {
   char *text = fuzz_text(&client.in, fuzz_byte(&client.in) % 20);
   char one[] = "a", two[] = "q-0000000001", *names[] = {text, one, two, text};
@@ -210,7 +209,7 @@ static void client_event(void) {
   free(path);
 }
 
-/* Bytes behind a length that is theirs, or any. */
+/* Bytes after their length, or after any length. */
 static void client_bytes(bool honest) {
   int64_t any = honest ? 0 : fuzz_int(&client.in);
   size_t len;
@@ -224,7 +223,7 @@ static void client_bytes(bool honest) {
   free(bytes);
 }
 
-/* Without a length, so that halves of frames come. */
+/* Bytes without a length, which make half frames. */
 static void client_half(void) {
   size_t len;
   char *bytes = client_take(fuzz_byte(&client.in) % 16, &len);
@@ -232,7 +231,7 @@ static void client_half(void) {
   free(bytes);
 }
 
-/* One thing that the server does now. */
+/* One act of the server. */
 static void client_act(void) {
   switch (fuzz_byte(&client.in) % 16) {
     case 0:
@@ -269,9 +268,9 @@ static void client_act(void) {
   }
 }
 
-/* ---- what the engine calls ---- */
+/* ---- system calls of the engine ---- */
 
-/* A new connection begins with a good greeting, or with what comes. */
+/* A new connection begins with a good greeting, or with anything. */
 static int client_socket(int domain, int type, int protocol) {
   int fds[2];
   (void)domain, (void)type, (void)protocol;
@@ -308,7 +307,7 @@ static int client_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
   return rc;
 }
 
-/* Time goes on a little at each look. */
+/* Time advances a little at each call. */
 static int client_clock(clockid_t which, struct timespec *out) {
   (void)which;
   client.now += 1000;
@@ -338,7 +337,7 @@ static void client_watcher(zke *z, int type, int state, const char *path,
   FUZZ_EXPECT(path && strlen(path) < 1 << 20);
 }
 
-/* Every text of a list can be read. */
+/* Read every text of a list. */
 static void client_see(const zke_strings *list) {
   for (int i = 0; list && i < list->count; i++)
     FUZZ_EXPECT(strlen(list->data[i]) < 1 << 20);

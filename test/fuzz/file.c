@@ -1,14 +1,14 @@
 /* file.c - fuzz target: opening and using arbitrary database files
  *
- * A valid database is made once: nodes of every kind, three sessions whose
- * processes seem to have died, their watches and events.  The input says what
- * is changed in it: rows of our tables, the schema, bytes of the file, bytes of
- * the liveness file.  Then the file is opened and a fixed mix of calls is made,
- * that changes too, and once more for reading only.
+ * A valid database is made once: nodes of every kind, three sessions with
+ * seemingly dead processes, their watches and events.  The input says what to
+ * change in it: rows of our tables, the schema, bytes of the file, bytes of the
+ * liveness file. Then the file is opened and a fixed mix of calls is made, with
+ * changes, and once more read-only.
  *
- * However it goes: no crash, no endless loop, documented results, nothing left
- * behind.  And where only rows were changed and zke_check() was content
- * before the mix, it is content after it.
+ * In no case may there be a crash, an endless loop, an undocumented result, or
+ * a leak.  And if only rows were changed and zke_check() found nothing before
+ * the mix, it finds nothing after it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -37,8 +37,8 @@ static sqlite3_int64 file_template_size;
 
 /* ---- files ---- */
 
-/* Empty the side directory but for the two files whose inodes the database
- * remembers. */
+/* Empty the side directory, except for the two files with inodes that the
+ * database remembers. */
 static void file_clean_side(bool all) {
   char path[700];
   DIR *d = opendir(file_side);
@@ -71,7 +71,7 @@ static void file_remove_all(void) {
   sqlite3_free(file_template);
 }
 
-/* In memory where that can be: a database is written for every input. */
+/* In memory if possible: each input writes a database. */
 static void file_make_directory(void) {
   const char *base = getenv("TMPDIR");
   if (!base) base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -84,7 +84,7 @@ static void file_make_directory(void) {
   atexit(file_remove_all);
 }
 
-/* Give a file this content, keeping its inode. */
+/* Write a file's content, and keep its inode. */
 static void file_write(const char *name, const void *bytes, size_t size) {
   int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   FUZZ_EXPECT(fd >= 0 && ftruncate(fd, 0) == 0);
@@ -261,7 +261,7 @@ static void file_bind(fuzz_input *in, sqlite3_stmt *st, int at) {
   }
 }
 
-/* One statement with a value ?1 and the number of a row ?2. */
+/* One statement with a value ?1 and a row number ?2. */
 static void file_change(file_run *r, sqlite3 *db, const char *sql) {
   fuzz_input *in = &r->in;
   sqlite3_stmt *st = NULL;
@@ -275,7 +275,7 @@ static void file_change(file_run *r, sqlite3 *db, const char *sql) {
   sqlite3_finalize(st); /* refused by the schema: no change */
 }
 
-/* A row like another, with one column changed. */
+/* Copy a row, with one column changed. */
 static void file_insert(file_run *r, sqlite3 *db, const struct file_table *t,
                         int column) {
   char columns[400] = "", values[400] = "", sql[1000];
@@ -383,14 +383,14 @@ static void file_change_schema(fuzz_input *in, sqlite3 *db) {
   sqlite3_exec(db, "PRAGMA writable_schema=RESET", NULL, NULL, NULL);
 }
 
-/* ---- the file of this input ---- */
+/* ---- this input's file ---- */
 
 /* Change bytes: single ones anywhere, or the file's length. */
 static void file_change_bytes(fuzz_input *in, unsigned char *image,
                               sqlite3_int64 *size) {
   for (unsigned n = fuzz_byte(in) % 16; n && *size; n--) {
     sqlite3_int64 at = fuzz_number(in, 3) % *size;
-    if (at % 4 == 0) at = at / 4 % 100; /* the header, more often */
+    if (at % 4 == 0) at = at / 4 % 100; /* more often in the header */
     image[at] = (unsigned char)fuzz_byte(in);
   }
   if (fuzz_byte(in) % 8 == 7) *size = fuzz_number(in, 3) % (*size + 1);
@@ -424,7 +424,7 @@ static void file_prepare(file_run *r) {
   file_write(file_name, image, (size_t)size);
   sqlite3_free(image);
   unsigned char live[32] = {0};
-  if (how % 4 == 3) /* else short, so all zeros */
+  if (how % 4 == 3) /* otherwise short, so all zeros */
     for (int i = 0; i < 32; i++) live[i] = (unsigned char)fuzz_byte(in);
   file_write(file_live, live, sizeof live);
 }
@@ -452,7 +452,7 @@ static zke_strings *file_read_node(zke *z, const char *path) {
   return names;
 }
 
-/* Walk the tree from a path on; returns how many nodes may still be read. */
+/* Walk the tree below a path; returns how many nodes may still be read. */
 static int file_walk(zke *z, const char *path, int depth, int left) {
   char child[512];
   zke_strings *names = file_read_node(z, path);
@@ -520,7 +520,7 @@ static void file_multi(zke *z) {
   zke_results_clear(results, 2);
 }
 
-/* Two sessions that watch, change, wait and end each other. */
+/* Two sessions watch, change, wait and end each other. */
 static void file_work(file_run *r, zke *z, zke *other) {
   static const char *const paths[] = {"/a/large/deep", "/a", "/c", "/t",
                                       "/e1",           "/"};

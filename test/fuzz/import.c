@@ -1,10 +1,10 @@
-/* import.c - fuzz target: what import reads
+/* import.c - fuzz target: the input of import
  *
- * The input is a file, or, where it does not begin with '{', its nodes' lines,
+ * The input is a file, or, if it does not begin with '{', its nodes' lines,
  * which get a first and a last line.  It is imported into a tree in memory: no
- * crash, no leak, a documented exit code, and a tree that is as it was unless
- * that is 0.  What was accepted is imported into a file and exported from
- * there: that export can be imported too, and gives itself again.
+ * crash, no leak, a documented exit code, and an unchanged tree unless that is
+ * 0.  Accepted input is imported into a file and exported from there: that
+ * export can be imported, too, and then gives the same export.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@ static const char *import_path(const char *name, char path[400]) {
   return path;
 }
 
-/* A database with all that is beside it, or a file. */
+/* Remove a database with its side files, or a file. */
 static void import_remove(const char *name) {
   static const char *const ends[] = {"", "-wal", "-shm"};
   char path[400], side[700];
@@ -85,8 +85,8 @@ static void import_write(const uint8_t *data, size_t size) {
   FUZZ_EXPECT(fclose(f) == 0);
 }
 
-/* Numbers that would only take long: a sequence is counted up to, a short TTL
- * runs off between two steps. */
+/* Numbers that would only take long: a sequence counts up to them, a short TTL
+ * expires between two steps. */
 static bool import_takes_long(bool *short_lived_out) {
   char path[400], *line = NULL;
   size_t room = 0;
@@ -119,7 +119,7 @@ static void import_begin(shell *sh, const char *file) {
   sh->options.durability = ZKE_DURABLE_NONE;
 }
 
-/* As a coprocess's call, which says what is wrong in itself. */
+/* Like a coprocess's call, which has its own error text. */
 static int import_command(shell *sh, const char *name, const char *path,
                           const char *file) {
   word list[3] = {{name, strlen(name), false},
@@ -170,7 +170,7 @@ static void import_through(const char *from, const char *db, const char *to) {
   FUZZ_EXPECT(session_close(&sh) == STATUS_OK);
 }
 
-/* All but the first line, which tells the time. */
+/* All but the first line, which has the time. */
 static char *import_read(const char *name) {
   char path[400], *text = NULL;
   size_t len = 0;

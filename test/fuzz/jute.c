@@ -1,9 +1,9 @@
-/* jute.c - fuzz target: frames of ZooKeeper's protocol, as hostile as can be
+/* jute.c - fuzz target: hostile frames of ZooKeeper's protocol
  *
- * The first byte names a record, the others are the frame.  Records are read
+ * The first byte selects a record, the others are the frame.  Records are read
  * from it one after another, as a server reads the operations of a multi.
- * Whatever stands there: the reader stays inside of the frame, takes memory in
- * proportion to it, and leaves none.  What it accepts is written and read
+ * Whatever the bytes are, the reader stays inside the frame, uses memory in
+ * proportion to it, and leaks none.  An accepted record is written and read
  * again, and is the same.
  */
 #ifndef _GNU_SOURCE
@@ -19,15 +19,14 @@ static const zke_jute_record *const jute_records[] = {
     ZKE_JUTE_RECORDS(JUTE_RECORD)};
 enum { JUTE_KINDS = sizeof jute_records / sizeof *jute_records };
 
-/* Room for any of the structs. */
+/* Large enough for any of the structs. */
 typedef union jute_any {
 #define JUTE_MEMBER(name) zke_jute_##name name;
   ZKE_JUTE_RECORDS(JUTE_MEMBER)
 #undef JUTE_MEMBER
 } jute_any;
 
-/* What was read from a frame, written, is read again and written to the same
- * bytes. */
+/* Write what was read from a frame, read it again, and write the same bytes. */
 static void jute_again(const zke_jute_record *record, const jute_any *read) {
   zke_jute_writer one = {0}, two = {0};
   jute_any again;

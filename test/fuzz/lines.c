@@ -1,10 +1,10 @@
 /* lines.c - fuzz target: lines of the zke command
  *
- * Each line of the input is split into words and, where its command neither
- * waits nor touches files or processes, run by a shell over a tree in memory.
- * Whatever is written there: no crash, no leak, no endless loop, an exit code
- * that is documented.  And the words of a line, quoted in any of the ways that
- * there are, are split into the same words.
+ * Each line of the input is split into words.  If its command neither waits nor
+ * uses files or processes, a shell runs it over a tree in memory.  Whatever the
+ * line is: no crash, no leak, no endless loop, and a documented exit code.  A
+ * line's words, quoted in any of the possible ways, are split into the same
+ * words.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@ int fuzz_lines(const uint8_t *data, size_t size);
 
 /* ---- quoting ---- */
 
-/* In '…' where it can be, else in "…" or behind backslashes, as how says. */
+/* Quote in '…' if possible, otherwise in "…" or with backslashes, by `how`. */
 static void lines_quote_word(const word *w, unsigned how, FILE *out) {
   bool plain = !memchr(w->text, '\'', w->len);
   if (how % 3 == 0 && plain) {
@@ -73,7 +73,7 @@ static void lines_check_quoting(const words *w, unsigned how) {
   free(text);
 }
 
-/* What a word may be read as. */
+/* Everything that a word may be read as. */
 static void lines_check_word(const word *w) {
   int64_t n = 0;
   char *bytes = NULL;
@@ -91,7 +91,7 @@ static void lines_check_word(const word *w) {
 
 /* ---- running ---- */
 
-/* They neither wait nor reach beyond the tree. */
+/* The line neither waits nor reaches beyond the tree. */
 static bool lines_harmless(const words *w) {
   static const char *const names[] = {
       "help",      "cd",         "pwd",       "mode",     "session",  "version",
@@ -105,9 +105,9 @@ static bool lines_harmless(const words *w) {
   if (w->count == 0) return true;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     known = known || word_is(&w->data[0], names[i]);
-  /* Queues can be waited for, and multi reads its input where it has no words;
-   * --input, -i, and whatever is like them, read a file; --hold waits; behind
-   * -- may be a program. */
+  /* Queues can be waited for, and multi without words reads its input; --input,
+   * -i, and similar words read a file; --hold waits; a program may follow
+   * --. */
   bool bare = w->count < 2;
   if (word_is(&w->data[0], "multi") && bare) return false;
   if (word_is(&w->data[0], "queue") && !bare && !word_is(&w->data[1], "list") &&
@@ -138,7 +138,7 @@ static void lines_run(shell *sh, const char *line, size_t len, unsigned how) {
     lines_check_quoting(w, how);
     for (int i = 0; i < w->count; i++) lines_check_word(&w->data[i]);
     run = lines_harmless(w);
-    /* The code is anything then. */
+    /* Then the code may be anything. */
     if (w->count && (word_is(&w->data[0], "exit"))) {
       run_line(sh, line, len);
       run = false;
@@ -148,7 +148,7 @@ static void lines_run(shell *sh, const char *line, size_t len, unsigned how) {
   if (run) lines_check_status(run_line(sh, line, len));
 }
 
-/* What is printed goes nowhere. */
+/* A stream that discards all output. */
 static FILE *lines_nowhere(void) {
   static FILE *nowhere;
   if (!nowhere) nowhere = fopen("/dev/null", "w");

@@ -1,9 +1,9 @@
 /* ops.c - fuzz target: any sequence of calls on a tree in memory
  *
- * Each byte of the input picks a function, the bytes behind it are its
- * arguments.  Up to four sessions share the store; watchers call back into
- * the library.  However it goes: results are documented ones, outputs can be
- * read to their ends, zke_check() is content, and nothing is left behind.
+ * Each byte of the input selects a function, the following bytes are its
+ * arguments. Up to four sessions share the store; watchers call the library.
+ * In every case results are documented ones, outputs can be read to their ends,
+ * zke_check() finds nothing, and nothing leaks.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@ typedef struct ops_run {
   fuzz_world world;
   zke_os os;
   zke *z[OPS_SESSIONS];
-  int depth; /* callbacks nested */
+  int depth; /* nested callbacks */
 } ops_run;
 
 /* ---- arguments ---- */
@@ -44,7 +44,7 @@ static char *ops_path(ops_run *r) {
   return path;
 }
 
-/* A value: NULL, empty, inline, or large enough for a row of its own. */
+/* A value: NULL, empty, inline, or large enough for its own row. */
 static const char *ops_value(ops_run *r, int *len) {
   static const char bytes[2048] = "value";
   static const int lengths[] = {0, 1, 199, 200, 201, 2048, -2, -1};
@@ -62,7 +62,7 @@ static int ops_version(ops_run *r) {
   return how < 128 ? -1 : (int)(how % 8) - 2;
 }
 
-/* An ACL of at most three entries; data has room for them. */
+/* An ACL of at most three entries, which are put into data. */
 static zke_acls ops_acls(ops_run *r, zke_acl data[3]) {
   static const zke_acl entries[] = {
       {ZKE_PERM_ALL, "world", "anyone"},
@@ -82,7 +82,7 @@ static zke_acls ops_acls(ops_run *r, zke_acl data[3]) {
   return (zke_acls){count, data};
 }
 
-/* ---- what comes back ---- */
+/* ---- reading results ---- */
 
 static void ops_read_strings(zke_strings *s) {
   if (!s) return;
@@ -134,7 +134,7 @@ static zke_watch_fn ops_maybe_watcher(ops_run *r) {
   return fuzz_byte(&r->in) & 1 ? ops_watcher : NULL;
 }
 
-/* ---- one call each ---- */
+/* ---- single calls ---- */
 
 static void ops_create(ops_run *r, zke *z) {
   zke_acl data[3];
@@ -375,19 +375,19 @@ static zke_options ops_options(ops_run *r) {
   return o;
 }
 
-/* Begin the i-th session, or end it and begin it anew; one always stays, since
- * the last one takes the tree along. */
+/* Begin the i-th session, or end it and begin another; one always stays, since
+ * the tree ends with the last one. */
 static void ops_renew(ops_run *r, int i) {
   int other = 0;
   while (other < OPS_SESSIONS && (other == i || !r->z[other])) other++;
   if (other == OPS_SESSIONS) return;
   if (r->z[i]) fuzz_rc(zke_close(r->z[i]));
   zke_options o = ops_options(r);
-  if (o.event_limit) o.flags = ZKE_OPEN_LIGHT; /* by half of all inputs */
+  if (o.event_limit) o.flags = ZKE_OPEN_LIGHT; /* in half of all inputs */
   fuzz_rc(zke_open_session(r->z[other], &o, &r->z[i]));
 }
 
-/* One call, or a session's beginning; that is not allowed in a batch. */
+/* One call, or a session's beginning, which is not allowed in a batch. */
 static void ops_call(ops_run *r, bool in_batch) {
   static void (*const calls[])(ops_run *, zke *) = {
       ops_create,    ops_create,       ops_delete,   ops_set,
@@ -414,7 +414,7 @@ static int ops_in_batch(zke *z, void *context) {
   return how < 200 ? ZKE_OK : ZKE_CANCELLED;
 }
 
-/* The next of a run. */
+/* One step of a run. */
 static void ops_next(ops_run *r) {
   zke *z = r->z[r->in.left % OPS_SESSIONS];
   if (z && *r->in.at == OPS_BATCH) {

@@ -1,9 +1,9 @@
 /* path.c - fuzz target: path rules, keys, ACL texts, identities
  *
- * Includes zkembed.c to reach its statics.  The path rules are compared with
- * a second reading of semantics.md 1, written the other way round: the text is
- * first decoded as a whole, then each rule is one loop over it.  Where there is
- * an inverse (split and join, encode and decode) it must give back the input.
+ * Includes zkembed.c to reach its statics.  The path rules are compared with a
+ * second implementation of semantics.md 1, written differently: it first
+ * decodes the whole text, then checks each rule in one loop.  If a function has
+ * an inverse (split and join, encode and decode) this must return the input.
  */
 #ifndef FUZZ_TOGETHER
 #ifndef _GNU_SOURCE
@@ -15,7 +15,8 @@
 
 /* ---- paths ---- */
 
-/* How many bytes of UTF-8 follow the first one of a character; -1: none can. */
+/* How many bytes of UTF-8 follow a character's first byte; -1: it is
+ * invalid. */
 static int path_model_more(unsigned char first) {
   if (first < 0x80) return 0;
   if ((first >> 5) == 0x06) return 1;
@@ -23,8 +24,8 @@ static int path_model_more(unsigned char first) {
   return (first >> 3) == 0x1e ? 3 : -1;
 }
 
-/* Characters of UTF-8 text as code points; false where it is malformed.  at
- * has room for as many as there are bytes. */
+/* The code points of a UTF-8 text; false if it is malformed.  at has room for
+ * as many as there are bytes. */
 static bool path_model_decode(const char *text, uint32_t *at, size_t *count) {
   const unsigned char *s = (const unsigned char *)text;
   static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
@@ -43,7 +44,7 @@ static bool path_model_decode(const char *text, uint32_t *at, size_t *count) {
   return true;
 }
 
-/* Is this component text[from..to) one that the client refuses? */
+/* Does the client refuse this component text[from..to)? */
 static bool path_model_bad_part(const char *text, size_t from, size_t to) {
   size_t len = to - from;
   return len == 0 || strncmp(text + from, ".", len) == 0 ||
@@ -88,7 +89,7 @@ static void path_fuzz_rules(fuzz_input *in) {
   free(path);
 }
 
-/* What is split at its last '/' is joined to the same. */
+/* A path that is split at its last '/' is joined to the same path. */
 static void path_fuzz_split(fuzz_input *in) {
   zke_allocator a = {mem_default_resize, NULL};
   buf joined = {.a = &a};
@@ -108,7 +109,7 @@ static void path_fuzz_split(fuzz_input *in) {
 
 /* ---- ACLs ---- */
 
-/* Identities of the input's texts. */
+/* Identities from the input's texts. */
 static void path_fuzz_identities(fuzz_input *in, const zke_allocator *a,
                                  acl_identities *who) {
   memset(who, 0, sizeof *who);
@@ -123,7 +124,7 @@ static void path_fuzz_identities(fuzz_input *in, const zke_allocator *a,
   }
 }
 
-/* A text from a damaged file: read it every way. */
+/* An ACL text from a damaged file: read it every way. */
 static void path_fuzz_acl_text(fuzz_input *in) {
   zke_allocator a = {mem_default_resize, NULL};
   acl_identities who;
@@ -145,7 +146,7 @@ static void path_fuzz_acl_text(fuzz_input *in) {
   free(text);
 }
 
-/* Does the list hold an equal entry? */
+/* Does the list have an equal entry? */
 static bool path_fuzz_has_entry(const zke_acls *list, const zke_acl *e) {
   for (int i = 0; i < list->count; i++) {
     const zke_acl *f = &list->data[i];
@@ -156,8 +157,8 @@ static bool path_fuzz_has_entry(const zke_acls *list, const zke_acl *e) {
   return false;
 }
 
-/* What a caller's list was encoded to must be readable to its end and decode
- * to entries that are in it. */
+/* A caller's list is encoded; the result must be readable to its end, and must
+ * decode to entries of the list. */
 static void path_fuzz_acl_list(fuzz_input *in) {
   zke_allocator a = {mem_default_resize, NULL};
   static const char *const schemes[] = {"digest", "world", "auth",

@@ -1,15 +1,14 @@
 /* server.c - fuzz target: what clients send to `zke FILE serve`
  *
  * The server's loop runs over a tree in memory, and the input is its clients:
- * they greet well and badly, come back with what they know of a session, send
- * requests, multis in multis, watches, tokens and half frames, lengths that are
- * not so, words and HTTP, hang up in the middle, and let time pass.  Whatever
- * comes: each frame of the server is well formed, the tree is sound, and a
- * client that comes last is served.
+ * they greet well and badly, resume sessions, send requests, nested multis,
+ * watches, tokens, half frames, wrong lengths, words and HTTP, hang up in the
+ * middle, and let time pass.  Whatever they do, each frame of the server is
+ * well formed, the tree is sound, and a client that comes last is served.
  *
- * The text of two files is here, since the connections and the clock are
- * replaced: a connection is a pair of sockets, a round does not wait, and time
- * goes on when the input says so.
+ * The text of two files is included, to replace connections and the clock: a
+ * connection is a pair of sockets, a round does not wait, and time advances
+ * when the input says so.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -32,23 +31,23 @@ enum { SERVER_PEERS = 3, SERVER_NESTED = 3, SERVER_DATA = 1 << 16 };
 /* A client; its session outlives its connection. */
 typedef struct server_peer {
   int fd;      /* -1: not connected */
-  bool greets; /* the next frame tells of its session */
+  bool greets; /* its next frame has its session */
   bool loose;  /* it has sent bytes that may be a word or HTTP: it gets text */
   int64_t id;
   char password[16];
-  zke_jute_writer got; /* of a frame that has not come as a whole */
+  zke_jute_writer got; /* of an incomplete frame */
 } server_peer;
 
-/* The input, and the world around the server. */
+/* The input, and the server's environment. */
 static struct server_world {
   fuzz_input in;
   fuzz_world world;
-  int accepts; /* what the next accept gives */
+  int accepts; /* the next accept's result */
   int64_t now_ms;
   server_peer peers[SERVER_PEERS];
 } around;
 
-/* ---- what the server calls ---- */
+/* ---- system calls of the server ---- */
 
 static int server_accept(int fd, struct sockaddr *peer, socklen_t *len,
                          int flags) {
@@ -97,7 +96,7 @@ static void server_dial(server *s, server_peer *p) {
   if (!conn_accept(s, -1, false, conn_ready)) server_hang_up(p);
 }
 
-/* What does not fit into the socket is lost, as with a broken connection. */
+/* Bytes that do not fit into the socket are lost, as on a broken connection. */
 static void server_send(server_peer *p, const void *bytes, size_t len) {
   if (p->fd >= 0 && len &&
       send(p->fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)len)
@@ -111,7 +110,7 @@ static void server_send_frame(server_peer *p, zke_jute_writer *w) {
   zke_jute_writer_free(w);
 }
 
-/* The first frame tells of the session, each other has a header. */
+/* The first frame has the session, every other one a header. */
 static void server_see(server_peer *p, char *frame, size_t len) {
   zke_jute_reader r = {.at = frame, .end = frame + len};
   zke_jute_connect_response welcome;
@@ -129,8 +128,8 @@ static void server_see(server_peer *p, char *frame, size_t len) {
   zke_jute_reader_free(&r);
 }
 
-/* Read what the server has sent.  A connection that has spoken HTTP or a word
- * gets no frames: nothing of it is looked at. */
+/* Read what the server has sent.  A connection that has sent HTTP or a word
+ * gets no frames: its bytes are not inspected. */
 static void server_listen(server_peer *p) {
   static char bytes[SERVER_DATA];
   ssize_t n = p->fd < 0 ? 0 : recv(p->fd, bytes, sizeof bytes, MSG_DONTWAIT);
@@ -153,9 +152,9 @@ static void server_listen(server_peer *p) {
   p->got.len -= at;
 }
 
-/* ---- what they send ---- */
+/* ---- requests ---- */
 
-/* A greeting: for a new session, for that of before, or for any. */
+/* A greeting: for a new session, for the previous one, or for any. */
 static void server_greet(server_peer *p, unsigned how) {
   zke_jute_writer w = {0};
   zke_jute_connect_request r = {0, 0, 10000, 0, {16, p->password}};
@@ -174,13 +173,13 @@ static void server_greet(server_peer *p, unsigned how) {
   server_send_frame(p, &w);
 }
 
-/* The texts of one request, freed when it was sent. */
+/* The texts of one request, freed after it was sent. */
 typedef struct server_texts {
   char *own[64];
   int count;
 } server_texts;
 
-/* A path, or what is none. */
+/* A path, or an invalid one. */
 static const char *server_text(server_texts *t) {
   static const char *const known[] = {"/",
                                       "/a",
@@ -214,7 +213,7 @@ static zke_jute_bytes server_bytes(server_texts *t) {
 #define SERVER_PUT(w, name, ...) \
   zke_jute_write(w, &zke_jute_of_##name, &(zke_jute_##name){__VA_ARGS__})
 
-/* setWatches, of either form, with the same names in each list. */
+/* setWatches, in either form, with the same names in each list. */
 static void server_put_watches(zke_jute_writer *w, int type, server_texts *t) {
   char *names[4];
   zke_strings list = {(int)(fuzz_byte(&around.in) % 5), names};
@@ -247,7 +246,7 @@ static void server_put_create(zke_jute_writer *w, int type, server_texts *t) {
     SERVER_PUT(w, create_request, path, bytes, acl, flags);
 }
 
-/* The body that a type has, but for a multi's. */
+/* A type's body, except a multi's. */
 static void server_put_one(zke_jute_writer *w, int type, server_texts *t) {
   switch (type) {
     case ZKE_JUTE_CREATE:
@@ -271,14 +270,14 @@ static void server_put_one(zke_jute_writer *w, int type, server_texts *t) {
     case ZKE_JUTE_SASL:
       SERVER_PUT(w, sasl_token, server_bytes(t));
       break;
-    default: /* a path, and a number that may be too much or too little */
+    default: /* a path, and a number that may be wrong */
       SERVER_PUT(w, delete_request, server_text(t),
                  (int32_t)(fuzz_byte(&around.in) % 6) - 1);
       break;
   }
 }
 
-/* A type that there is, or any. */
+/* A valid type, or any number. */
 static int server_type(void) {
   static const int known[] = {
       1,  2,  3,  4,  5,  6,  7,   8,   9,   11,  12,  13,  14,  15,  16, 17,
@@ -288,7 +287,7 @@ static int server_type(void) {
   return known[which % (sizeof known / sizeof *known)];
 }
 
-/* A body; a multi is made of bodies, which may be multis again. */
+/* A body; a multi consists of bodies, which may be multis. */
 static void server_put_body(zke_jute_writer *w, int type, int depth,
                             server_texts *t) {
   bool is_multi = type == ZKE_JUTE_MULTI || type == ZKE_JUTE_MULTI_READ;
@@ -304,7 +303,7 @@ static void server_put_body(zke_jute_writer *w, int type, int depth,
   if (fuzz_byte(&around.in) % 8) SERVER_PUT(w, multi_header, -1, 1, -1);
 }
 
-/* A request; now and then its end is missing, or there is more of it. */
+/* A request; sometimes its end is missing, or there are more bytes. */
 static void server_ask(server_peer *p) {
   zke_jute_writer w = {0};
   server_texts t = {.count = 0};
@@ -319,7 +318,7 @@ static void server_ask(server_peer *p) {
   for (int i = 0; i < t.count; i++) free(t.own[i]);
 }
 
-/* Bytes behind a length that is theirs, or any; or without one. */
+/* Bytes after their length, or after any length, or without one. */
 static void server_send_bytes(server_peer *p, unsigned how) {
   int64_t any = how ? fuzz_int(&around.in) : 0;
   size_t len = fuzz_byte(&around.in);
@@ -354,7 +353,7 @@ static void server_send_text(server_peer *p) {
   server_send(p, text, strlen(text));
 }
 
-/* One thing that a client does. */
+/* One act of a client. */
 static void server_act(server *s, server_peer *p, unsigned what) {
   if (p->fd < 0 || what == 0) server_dial(s, p);
   if (what < 5) {
@@ -376,7 +375,7 @@ static void server_act(server *s, server_peer *p, unsigned what) {
 
 /* ---- the server ---- */
 
-/* A file of users that nobody else can read: "/proc/self/fd/N". */
+/* A file of users that only its owner can read: "/proc/self/fd/N". */
 static const char *server_users(void) {
   static char path[64];
   static const char line[] = "ann:red\n";
@@ -388,8 +387,8 @@ static const char *server_users(void) {
   return path;
 }
 
-/* Sort the options into the call, which points into the words; how says
- * which. */
+/* Sort the options into the call, which points into the words; `how` selects
+ * them. */
 static words *server_options(call *c, unsigned how) {
   char line[200];
   words *w;
@@ -402,7 +401,7 @@ static words *server_options(call *c, unsigned how) {
   return w;
 }
 
-/* As serve_run() does it, but that nobody listens. */
+/* Like serve_run(), but without listening. */
 static void server_begin(server *s, call *c) {
   *s = (server){.c = c, .epoll = -1, .wake = {-1, NULL}};
   FUZZ_EXPECT(serve_options(s) == 0 && serve_open(s) == 0);
@@ -411,14 +410,14 @@ static void server_begin(server *s, call *c) {
   FUZZ_EXPECT(zke_rearm(s->z) == ZKE_OK);
 }
 
-/* A round, and what the clients are told in it. */
+/* One round, and the clients' reading. */
 static void server_round(server *s) {
   FUZZ_EXPECT(serve_round(s) == 0);
   for (int i = 0; i < SERVER_PEERS; i++) server_listen(&around.peers[i]);
 }
 
-/* Whatever was before: a new client gets a session.  An outage that a test has
- * asked for keeps it out, so --control does without. */
+/* Whatever was before, a new client gets a session.  An outage ordered by a
+ * test keeps it out, so the input has no --control. */
 static void server_serves(server *s) {
   server_peer *p = &around.peers[0];
   server_dial(s, p);
@@ -438,7 +437,7 @@ static void server_play(server *s, bool is_controlled) {
   FUZZ_EXPECT(zke_check(s->z, NULL, NULL) == ZKE_OK);
 }
 
-/* What the server tells people goes nowhere. */
+/* A stream that discards the server's lines. */
 static FILE *server_nowhere(void) {
   static FILE *nowhere;
   if (!nowhere) nowhere = fopen("/dev/null", "w");

@@ -3,11 +3,11 @@
  *   test_corpus                    everything
  *   test_corpus TARGET FILE...     run these inputs through a fuzz target
  *                                  (path, ops, file, lines, import, jute,
- *                                  client, server) in this process: for what
- *                                  `make fuzz` found, under a debugger
+ *                                  client, server) in this process: for
+ *                                  findings of `make fuzz`, under a debugger
  *
- * FLIP_STRIDE=n in the environment flips every n-th byte: 53 by default,
- * and 1 for the full test; FLIP_AT=offset flips that one.
+ * FLIP_STRIDE=n in the environment flips every n-th byte: 53 by default, and 1
+ * for the full test; FLIP_AT=offset flips only that one.
  */
 #include "zkembed.c"
 
@@ -18,7 +18,7 @@
 #include "test/program.h"
 #include "test/test.h"
 
-/* Linked: names of the command's meet with statics of zkembed.c. */
+/* Linked: some names of the command are also statics of zkembed.c. */
 int fuzz_lines(const uint8_t *data, size_t size);
 int fuzz_import(const uint8_t *data, size_t size);
 int fuzz_jute(const uint8_t *data, size_t size);
@@ -42,7 +42,7 @@ enum { CORPUS_TARGETS = sizeof corpus_targets / sizeof *corpus_targets };
 
 /* ---- replay ---- */
 
-/* Say which input it was that broke something. */
+/* Report the input that broke something. */
 static char corpus_input[900];
 static void corpus_tell(int signal_number) {
   ssize_t n = write(2, corpus_input, strlen(corpus_input));
@@ -52,7 +52,7 @@ static void corpus_tell(int signal_number) {
   raise(signal_number);
 }
 
-/* Run one input, from a block of just its size. */
+/* Run one input, from a block of exactly its size. */
 static bool corpus_replay_file(int target, const char *name) {
   snprintf(corpus_input, sizeof corpus_input, "%s", name);
   FILE *f = fopen(name, "rb");
@@ -71,8 +71,8 @@ static bool corpus_replay_file(int target, const char *name) {
   return true;
 }
 
-/* The tests run from the top of the tree, or from wherever with the corpus
- * beside this file's source. */
+/* The tests run from the top of the tree, or from anywhere with the corpus next
+ * to this file's source. */
 static const char *corpus_directory(int target) {
   static char path[600];
   const char *slash = strrchr(__FILE__, '/');
@@ -82,7 +82,7 @@ static const char *corpus_directory(int target) {
   return path;
 }
 
-/* Nothing that was ever interesting to a target breaks it now; a finding
+/* No input that was ever interesting to a target breaks it now; a finding
  * aborts and so fails the test. */
 TEST_LOOP(every_input_of_the_corpus_is_survived, 0, CORPUS_TARGETS) {
   const char *directory = corpus_directory(_i);
@@ -100,7 +100,7 @@ TEST_LOOP(every_input_of_the_corpus_is_survived, 0, CORPUS_TARGETS) {
   ck_assert_int_ge(count, corpus_targets[_i].least);
 }
 
-/* The oracles see: an input whose outcome is known is told apart. */
+/* The oracle works: it classifies inputs with known results. */
 TEST(the_path_model_refuses_what_it_should) {
   ck_assert(path_model_server("/a/\xc3\xa9"));
   ck_assert(!path_model_server("/a/\xc3"));
@@ -113,9 +113,9 @@ TEST(the_path_model_refuses_what_it_should) {
 
 /* ---- flipped bytes ----
  *
- * The database is small and made of pages of 512 bytes, so that few of its
- * bytes are unused space.  What is read from it is kept as text, a line a
- * node or row, and compared with what the whole file gives.
+ * The database is small and has pages of 512 bytes, so few of its bytes are
+ * unused. What is read from it is kept as text, a line for each node or row,
+ * and compared with the undamaged file's.
  */
 
 typedef struct flip_base {
@@ -124,7 +124,7 @@ typedef struct flip_base {
   char *answers;
 } flip_base;
 
-/* A node as a line. */
+/* Describe a node in one line. */
 static void flip_describe(buf *out, const char *path, const char *data, int len,
                           const zke_stat *t, const zke_acls *acls) {
   char line[700];
@@ -170,7 +170,7 @@ static int flip_read_tree(zke *z, const char *path, buf *out) {
   return rc;
 }
 
-/* The sessions, what they own and watch, a line each. */
+/* The sessions, with their nodes and watches, one line each. */
 static int flip_read_rest(zke *z, buf *out) {
   zke_session_list *sessions = NULL;
   zke_watch_list *watches = NULL;
@@ -202,7 +202,8 @@ static int flip_read_rest(zke *z, buf *out) {
   return rc;
 }
 
-/* Everything a read-only handle says, as text; NULL where it was refused. */
+/* Everything that a read-only handle returns, as text; NULL if it was
+ * refused. */
 static char *flip_answers(const char *name, int *checked) {
   static const zke_allocator a = {mem_default_resize, NULL};
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
@@ -234,7 +235,7 @@ static int flip_missing(const char *a, const char *b) {
   return count;
 }
 
-/* The template of file.c, in which sessions live, in small pages. */
+/* The template of file.c, made with living sessions, in small pages. */
 static void flip_make_small(void) {
   sqlite3 *db = NULL;
   file_template[18] = file_template[19] = 1; /* no write-ahead log */
@@ -272,7 +273,7 @@ static void flip_end(flip_base *b) {
   free(b->answers);
 }
 
-/* Use the damaged file for writing too: whatever it says, it ends well. */
+/* Write to the damaged file, too: whatever the results, it ends well. */
 static void flip_write(const char *name) {
   zke_options o = {.size = sizeof o, .durability = ZKE_DURABLE_NONE};
   zke *z = NULL;
@@ -285,8 +286,8 @@ static void flip_write(const char *name) {
   fuzz_rc(zke_close(z));
 }
 
-/* One flipped byte: reported, harmless, or a value of one node or row that
- * nothing else in the file speaks of. */
+/* Flip one byte: it is reported, harmless, or the value of one node or row that
+ * nothing else in the file repeats. */
 static void flip_at(const flip_base *b, long at, int mask, int counts[4]) {
   int checked;
   b->image[at] ^= (unsigned char)mask;
@@ -301,7 +302,7 @@ static void flip_at(const flip_base *b, long at, int mask, int counts[4]) {
   if (answers && checked == ZKE_OK && !same) {
     int lost = flip_missing(b->answers, answers);
     int made = flip_missing(answers, b->answers);
-    /* Check cuts off messages that are long */
+    /* Check cuts off long messages */
     bool one = lost <= 1 && made <= 1;
     if (!one) printf("%s---- for\n%s", answers, b->answers);
     ck_assert_msg(one,
@@ -315,9 +316,9 @@ static void flip_at(const flip_base *b, long at, int mask, int counts[4]) {
 }
 
 LIMIT(1000);
-/* Each of PARTS tests takes its share of the bytes. */
+/* Each of FLIP_PARTS tests takes its share of the bytes. */
 enum { FLIP_PARTS = 8 };
-/* P11: bytes of a small database are flipped, one at a time: it is refused,
+/* P11: bytes of a small database are flipped, one at a time: it is refused, or
  * zke_check() finds it, or it reads the same or as another value. Nothing
  * crashes. */
 TEST_LOOP(a_flipped_byte_is_reported_or_harmless, 0, FLIP_PARTS) {

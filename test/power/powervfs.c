@@ -24,7 +24,7 @@ uint64_t power_random(uint64_t *state, uint64_t limit) {
   return (x ^ (x >> 31)) % limit;
 }
 
-/* A broken model is no finding: nothing it says would count. */
+/* A broken model gives no valid findings: stop. */
 static void insist(bool sound, const char *what) {
   if (sound) return;
   fprintf(stderr, "powervfs: %s\n", what);
@@ -38,7 +38,7 @@ typedef struct content {
   int64_t size, room;
 } content;
 
-/* Make it as long; what is new is zero. */
+/* Set the length; new bytes are zero. */
 static void content_resize(content *c, int64_t size) {
   if (size > c->room) {
     c->room = size * 2;
@@ -62,7 +62,7 @@ static content content_copy(const content *from) {
   return c;
 }
 
-/* Read a file that was there before. */
+/* Read a file that already existed. */
 static void content_load(content *c, const char *path) {
   struct stat s;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -86,7 +86,7 @@ static void content_store(const content *c, const char *path) {
 /* A write, or a truncation to `at`. */
 typedef struct change {
   struct change *next;
-  int64_t number; /* of all changes of the disk, in the order made */
+  int64_t number; /* of all the disk's changes, in order */
   bool truncation;
   int64_t at;
   int size;
@@ -94,13 +94,13 @@ typedef struct change {
 } change;
 
 typedef struct inode {
-  struct inode *next; /* of all */
+  struct inode *next; /* the next of all */
   content durable;
   change *first, **last; /* since the last sync */
-  int count, writes;     /* how many, and without truncations */
+  int count, writes;     /* all, and those that are no truncations */
 } inode;
 
-/* A name and what it has stood for; NULL: for nothing. */
+/* A name and the inodes it had since the last sync; NULL: none. */
 typedef struct name {
   char name[64];
   inode *durable;
@@ -115,7 +115,7 @@ static struct {
   char directory[PATH_MAX];
   power_hook hook;
   const char *bad;  /* the name whose syncs fail, or NULL */
-  int fail, failed; /* how many of them will, and have */
+  int fail, failed; /* how many will, and did */
   int64_t number;   /* of the last change */
   inode *inodes;
   int names;
@@ -134,7 +134,7 @@ static inode *inode_new(void) {
   return disk.inodes = i;
 }
 
-/* All changes are durable, or lost. */
+/* All changes have become durable, or are lost. */
 static void inode_forget_changes(inode *i) {
   while (i->first) {
     change *c = i->first;
@@ -145,7 +145,7 @@ static void inode_forget_changes(inode *i) {
   i->count = i->writes = 0;
 }
 
-/* Note a write or a truncation that has not been synced. */
+/* Note a write or a truncation, not yet synced. */
 static void inode_change(inode *i, bool truncation, int64_t at,
                          const void *data, int size) {
   change *c = malloc(sizeof *c + (size_t)size);
@@ -188,7 +188,7 @@ static void name_move(name *n, inode *to) {
   n->move[n->moves++].to = to;
 }
 
-/* The name of a file of the modelled directory, or NULL. */
+/* The name of a file in the modelled directory, or NULL. */
 static const char *name_within(const char *path) {
   size_t len = strlen(disk.directory);
   if (!path || strncmp(path, disk.directory, len) != 0 || path[len] != '/')
@@ -203,7 +203,7 @@ static name *name_find(const char *text) {
   return NULL;
 }
 
-/* The entry of a name in the directory, which is made where there is none. */
+/* The directory's entry of a name, made if it is missing. */
 static name *name_make(const char *text) {
   name *n = name_find(text);
   if (n) return n;
@@ -272,7 +272,7 @@ static void cut_tear(const cut *k, const change *c, content *to) {
   }
 }
 
-/* Of a write each sector by itself arrives or not. */
+/* Each sector of a write either arrives or does not. */
 static void cut_sectors(const cut *k, const change *c, content *to) {
   int64_t end = c->at + c->size;
   for (int64_t at = c->at; at < end;) {
@@ -284,11 +284,10 @@ static void cut_sectors(const cut *k, const change *c, content *to) {
   k->loss->torn++;
 }
 
-/* What becomes of a change. */
+/* What happens to a change. */
 enum fate { KEPT, LOST, TORN };
 
-/* Does a change arrive, get lost or get torn?  The style decides, and
- * chance. */
+/* Is a change kept, lost or torn?  The style decides, and chance. */
 static enum fate cut_fate(const cut *k, const change *c) {
   switch (k->style) {
     case POWER_NONE:
@@ -305,7 +304,7 @@ static enum fate cut_fate(const cut *k, const change *c) {
   }
 }
 
-/* Put a change into what is left, as its fate is. */
+/* Apply a change according to its fate. */
 static void cut_change(const cut *k, const change *c, content *to) {
   if (k->style == POWER_SECTORS && !c->truncation) {
     cut_sectors(k, c, to);
@@ -324,8 +323,8 @@ static void cut_change(const cut *k, const change *c, content *to) {
   }
 }
 
-/* The length of a file can reach the disk before what it has grown by, which
- * then is zeros or what was there before. */
+/* A file's new length can reach the disk before its new bytes; then these are
+ * zeros or the disk's old bytes. */
 static void cut_grow(const cut *k, const inode *i, content *to) {
   int64_t end = 0, from = to->size;
   bool any = k->style >= POWER_SUBSET && cut_chance(k, 2);
@@ -340,8 +339,8 @@ static void cut_grow(const cut *k, const inode *i, content *to) {
   }
 }
 
-/* What a cut can leave of a file: its durable content and what arrived of the
- * changes. */
+/* A possible content of a file after a cut: its durable content and those of
+ * the changes that arrived. */
 static content cut_inode(const cut *k, const inode *i) {
   content result = content_copy(&i->durable);
   int n = 0;
@@ -361,7 +360,7 @@ static content cut_inode(const cut *k, const inode *i) {
   return result;
 }
 
-/* What the name stands for after the cut. */
+/* The inode of a name after the cut. */
 static const inode *cut_name(const cut *k, const name *n) {
   int kept = 0;
   if (k->style == POWER_ALL) {
@@ -376,7 +375,7 @@ static const inode *cut_name(const cut *k, const name *n) {
   return kept ? n->move[kept - 1].to : n->durable;
 }
 
-/* The number of the oldest change that is not synced. */
+/* The number of the oldest unsynced change. */
 static int64_t oldest_change(void) {
   int64_t oldest = disk.number;
   for (const inode *i = disk.inodes; i; i = i->next) {
@@ -403,10 +402,10 @@ void power_image(const char *directory, power_style style, uint64_t *random,
 
 /* ---- the VFS ---- */
 
-/* What is noted of an open file; none if it is not modelled. */
+/* The record of an open file; empty if the file is not modelled. */
 typedef struct power_file {
   inode *inode;
-  bool syncs_names; /* its next sync is one of the directory too */
+  bool syncs_names; /* its next sync also syncs the directory */
 } power_file;
 
 static void before_write(seam_call *c) {
@@ -420,7 +419,7 @@ static void after_write(seam_call *c) {
                  (int)c->size);
 }
 
-/* Does this sync fail?  Then the changes are lost to the disk. */
+/* Must this sync fail?  Then the disk loses the changes. */
 static bool fails_for(inode *i) {
   const name *n = disk.bad ? name_find(disk.bad) : NULL;
   if (!disk.fail || !n || name_now(n) != i) return false;
@@ -430,8 +429,8 @@ static bool fails_for(inode *i) {
   return true;
 }
 
-/* The unix VFS syncs the directory with the first sync of a journal or log
- * that it may have made. */
+/* With the first sync of a journal or log that it may have made, the unix VFS
+ * also syncs the directory. */
 static void before_sync(seam_call *c) {
   power_file *file = *c->own;
   if (!file) return;
@@ -448,7 +447,7 @@ static void before_lock(seam_call *c) {
   if (c->at == 0 && c->how == unlock) tell(POWER_PUBLISH);
 }
 
-/* Is this open to make a file in the directory? */
+/* Does this open make a file in the directory? */
 static bool makes(const seam_call *c) {
   const char *text = name_within(c->path);
   return text && !name_now(name_make(text)) && (c->how & SQLITE_OPEN_CREATE);
@@ -458,7 +457,7 @@ static void before_open(seam_call *c) {
   if (makes(c)) tell(POWER_CREATE);
 }
 
-/* Note a file that lies in the directory. */
+/* Note an opened file of the directory. */
 static void after_open(seam_call *c) {
   const char *text = name_within(c->path);
   int logs = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL;
@@ -475,8 +474,8 @@ static void after_open(seam_call *c) {
 
 static void before_close(seam_call *c) { free(*c->own); }
 
-/* A file that is deleted: its name goes, and until a sync of the directory it
- * can come back. */
+/* The name of a file that is being deleted: it disappears, but can come back
+ * until the directory is synced. */
 static name *name_to_delete(const seam_call *c) {
   const char *text = name_within(c->path);
   name *n = text ? name_find(text) : NULL;
@@ -496,15 +495,15 @@ static void after_delete(seam_call *c) {
 
 /* ---- the machine ---- */
 
-static uint64_t side_inode = 2000; /* the first one in the side directory */
+static uint64_t side_inode = 2000; /* the side directory's first one */
 
 static bool ends_with(const char *text, const char *end) {
   size_t len = strlen(text), tail = strlen(end);
   return len >= tail && strcmp(text + len - tail, end) == 0;
 }
 
-/* Files but those in the side directory keep their inodes through a cut, though
- * a disk that is looked at is made anew. */
+/* Files outside the side directory keep their inodes through a cut, even though
+ * the child makes the disk's files anew. */
 static uint64_t inode_of(const char *path) {
   const char *shard = strstr(path, "/live.");
   if (shard) return side_inode + 100 + strtoul(shard + 6, NULL, 16);
@@ -530,10 +529,9 @@ static void sync_directory(seam_call *c) {
 
 static void tell_pid(seam_call *c) { seam_refuse(c, 1000); }
 
-/* The real one looks into /proc/thread-self.  Those looks cost much when a
- * thread and then its process end at once, as children here do: the parent's
- * waitpid() spins in the kernel while the thread's part of /proc is thrown
- * away. */
+/* The real function reads /proc/thread-self.  That is slow when a thread and
+ * then its process end immediately, as children do here: the parent's waitpid()
+ * spins in the kernel while the thread's part of /proc is removed. */
 static void no_offset(seam_call *c) {
   *(int64_t *)c->data = 0;
   seam_refuse(c, 0);

@@ -1,7 +1,7 @@
-/* test_power.c - the disk that forgets, and what a cut leaves of a creation
+/* test_power.c - the disk that forgets, and what a cut leaves of a new database
  *
- * P8, P11.  Cuts under the engine and the recipes are made in the simulated
- * host (test/sim), those under fences in test_power_fence.c.
+ * P8, P11.  The simulated host (test/sim) makes cuts under the engine and the
+ * recipes, test_power_fence.c those under fences.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ static void write_file(const char *path, const char *data, size_t size) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
-/* Read a file that has this size. */
+/* Read a file of this size. */
 static void read_file(const char *path, char *data, size_t size) {
   FILE *f = fopen(path, "rb");
   ck_assert_ptr_nonnull(f);
@@ -38,9 +38,9 @@ static void read_file(const char *path, char *data, size_t size) {
   fclose(f);
 }
 
-/* Open rubbish with a rollback journal beside it, which begins with a byte
- * (SQLite's with 0xd9) and says how many pages there were before.  Where it is
- * refused both must be as they were. */
+/* Open rubbish with a rollback journal next to it, which begins with this byte
+ * (SQLite's with 0xd9) and gives the old number of pages.  If it is refused
+ * both files must be unchanged. */
 static int open_rubbish(const char *file, int first, int pages) {
   char journal[512] = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
   char rubbish[4096], found[4096], beside[PATH_MAX];
@@ -69,8 +69,9 @@ static int open_rubbish(const char *file, int first, int pages) {
   return rc;
 }
 
-/* P11: what a cut left of a creation is begun anew, whatever is in it; beside
- * any other journal the same is a stranger's and stays as it is. */
+/* P11: if a cut has interrupted the making of a database it is made anew,
+ * whatever is in the file; with any other journal such a file belongs to
+ * another program and stays as it is. */
 TEST(a_creation_is_known_by_its_journal) {
   ck_rc(open_rubbish(test_path("a.db"), 0xd9, 1), ZKE_NOTADB);
   ck_rc(open_rubbish(test_path("b.db"), 0xd8, 0), ZKE_NOTADB);
@@ -90,7 +91,7 @@ static void plain_do(sqlite3 *db, const char *sql) {
   ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
 }
 
-/* The number that a query finds on the disk that a cut leaves now. */
+/* The number that a query returns from the state after a cut now. */
 static int after_cut(power_style style, uint64_t seed, const char *sql) {
   char name[32], file[PATH_MAX];
   power_loss loss = {0};
@@ -102,8 +103,8 @@ static int after_cut(power_style style, uint64_t seed, const char *sql) {
   return (int)test_number(file, sql);
 }
 
-/* The disk itself, under plain SQLite: what was committed with a sync is there
- * after every cut, what was committed without one after some. */
+/* The disk alone, with plain SQLite: a synced commit is there after every cut,
+ * an unsynced one after some. */
 TEST(the_disk_keeps_what_was_synced_only) {
   int count[3] = {0};
   power_begin(work(), NULL);
@@ -128,7 +129,7 @@ TEST(the_disk_keeps_what_was_synced_only) {
   sqlite3_close(db);
 }
 
-/* So many syncs from now on one of the log's fails; 0: none. */
+/* The log's sync with this number, counted from now, fails; 0: none. */
 static int failing;
 
 static void fail_a_sync(power_event event) {
@@ -136,10 +137,10 @@ static void fail_a_sync(power_event event) {
     power_fail("a.db-wal", 1);
 }
 
-/* P2: what a read shows after a COMMIT whose sync failed stays so: the sync of
- * the log's head (0), or that of the commit's frames (1).  The log was
- * emptied, and a connection that has done no checkpoint begins it with a salt
- * that the WAL-index does not have yet. */
+/* P2: what a read shows after a COMMIT with a failed sync stays true.  The sync
+ * is that of the log's head (0), or of the commit's frames (1).  The log was
+ * reset, and a connection that has not made the checkpoint begins it with a
+ * salt that the WAL-index does not have yet. */
 TEST_LOOP(a_failed_commit_in_an_emptied_log_stays_undone, 0, 2) {
   static const char rows[] = "SELECT count(*) FROM t";
   power_begin(work(), fail_a_sync);

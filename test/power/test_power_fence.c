@@ -1,19 +1,19 @@
 /* test_power_fence.c - power cuts while rows are written behind a fence
  *
- * P8 for what fence.h promises: a row that was acknowledged is there after the
- * cut, a fence is there as a whole or not at all, and the last writer of a row
- * can write it no more.  Rows are written by the engine's connection, and by
- * one of the program's own.  One process with two sessions works on the disk
- * that forgets (powervfs.h).  Before every n-th event it forks a child, which
- * knows all that it knows.  The child opens what a cut could leave, under a new
- * boot id, and goes on with it.
+ * P8 for the promises of fence.h: an acknowledged row is there after the cut, a
+ * fence is there completely or not at all, and a row's last writer can no
+ * longer write it.  The engine's connection and the program's own write rows.
+ * One process with two sessions works on the disk that forgets (powervfs.h).
+ * Before every n-th event it forks a child, which knows the same.  The child
+ * opens a state that a cut could leave, under a new boot id, and continues with
+ * it.
  *
  * The other recipes meet power cuts in the simulated host (test/sim/rounds.h).
- * Its handles have a chroot, and the path of a fence is none below it.
+ * Its handles have a chroot, and a fence's path does not depend on one.
  *
  *   SEED=n   the first seed, printed
  *   EVERY=n  cut before each n-th event on the disk; 0: after each change
- *   CUTS=n   so many cuts, the seeds running on
+ *   CUTS=n   so many cuts, with further seeds
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -38,24 +38,24 @@
 #include "test/test.h"
 
 enum {
-  IMAGES = 4, /* disks looked at for each cut */
+  IMAGES = 4, /* disks inspected for each cut */
   NAME = 24,
   CELLS = 3,
   CHANGES = 40 /* of a run */
 };
 
-/* ---- what is known ---- */
+/* ---- expected state ---- */
 
-/* A table with one row: 0 while it has no fence. */
+/* A table with one row: 0 if it has no fence. */
 typedef struct cell {
-  int value, next; /* as it was acknowledged; what it becomes now, or value */
+  int value, next; /* acknowledged; being written, or the same */
   int64_t token;   /* of the value */
 } cell;
 
 typedef struct tally { /* shared with the children */
   long cuts, images, violations;
-  long kept, lost;     /* changes that were not synced */
-  long known, noticed; /* cells looked at; wrong ones */
+  long kept, lost;     /* unsynced changes */
+  long known, noticed; /* inspected cells; wrong ones */
 } tally;
 
 static struct {
@@ -70,7 +70,7 @@ static struct {
   zke *z[2];
   cell cell[CELLS];
   int values;
-  int64_t highest; /* token that was given out */
+  int64_t highest; /* token given out */
 } run;
 
 static tally *sum;
@@ -92,7 +92,8 @@ __attribute__((format(printf, 1, 2))) static void found(const char *format,
   printf("\n");
 }
 
-/* What has to work, wherever the power fails; a child ends here if not. */
+/* A call that must succeed, wherever the power fails; otherwise the child
+ * exits. */
 static void demand(int rc, const char *what) {
   if (rc == ZKE_OK) return;
   found("%s: %s: %s", what, zke_error_name(rc), zke_errmsg());
@@ -120,7 +121,8 @@ static int os_boot_id(void *c, char *buffer, size_t size) {
   return snprintf(buffer, size, "boot-%d", run.boot);
 }
 
-/* The table of system calls: the clock, chance and boot id are the run's own.
+/* The table of system calls; the clock, random bytes and boot id are the run's
+ * own.
  */
 static void make_machine(void) {
   power_machine(&run.os);
@@ -144,7 +146,7 @@ static zke *start(void) {
 
 /* ---- tables ---- */
 
-/* What is to be done with the table, or read of it. */
+/* What to do with the table, or what was read of it. */
 typedef struct fenced {
   const char *sql; /* to run */
   char table[NAME], path[NAME];
@@ -159,7 +161,7 @@ static fenced name_fenced(int number) {
   return f;
 }
 
-/* A zke_sql_fn: the text of a fenced. */
+/* A zke_sql_fn: run the SQL of a `fenced`. */
 static int run_fenced(sqlite3 *db, int64_t zxid, void *context) {
   const fenced *f = context;
   (void)zxid;
@@ -173,7 +175,7 @@ static int change_fenced(zke *z, fenced *f, const char *sql) {
   return zke_multi(z, &op, 1, NULL);
 }
 
-/* Make the table and its row, unfenced, and fence it. */
+/* Make the table and its row, without a fence, and then fence it. */
 static int make_fenced(zke *z, fenced *f) {
   char sql[200];
   snprintf(sql, sizeof sql,
@@ -192,9 +194,9 @@ static int write_fenced(zke *z, fenced *f, int to, int64_t token) {
   return change_fenced(z, f, sql);
 }
 
-/* Write the row on a connection of the program's own.  Its setting is one that
- * does not sync, as an SQLite can have it by default: adopting it is to mend
- * that, unless nothing is to be durable. */
+/* Write the row on a connection of the program's own.  It starts with a setting
+ * that does not sync, as SQLite can have by default: adopting it must correct
+ * that, unless nothing must be durable. */
 static int write_as_guest(zke *z, const fenced *f, int to, int64_t token) {
   sqlite3 *db = NULL;
   char sql[100];
@@ -215,14 +217,14 @@ static int write_as_guest(zke *z, const fenced *f, int to, int64_t token) {
   return rc;
 }
 
-/* The holder writes on the engine's connection, or on one of its own. */
+/* The holder writes on the engine's connection, or on its own. */
 static int write_as_holder(zke *z, fenced *f, int to, int64_t token) {
   return to % 2 ? write_as_guest(z, f, to, token)
                 : write_fenced(z, f, to, token);
 }
 
-/* Write the row as the holder of the lock; behind a fence, if there was none.
- * To 0: take the fence away. */
+/* Write the row as the lock's holder, and make the fence if there was none.
+ * The value 0 removes the fence. */
 static int change_fence(zke *z, int number, int from, int to) {
   fenced f = name_fenced(number);
   zke_lock *lock = NULL;
@@ -236,7 +238,7 @@ static int change_fence(zke *z, int number, int from, int to) {
   return rc;
 }
 
-/* Read a row of numbers, if there is one; false without. */
+/* Read a row of numbers; false if there is none. */
 static bool read_numbers(sqlite3 *db, const char *sql, int64_t number[2]) {
   sqlite3_stmt *st = NULL;
   bool row = sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK &&
@@ -246,7 +248,7 @@ static bool read_numbers(sqlite3 *db, const char *sql, int64_t number[2]) {
   return row;
 }
 
-/* A zke_sql_fn: the triggers of a table, and its row where there are some. */
+/* A zke_sql_fn: a table's triggers, and its row if there are some. */
 static int read_table(sqlite3 *db, int64_t zxid, void *context) {
   fenced *f = context;
   char sql[100];
@@ -266,7 +268,7 @@ static int read_table(sqlite3 *db, int64_t zxid, void *context) {
   return SQLITE_OK;
 }
 
-/* The value of an unfenced table is nothing; no fence is half there. */
+/* An unfenced table has no value; no fence is incomplete. */
 static int read_fence(zke *z, int number, int *value, int64_t *token) {
   fenced f = name_fenced(number);
   zke_op op;
@@ -281,8 +283,8 @@ static int read_fence(zke *z, int number, int *value, int64_t *token) {
   return rc;
 }
 
-/* The row's writer holds the lock no more: it is refused, before another holds
- * the lock and while it does. */
+/* The row's writer no longer holds the lock: it is refused, both before another
+ * holds the lock and while it does. */
 static void write_late(zke *z, int number, int value) {
   fenced f = name_fenced(number);
   zke_lock *lock = NULL;
@@ -298,12 +300,12 @@ static void write_late(zke *z, int number, int value) {
   zke_lock_free(lock);
 }
 
-/* What a row may become: a value that was not there before, or nothing. */
+/* A row's next value: one that it never had, or none. */
 static int next_value(int value) {
   return value && chance(2) ? 0 : ++run.values;
 }
 
-/* One change of a cell and what it says then; the zxid rises. */
+/* Change a cell once, and note its new state; the zxid rises. */
 static void change_cell(zke *z, int number, cell *c) {
   int64_t token = 0;
   int value = 0, next = c->next = next_value(c->value);
@@ -330,15 +332,15 @@ static void look_at_sessions(zke *z) {
   zke_free(sessions);
 }
 
-/* What was acknowledged, with its zxid, or what was under way, with a later
- * one. */
+/* Is it the acknowledged state, with its zxid, or the one being written, with a
+ * later zxid? */
 static bool may_be(const cell *c, int value, int64_t token) {
   if (value == c->value && (value == 0 || token == c->token)) return true;
   return c->next != c->value && value == c->next &&
          (value == 0 || token > c->token);
 }
 
-/* It has a value that it may have, its last writer is refused, and it can be
+/* The cell has a permitted value, its last writer is refused, and it can be
  * changed. */
 static void look_at_cell(zke *z, int number) {
   const cell *c = &run.cell[number];
@@ -390,15 +392,15 @@ static void *look_apart(void *image) {
   return NULL;
 }
 
-/* The child's work, on a thread of its own: the one that was forked may be in a
- * transaction of the program's connection, in which the library refuses it. */
+/* The child's work on its own thread: the forked thread may be in a transaction
+ * of the program's connection, in which the library refuses the work. */
 static void look_by_a_thread(int image) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, look_apart, &image) != 0) abort();
   pthread_join(thread, NULL);
 }
 
-/* The power fails here: disks that this can leave are looked at by children. */
+/* The power fails here: children inspect disks that this can leave. */
 static void cut(void) {
   sum->cuts++;
   fflush(stdout);
@@ -426,7 +428,7 @@ static void at_event(power_event event) {
 
 /* ---- the work ---- */
 
-/* Tables are changed by either session until the power fails. */
+/* Both sessions change tables until the power fails. */
 static void work(void) {
   zke *z = run.z[0] = start();
   demand(zke_open_session(z, NULL, &run.z[1]), "a second session");
@@ -487,8 +489,8 @@ TEST(what_was_acknowledged_survives) {
   ck_assert_int_gt(sum->known, 0);
 }
 
-/* zke_sql_adopt() and zke_sql_begin() see to it that what zke_sql_commit() has
- * acknowledged is on the disk, right after it. */
+/* With zke_sql_adopt() and zke_sql_begin(), what zke_sql_commit() acknowledges
+ * is on the disk immediately after. */
 TEST(rows_of_the_programs_own_connection_survive) {
   begin_tally();
   run_once(1, 0, ZKE_DURABLE_BY_KIND, false);
@@ -496,8 +498,8 @@ TEST(rows_of_the_programs_own_connection_survive) {
   ck_assert_int_gt(sum->known, 20);
 }
 
-/* The same finds what there is to be found where nothing is synced, when the
- * power fails before a checkpoint syncs. */
+/* Without syncs, the same test finds losses when the power fails before a
+ * checkpoint syncs. */
 TEST_LOOP(finds_losses_without_durability, 0, POWER_LONG) {
   begin_tally();
   for (uint64_t seed = 5; seed < 15 && !sum->noticed; seed++)

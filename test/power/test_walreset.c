@@ -1,24 +1,23 @@
 /* test_walreset.c - P12: the WAL-reset bug of SQLite 3.7.0 to 3.51.2
  *
- * A checkpoint first reads the index's header (how many frames the log has)
- * and then how many of them have been copied.  Beside another connection these
- * need not belong together.  Where all frames have been copied before, a writer
- * that commits between the two readings begins the log anew; the checkpoint
- * takes the new log for the old one, and notes at its end that as many frames
- * have been copied as the old one had.  The commits that then fill the log up
- * to there are copied never, acknowledged though they are, and the database is
- * sound as far as integrity_check can tell.
+ * A checkpoint first reads the index's header (how many frames the log has),
+ * and then how many of them have been copied.  Another connection may make the
+ * two numbers inconsistent.  If all frames had been copied, a writer that
+ * commits between the two reads restarts the log.  The checkpoint takes the new
+ * log for the old one, and finally records as many frames as copied as the old
+ * log had. Commits that then fill the log up to there are never copied, though
+ * they are acknowledged, and integrity_check finds the database sound.
  *
- * SQLite tells its VFS between the two readings that the database may have
- * changed (xUnfetch), so a VFS can let the writer in just there, on the same
- * thread.  This loses commits of plain SQLite, time and again.  zkembed's
- * checkpoints hold the gate and SQLite's write lock, so there is nobody to let
- * in; the same VFS sees that no writer gets through at any call of a
- * checkpoint, and that no checkpoint copies without the write lock, not even
- * where a foreign writer keeps that.
+ * Between the two reads SQLite tells its VFS that the database may have changed
+ * (xUnfetch), so a VFS can run the writer just there, on the same thread.  This
+ * repeatedly loses commits of plain SQLite.  zkembed's checkpoints hold the
+ * gate and SQLite's write lock, so no writer can run there.  The same VFS
+ * checks that no writer gets through at any call of a checkpoint, and that no
+ * checkpoint copies without the write lock, even if a foreign writer keeps
+ * that.
  *
- * Fixed in SQLite 3.51.3, 3.50.7 and 3.44.6, and perhaps by whoever packaged
- * an older one: the test finds out by losing nothing, and says so.
+ * Fixed in SQLite 3.51.3, 3.50.7 and 3.44.6, and perhaps in older packages:
+ * then the test loses nothing, and says so.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -41,10 +40,10 @@ enum { WRITE_LOCK = 0, CHECKPOINT_LOCK = 1 }; /* offsets in the -shm */
 
 static struct {
   void (*at_call)(void);    /* before each call of a checkpoint */
-  void (*between)(void);    /* between the two readings */
-  sqlite3_file *writer;     /* of the connection that has the write lock */
-  sqlite3_file *checkpoint; /* of the one that is checkpointing */
-  bool inside;              /* a callback: what it does is not looked at */
+  void (*between)(void);    /* between the two reads */
+  sqlite3_file *writer;     /* whose connection has the write lock */
+  sqlite3_file *checkpoint; /* whose connection is checkpointing */
+  bool inside;              /* in a callback: its calls are ignored */
   long checkpoints;         /* begun */
   long alone;               /* pages copied with the write lock */
   long beside;              /* pages copied without it */
@@ -72,7 +71,7 @@ static void before_write(seam_call *c) {
   *(paused.checkpoint == paused.writer ? &paused.alone : &paused.beside) += 1;
 }
 
-/* Notes which handle has the writers' lock, and which one checkpoints. */
+/* Note which handle has the writers' lock, and which one checkpoints. */
 static void after_lock(seam_call *c) {
   bool on = (c->how & SQLITE_SHM_LOCK) != 0;
   if (c->result != SQLITE_OK || !(c->how & SQLITE_SHM_EXCLUSIVE)) return;
@@ -94,10 +93,10 @@ static seam pausing = {
 static struct {
   sqlite3 *writer, *checkpointer;
   int rows;   /* acknowledged */
-  int chosen; /* times the writer came between */
+  int chosen; /* how often the writer came between */
 } plain;
 
-/* A connection of plain SQLite, with a log that it syncs. */
+/* A connection of plain SQLite with a synced log. */
 static sqlite3 *plain_open(const char *file) {
   sqlite3 *db = NULL;
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
@@ -120,7 +119,7 @@ static int plain_number(sqlite3 *db, const char *sql) {
   return n;
 }
 
-/* A tiny transaction, acknowledged. */
+/* A tiny transaction, which is acknowledged. */
 static void plain_insert(void) {
   int rc = sqlite3_exec(plain.writer, "INSERT INTO t VALUES(NULL)", NULL, NULL,
                         NULL);
@@ -133,7 +132,7 @@ static void plain_between(void) {
   plain_insert();
 }
 
-/* Checkpoint as a connection does by itself: without the write lock. */
+/* Checkpoint like an ordinary connection: without the write lock. */
 static int plain_checkpoint(sqlite3 *db) {
   int frames = 0;
   int rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE,
@@ -142,7 +141,7 @@ static int plain_checkpoint(sqlite3 *db) {
   return frames;
 }
 
-/* The schedule, once.  Returns how many acknowledged rows are missing. */
+/* Run the schedule once.  Returns how many acknowledged rows are missing. */
 static int plain_schedule(const char *file) {
   plain.writer = plain_open(file);
   sqlite3_exec(plain.writer, "CREATE TABLE t(x INTEGER PRIMARY KEY)", NULL,
@@ -151,7 +150,7 @@ static int plain_schedule(const char *file) {
   plain_number(plain.checkpointer, "SELECT count(*) FROM t");
   for (int i = 0; i < 500; i++) plain_insert();
   int frames = plain_checkpoint(plain.writer); /* all of them copied */
-  paused.between = plain_between;              /* the log begins anew */
+  paused.between = plain_between;              /* the log is restarted */
   plain_checkpoint(plain.checkpointer);
   paused.between = NULL;
   for (int i = 1; i < frames; i++) plain_insert(); /* the log is as long */
@@ -167,7 +166,7 @@ static int plain_schedule(const char *file) {
   return plain.rows - found;
 }
 
-/* The control: the schedule does what it is said to do. */
+/* The control: the schedule works as described. */
 TEST(plain_sqlite_loses_commits) {
   int missing = plain_schedule(test_path("plain.db"));
   ck_assert_int_eq(plain.chosen, 1);
@@ -183,9 +182,10 @@ TEST(plain_sqlite_loses_commits) {
 static struct {
   const char *file;
   zke *writer;
-  long tries, kept_out; /* of the writer while another checkpoints */
+  long tries, kept_out; /* of the writer during another's checkpoint */
   int nodes;            /* acknowledged */
-  int gates;            /* until the closing handle is let through */
+  int gates;            /* the closing handle's gate locks until the writer
+                         * comes */
 } ours;
 
 static int open_paused(zke **out, const zke_os *os, int busy_ms) {
@@ -203,7 +203,7 @@ static int make_node(zke *z) {
   return rc;
 }
 
-/* Make nodes until that begins a checkpoint. */
+/* Make nodes until one begins a checkpoint. */
 static void make_until_checkpoint(zke *z) {
   long before = paused.checkpoints;
   while (paused.checkpoints == before) ck_ok(make_node(z));
@@ -216,7 +216,7 @@ static void try_to_write(void) {
   ours.kept_out += rc == ZKE_OPERATIONTIMEOUT;
 }
 
-/* All that was acknowledged is there, for whoever opens the file later. */
+/* All acknowledged nodes are there when the file is opened later. */
 static void expect_nodes(void) {
   zke_stat stat;
   zke *z = test_open(ours.file);
@@ -226,9 +226,10 @@ static void expect_nodes(void) {
   ck_ok(zke_close(z));
 }
 
-/* The closing handle has seen that no session is left and is about to pass the
- * gate for the last checkpoint.  Now somebody comes, writes, and checkpoints,
- * so the header that the closing one knows is old and the log fully copied. */
+/* The closing handle has seen that no session is left, and is about to pass the
+ * gate for the last checkpoint.  Now another handle opens, writes, and
+ * checkpoints: the closing handle's header is old, and the log is fully
+ * copied. */
 static void before_gate(seam_call *c) {
   bool gate = c->at == 0 && c->how == ZKE_LOCK_EXCLUSIVE;
   if (!gate || !ours.gates || --ours.gates > 0) return;
@@ -236,9 +237,9 @@ static void before_gate(seam_call *c) {
   make_until_checkpoint(ours.writer);
 }
 
-/* The schedule that loses plain SQLite's commits: a checkpoint that finds
- * another log than it knew, which is copied already, and a writer between its
- * two readings. */
+/* The schedule that loses commits of plain SQLite: a checkpoint finds a log
+ * that is new to it and already copied, and a writer comes between its two
+ * reads. */
 TEST(zkembed_loses_none_in_that_schedule) {
   zke *closing = NULL;
   static seam late = {.before = {[SEAM_lock_range] = before_gate}};
@@ -259,8 +260,8 @@ TEST(zkembed_loses_none_in_that_schedule) {
   expect_nodes();
 }
 
-/* A foreign writer, which knows no gate, takes the write lock of a checkpoint
- * that has begun. */
+/* A foreign writer, which ignores the gate, takes the write lock away from a
+ * checkpoint that has begun. */
 static void foreign_begins(void) {
   paused.at_call = NULL;
   ck_assert_int_eq(
@@ -268,7 +269,7 @@ static void foreign_begins(void) {
       SQLITE_OK);
 }
 
-/* SQLite would go on without the write lock when its wait was in vain. */
+/* After a vain wait SQLite would go on without the write lock. */
 TEST(no_page_is_copied_beside_a_foreign_writer) {
   zke *z = NULL;
   ours.file = test_path("foreign.db");
@@ -276,7 +277,7 @@ TEST(no_page_is_copied_beside_a_foreign_writer) {
   plain.writer = plain_open(ours.file);
   paused.at_call = foreign_begins;
   make_until_checkpoint(z);
-  ck_assert(!paused.at_call); /* it began, and has the lock still */
+  ck_assert(!paused.at_call); /* it began, and still has the lock */
   ck_assert_int_eq(paused.beside, 0);
   ck_assert_int_eq(paused.alone, 0);
   ck_assert_int_eq(sqlite3_close(plain.writer), SQLITE_OK);
@@ -286,9 +287,9 @@ TEST(no_page_is_copied_beside_a_foreign_writer) {
   expect_nodes();
 }
 
-/* SQLite would copy a part of the log beside a reader, note it as copied, and
- * sync nothing.  If the next sync of the database failed, nobody would write
- * those pages again (P8). */
+/* SQLite would copy a part of the log in spite of a reader, note it as copied,
+ * and sync nothing.  If the database's next sync failed, those pages would
+ * never be written again (P8). */
 TEST(no_part_of_the_log_is_copied_beside_a_reader) {
   zke *z = NULL;
   ours.file = test_path("reader.db");
@@ -309,7 +310,7 @@ TEST(no_part_of_the_log_is_copied_beside_a_reader) {
   expect_nodes();
 }
 
-/* Wherever in a checkpoint a writer comes, it has to wait. */
+/* A writer must wait at any point of a checkpoint. */
 TEST(no_writer_during_a_checkpoint) {
   zke *z = NULL;
   ours.file = test_path("calls.db");
