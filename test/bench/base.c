@@ -21,7 +21,7 @@
 settings run;
 char data[DATA_BYTES];
 
-static pid_t owner; /* who removes the directory */
+static pid_t owner; /* the process that removes the directory */
 
 _Noreturn void die(const char *format, ...) {
   va_list ap;
@@ -79,7 +79,7 @@ void pin(int cpu) {
   if (sched_setaffinity(0, sizeof set, &set)) die("cannot pin to CPU %d", cpu);
 }
 
-/* The first two CPUs that we may use; the same one twice on a small machine. */
+/* The first two available CPUs; the same one twice on a small machine. */
 void choose_cpus(void) {
   cpu_set_t set;
   int found = 0;
@@ -117,9 +117,9 @@ static void remove_directory(void) {
   if (getpid() == owner) program_remove(run.directory);
 }
 
-/* Databases and bench.json lie beside the program, on a real disk as a rule;
- * /tmp is often memory, where a sync costs nothing.  A process of ours is told
- * by the environment. */
+/* By default databases and bench.json are next to the program, usually on a
+ * real disk; /tmp is often memory, where a sync costs nothing.  A child process
+ * gets the directory from the environment. */
 void make_directory(const char *program) {
   const char *given = getenv("BENCH_WORK");
   if (given) {

@@ -1,16 +1,16 @@
-/* bench.c - zkembed beside the floor and beside what one would use instead
+/* bench.c - zkembed, the floor, and the alternatives, side by side
  *
  *     make bench            everything that is installed; build/bench.json
  *     make bench-peers      fetches the peers first
  *     make bench-plots      doc/performance/ from bench.json
  *     QUICK=1 make bench    a smoke run: its figures mean nothing
- *     ONLY=lock,death       these parts alone
- *     BENCH_DIR=/mnt/x      where the databases lie; beside the program
+ *     ONLY=lock,death       only these parts
+ *     BENCH_DIR=/mnt/x      directory of the databases; default: the program's
  *
  *     bench --loop NAME SUBJECT COUNT
- *                           one operation over and over, for perf and strace
+ *                           repeat one operation, for perf and strace
  *
- * doc/performance.md tells how it is measured; bench.h what is where.
+ * doc/performance.md says how it is measured; bench.h lists the files.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -47,7 +47,7 @@ enum { PARTS = sizeof parts / sizeof parts[0] };
 const subject *subjects[SUBJECTS_MOST];
 int subject_count;
 
-/* All there are, here or not; NULL where the client was not linked in. */
+/* All subjects, available or not; NULL if the client was not linked. */
 static const struct {
   const char *name;
   const subject *is;
@@ -70,7 +70,7 @@ static void subject_add(const char *name, const subject *s) {
   absent[absent_count++][1] = why;
 }
 
-/* Find out which of them are here. */
+/* Find the available subjects. */
 static void subjects_find(void) {
   for (int i = 0; i < COMPARED; i++) subject_add(known[i].name, known[i].is);
 }
@@ -103,7 +103,7 @@ bool subject_can(const subject *s, action wanted) {
 
 /* ---- parts ---- */
 
-/* Is a name among those of a list with commas? */
+/* Is a name in a list with commas? */
 static bool listed(const char *list, const char *name) {
   size_t size = strlen(name);
   for (const char *at = list; at; at = strchr(at, ',')) {
@@ -138,7 +138,7 @@ static int listening(int port, bool bind_it) {
   return rc ? -1 : ntohs(at.sin_port);
 }
 
-/* --free-port prints one; --answers PORT: does somebody listen there? */
+/* --free-port prints one; --answers PORT: does a server listen there? */
 static int port_main(int argc, char **argv) {
   if (argc == 3) return listening(atoi(argv[2]), false) < 0;
   printf("%d\n", listening(0, true));
@@ -152,7 +152,7 @@ static bool asked(const char *variable) {
 
 int main(int argc, char **argv) {
   memset(data, 'x', sizeof data);
-  signal(SIGPIPE, SIG_IGN); /* the floor writes to who may have died */
+  signal(SIGPIPE, SIG_IGN); /* the floor may write to a dead process */
   if (argc > 1 && (strcmp(argv[1], "--free-port") == 0 ||
                    strcmp(argv[1], "--answers") == 0))
     return port_main(argc, argv);

@@ -1,19 +1,19 @@
 /* bench.h - what the parts of the benchmark share
  *
- *   bench.c          settings, parts, main
+ *   bench.c    settings, parts, main
  *   base.c     clocks, CPUs, files, samples
  *   report.c   the table, bench.json, the targets
- *   process.c  other processes, and what they say
+ *   process.c  other processes, and their reports
  *   measure.c  one process: operations side by side
  *   lock.c     locks between processes
  *   group.c    elections, barriers
  *   wait.c     watches across processes, idling
  *   load.c     several processes without pause
  *   queue.c    queues
- *   line.c     many that write: who waits longest
+ *   line.c     many writers: the longest wait
  *   cache.c    trees and groups kept in memory
  *   memory.c   bytes
- *   removal.c  many nodes that go, many watchers
+ *   removal.c  many deletions, many watchers
  *   sessions.c ten thousand sessions
  *   served.c   servers of the protocol
  *   host.c     the program's own tables
@@ -21,9 +21,9 @@
  *   zke.c, floor.c, flock.c, zookeeper.c, etcd.c, redis.c
  *              the subjects
  *
- * A subject is whatever is measured: zkembed, the floor (raw), each peer.  It
- * is a table of actions on a connection of its own, so that one piece of code
- * measures all of them and their samples can alternate.
+ * A subject is a measured system: zkembed, the floor (raw), each peer.  It is a
+ * table of actions on its own connection, so one piece of code measures all of
+ * them and their samples can alternate.
  */
 #ifndef ZKE_BENCH_H
 #define ZKE_BENCH_H
@@ -37,18 +37,18 @@
 
 enum {
   DATA_BYTES = 100,
-  BATCH_MAX = 1000,     /* keys at once */
-  PATH_BYTES = 3200,    /* of a file of ours */
-  PAUSE_US = 2000,      /* a receiver is asleep when it is woken */
+  BATCH_MAX = 1000,     /* keys in one step */
+  PATH_BYTES = 3200,    /* of one of our files */
+  PAUSE_US = 2000,      /* until a receiver sleeps */
   LARGE_FAMILY = 100000 /* the most children of one node */
 };
 
-/* What the environment asks for, and where we run. */
+/* Settings from the environment, and the place. */
 typedef struct settings {
   bool quick;
   int cpu[2];           /* ours, and the other processes' */
-  char directory[3000]; /* our databases, removed at exit */
-  char home[3000];      /* beside the program: bench.json */
+  char directory[3000]; /* our databases; removed at exit */
+  char home[3000];      /* the program's; has bench.json */
 } settings;
 extern settings run;
 extern char data[DATA_BYTES];
@@ -57,9 +57,9 @@ extern char data[DATA_BYTES];
 
 _Noreturn void die(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
-void must(int rc, const char *what); /* a result of zkembed's */
+void must(int rc, const char *what); /* a result of zkembed */
 int64_t now_ns(void);
-int64_t own_cpu_ns(void); /* this process's time on processors */
+int64_t own_cpu_ns(void); /* this process's processor time */
 void sleep_us(int64_t us);
 void pin(int cpu);
 void choose_cpus(void);
@@ -74,11 +74,11 @@ int64_t number_of(const char *name);
 /* quick counts or full ones */
 int times(int full, int quick);
 
-/* Who of count is next in a round: each begins in turn, and every other round
- * goes backwards, so that nobody always follows the same one. */
+/* The subject whose turn it is in a round, of count: each begins in turn, and
+ * every other round goes backwards, so none always follows the same one. */
 int in_turn(int round, int turn, int count);
 
-/* What follows "NAME...: " on the first such line of a file below /proc. */
+/* The text after "NAME...: " in the first such line of a file below /proc. */
 const char *proc_value(const char *path, const char *name);
 
 typedef struct samples {
@@ -99,11 +99,11 @@ void report_setting(const char *name, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void report_end(void); /* the targets, too */
 
-/* The part that the figures to come belong to. */
+/* The part of the following figures. */
 void report_part(const char *part);
 
-/* Samples are sorted here.  floor: raw's, whose median s's is divided by;
- * ratio: of the two in the same round, for the spread; NULL: no such thing. */
+/* Sorts the samples.  floor: raw's; their median divides that of s.  ratio: of
+ * the two in the same round, for the spread.  NULL: none. */
 void report(const char *name, int param, const char *who, const char *unit,
             samples *s, samples *floor, samples *ratio);
 void report_one(const char *name, int param, const char *who, const char *unit,
@@ -111,11 +111,11 @@ void report_one(const char *name, int param, const char *who, const char *unit,
 
 /* ---- subjects ---- */
 
-/* A process of ours: it writes 8-byte words, we write it bytes. */
+/* A child process: it writes 8-byte words, and we write it bytes. */
 typedef struct worker {
   pid_t pid;
-  int in;  /* it waits here for a byte from us */
-  int out; /* we read its words here */
+  int in;  /* for a byte from us */
+  int out; /* for its words */
 } worker;
 
 typedef enum action {
@@ -128,51 +128,51 @@ typedef enum action {
   ACT_MULTI,      /* create count ephemeral ones in one step */
   ACT_MULTI_UNDO, /* delete them */
   ACT_FILL,       /* create count persistent ones in one step, synced or not */
-  ACT_FLIGHT,     /* create count persistent ones at once, each with a result
-                     of its own: in a batch, or in flight together */
+  ACT_FLIGHT,     /* create count persistent ones, each with its own result: in
+                   * a batch, or in flight together */
   ACT_CHILDREN,
   ACT_WATCH,   /* the next change of a node; it need not exist */
   ACT_AWAIT,   /* until such a watch has fired */
-  ACT_UNWATCH, /* where it has not */
+  ACT_UNWATCH, /* if it has not */
   ACT_LOCK,
   ACT_UNLOCK,
   ACT_PUT,
   ACT_TAKE,
-  ACT_OPEN, /* a further connection, and its end */
+  ACT_OPEN, /* another connection, and its end */
   ACTIONS
 } action;
 
-/* The key, or count of them for what works on several. */
+/* The key, or count of them for an action on several. */
 typedef void (*action_fn)(void *self, const raw_key *key, int count);
 
-/* What the connection is opened for. */
+/* The use of a connection. */
 typedef enum purpose {
   FOR_WORK,
-  FOR_FILLING, /* nothing need survive a power cut */
-  FOR_LOCKING  /* wake-ups are counted, where that is possible */
+  FOR_FILLING, /* changes need not survive a power cut */
+  FOR_LOCKING  /* count wake-ups, if possible */
 } purpose;
 
 typedef struct subject {
   const char *name;
-  const char *promise;         /* what others do not promise */
-  const char *(*absent)(void); /* why it is not here, or NULL */
+  const char *promise;         /* beyond the others' promises */
+  const char *(*absent)(void); /* the reason for its absence, or NULL */
   void (*version)(char *out, size_t size);
 
-  /* place: which of several trees or locks, a short name.  The first to
-   * come makes what is needed there. */
+  /* place: which of several trees or locks, a short name.  The first connection
+   * makes what it needs there. */
   void *(*open)(const char *place, purpose why);
   void (*close)(void *self);
-  void (*durable)(void *self, bool durable); /* changes to come; or NULL */
+  void (*durable)(void *self, bool durable); /* later changes; or NULL */
   action_fn act[ACTIONS];
   int64_t (*wakeups)(const void *self); /* sent so far; or NULL */
 
-  int lock_pause_us; /* the longest pause between two tries, or until one that
-                        waits has settled; 0: what waits sleeps */
-  int patience_s;    /* until a dead holder's lock is free; 0: at once */
+  int lock_pause_us; /* the longest pause between two tries, or until a waiter
+                      * has settled; 0: waiters sleep */
+  int patience_s;    /* until a dead holder's lock is free; 0: no delay */
 } subject;
 
 enum { SUBJECTS_MOST = 20 };
-extern const subject *subjects[SUBJECTS_MOST]; /* those that are here */
+extern const subject *subjects[SUBJECTS_MOST]; /* available ones */
 extern int subject_count;
 void subjects_describe(void);
 const subject *subject_named(const char *name);
@@ -180,18 +180,18 @@ bool subject_can(const subject *s, action wanted); /* ACT_NONE: always */
 
 extern const subject subject_zke, subject_raw, subject_flock;
 
-/* zkembed's election as a lock, for who is next; only where it is asked for. */
+/* zkembed's election as a lock; only used if asked for. */
 extern const subject subject_election;
 
-/* Linked in where their clients are. */
+/* Linked if their clients are available. */
 extern const subject subject_zookeeper __attribute__((weak));
 extern const subject subject_redis __attribute__((weak));
 extern const subject subject_etcd;
 
 /* ---- keys ----
  *
- * /gNNNNN with a hundred children each, /cNNNNN with NNNNN, /e for what comes
- * and goes, /d for what is durable, /w for what is watched and may not exist.
+ * /gNNNNN with a hundred children each, /cNNNNN with NNNNN, /e for nodes that
+ * come and go, /d for durable ones, /w for watched ones, which may not exist.
  */
 
 void key_set(raw_key *k, const char *parent, const char *name);
@@ -208,15 +208,16 @@ void worker_go(worker *w, char command);
 int64_t worker_word(worker *w);
 void worker_words(worker *w, int64_t *words, int64_t count);
 void worker_ready(worker *w);           /* its next word is 0 */
-int worker_first(worker *w, int count); /* who speaks first */
+int worker_first(worker *w, int count); /* the first to report */
 void worker_kill(worker *w);
-void worker_end(worker *w); /* it leaves by itself */
+void worker_end(worker *w); /* it exits by itself */
 
-/* Since the process began: ns on a CPU, and how often it went to sleep. */
+/* Since the process began: ns of processor time, and how often it went to
+ * sleep. */
 double worker_cpu_ns(const worker *w);
 double worker_sleeps(const worker *w);
 
-/* In such a process. */
+/* In a child process. */
 void say(int64_t word);
 char await_command(void);
 void await_bytes(void *bytes, size_t size);
@@ -237,7 +238,7 @@ void role_host(char **argv);
 void role_session(char **argv);
 void role_crowd(char **argv);
 
-/* A subject taking part in a comparison. */
+/* A subject in a comparison. */
 typedef struct runner {
   const subject *s;
   void *self;
@@ -245,11 +246,11 @@ typedef struct runner {
 
 /* ---- lock.c ---- */
 
-/* A process that takes and gives up a subject's lock as it is told. */
+/* A process that takes and gives up a subject's lock as ordered. */
 worker contender_start(const subject *s, const char *place, int cpu);
 
-/* Kill the victim, which is asleep; the time until another process says when
- * it was told, us. */
+/* Kill the victim, which is asleep; the time until another process reports it,
+ * us. */
 double death(worker *victim, worker *heir);
 
 /* ---- parts ---- */

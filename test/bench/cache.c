@@ -1,13 +1,13 @@
-/* cache.c - what a change costs those who keep a tree in memory
+/* cache.c - the cost of a change to caches that keep a tree in memory
  *
- *   start     to read all of it
+ *   start     read the whole tree
  *   set, create, delete, ten in one step
- *             from the change, which is made and committed, until memory has it
- *             and the listener was told; by how many nodes are kept
- *   told      the same change told to a watcher that does nothing
- *   member    one comes, and goes: a group by how many are there
+ *             from the beginning of the change until memory has it and the
+ *             listener was told; by the number of kept nodes
+ *   told      the same change, told to a watcher that does nothing
+ *   member    one comes, and leaves: a group by its size
  *
- * Writer and cache are two stores of one process, so no wake-up is in it.
+ * Writer and cache are two stores of one process, so there is no wake-up.
  */
 #include "bench.h"
 
@@ -78,7 +78,7 @@ static void told(zke *z, int type, int state, const char *path, void *context) {
   ++*(int *)context;
 }
 
-/* The time until so much was heard of what has been changed, us. */
+/* The time until `count` changes were heard of, us. */
 static double listen(cache *c, int count) {
   int64_t start = now_ns();
   int until = c->heard + count;
@@ -86,7 +86,7 @@ static double listen(cache *c, int count) {
   return (double)(now_ns() - start) / 1000;
 }
 
-/* Make a change of the k-th kind; how many nodes it is about. */
+/* Make a change of the k-th kind; how many nodes it changes. */
 static int change(zke *z, int kind, int round) {
   static zke_op ops[TEN];
   static char paths[TEN][40];

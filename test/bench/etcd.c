@@ -1,9 +1,9 @@
 /* etcd.c - an etcd server through its gateway for HTTP and JSON
  *
- * BENCH_ETCD=port says where the server is; test/bench/peers.sh starts one.
- * etcd has no C client: one kept connection, one write and as a rule one read
- * an operation.  The gateway translates to gRPC inside the server, which a
- * client in Go does by itself; that is part of the figures.
+ * BENCH_ETCD=port names the server; test/bench/peers.sh starts one.  etcd has
+ * no C client: this uses one connection, with one write and usually one read
+ * for each operation.  The gateway translates to gRPC inside the server, which
+ * a Go client does by itself; this is part of the figures.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -23,14 +23,14 @@
 
 enum {
   LEASE_S = 3600,
-  LOCK_LEASE_S = 60, /* what etcd's own clients ask for */
+  LOCK_LEASE_S = 60, /* as etcd's own clients */
   REFRESH_S = 20,
   TXN_MOST = 100,     /* the server takes 128 operations */
-  SETTLE_US = 200000, /* its new watches are looked at each 100 ms */
+  SETTLE_US = 200000, /* it checks new watches every 100 ms */
   CODED = 4 * ((DATA_BYTES > 256 ? DATA_BYTES : 256) / 3 + 2)
 };
 
-/* A connection of HTTP, with what has been read of it. */
+/* An HTTP connection, with the bytes read from it. */
 typedef struct http {
   int fd;
   char *at;
@@ -39,7 +39,7 @@ typedef struct http {
 
 typedef struct connection {
   http http;
-  http watch; /* a stream of its own */
+  http watch; /* another stream */
   char place[64];
   char lease[32];
   int64_t refreshed; /* the lease, ns */
@@ -59,7 +59,7 @@ static void etcd_describe(char *out, size_t size) {
            version ? version : "unknown");
 }
 
-/* ---- HTTP, as much of it as the gateway speaks ---- */
+/* ---- HTTP, as far as needed ---- */
 
 static int dial(void) {
   struct sockaddr_in to = {
@@ -80,7 +80,7 @@ static void hang_up(http *h) {
   *h = (http){.fd = -1};
 }
 
-/* Read more; what is there stays, followed by a NUL. */
+/* Read more bytes after the present ones, and add a NUL. */
 static void more(http *h) {
   if (h->room - h->size < 4096) {
     h->room = 2 * h->room + 16384;
@@ -93,7 +93,7 @@ static void more(http *h) {
   h->at[h->size] = '\0';
 }
 
-/* Where the line that begins at an offset ends, its CR LF excluded. */
+/* The end of the line that begins at an offset, without its CR LF. */
 static size_t line_end(http *h, size_t from) {
   for (;;) {
     char *end = h->size > from ? strstr(h->at + from, "\r\n") : NULL;
@@ -102,7 +102,7 @@ static size_t line_end(http *h, size_t from) {
   }
 }
 
-/* The header; returns where the body begins. */
+/* The header; returns the offset of the body. */
 static size_t header(http *h, bool *chunked_out, size_t *length_out) {
   size_t from = 0, end;
   *chunked_out = false;
@@ -121,7 +121,7 @@ static size_t header(http *h, bool *chunked_out, size_t *length_out) {
   return from + 2;
 }
 
-/* A chunk; returns where it ends, 0 for the last one. */
+/* A chunk; returns the offset of its end, 0 for the last one. */
 static size_t chunk(http *h, size_t from, size_t *begin_out) {
   size_t end = line_end(h, from), size = strtoul(h->at + from, NULL, 16);
   *begin_out = end + 2;
@@ -129,7 +129,7 @@ static size_t chunk(http *h, size_t from, size_t *begin_out) {
   return size ? end + 2 + size + 2 : 0;
 }
 
-/* A whole answer; returns its body, chunks and all. */
+/* A whole answer; returns its body, without chunk headers. */
 static const char *answer(http *h) {
   bool chunked;
   size_t length, begin, at = header(h, &chunked, &length), body = at;
@@ -167,7 +167,7 @@ static void post(connection *c, http *h, const char *path, const char *format,
   }
 }
 
-/* ---- what JSON needs ---- */
+/* ---- JSON ---- */
 
 static const char *coded(char out[static CODED], const char *bytes,
                          size_t size) {
@@ -194,7 +194,7 @@ static const char *coded_key(const connection *c, const char *path,
   return coded(out, key, (size_t)size);
 }
 
-/* The value of the first member of that name, a string. */
+/* The value of the first member with that name, a string. */
 static void member(const char *body, const char *name, char *out, size_t size) {
   char wanted[32];
   snprintf(wanted, sizeof wanted, "\"%s\":\"", name);
@@ -305,7 +305,7 @@ static void do_children(void *self, const raw_key *key, int count) {
   if (!strstr(answer(&c->http), "\"key\"")) die("etcd: no %s", key->path);
 }
 
-/* ---- watches: a stream each ---- */
+/* ---- watches: one stream each ---- */
 
 static void do_watch(void *self, const raw_key *key, int count) {
   connection *c = self;

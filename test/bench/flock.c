@@ -1,4 +1,4 @@
-/* flock.c - flock(2), which flock(1) calls: a lock and nothing else */
+/* flock.c - flock(2), as used by flock(1): only a lock */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,18 +1,18 @@
 /* floor.c - the floor as a subject: raw.c's calls, bare wake-ups
  *
- * The row changes and reads that each job needs, and no more:
+ * Only the row changes and reads that each job needs:
  *
- *   lock      append an ephemeral; list the children; where others are before
- *             us, watch the last of them and sleep; then write "held"
+ *   lock      append an ephemeral; list the children; if others are before us,
+ *             watch the last of them and sleep; then write "held"
  *   unlock    delete it, leaving the watcher an event; one byte to its FIFO
- *   put       append a durable item and write its directory, which is what
- *             takers watch
+ *   put       append a durable item and write its directory, which takers
+ *             watch
  *   take      list the items, list the claims, read the first, delete it
- *   a death   the hang-up of the holder's FIFO; its session and node deleted in
- *             one transaction by the one behind it; then as lock
+ *   a death   the hang-up of the holder's FIFO; the next in line deletes its
+ *             session and node in one transaction; then as lock
  *
- * What the recipes do beyond that, to survive lost replies for example, is
- * their own expense.
+ * All further work of the recipes, for example to survive lost replies, counts
+ * as their cost.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,7 +35,7 @@
 
 enum { SESSIONS = 8192, NAMES_BYTES = LARGE_FAMILY * 16 };
 
-/* As long as the line that a lock's znode holds. */
+/* As long as the text of a lock's znode. */
 static const char queued[] = "waiting 0123456789abcdef\n";
 static const char held[] = "held 0123456789abcdef\n";
 
@@ -43,7 +43,7 @@ typedef struct connection {
   raw *r;
   char file[PATH_BYTES];
   int fifo;            /* ours, once we wait; -1 */
-  int known[SESSIONS]; /* others' FIFOs, to write to; 0: not yet */
+  int known[SESSIONS]; /* others' FIFOs for writing; 0: not opened */
   int64_t wakeups;     /* bytes written to them */
   raw_key lock, items, claims;
   raw_key own;        /* our entry in the line */
@@ -57,7 +57,7 @@ static void raw_describe(char *out, size_t size) {
   snprintf(out, size, "prepared SQL by hand, test/bench/raw.c");
 }
 
-/* The nodes that lock and queue need, made by who fills. */
+/* The nodes for lock and queue, made by the connection that fills. */
 static void make_places(connection *c) {
   raw_key queue;
   key_set(&queue, "/", "queue");
@@ -110,7 +110,7 @@ static void fifo_name(char *name, size_t size, const connection *c,
   snprintf(name, size, "%.3000s-%" PRId64, c->file, session);
 }
 
-/* We keep a writing end, so that a leaving writer is no hang-up. */
+/* Keep a writing end open, so that a leaving writer causes no hang-up. */
 static void need_fifo(connection *c) {
   char name[PATH_BYTES];
   if (c->fifo >= 0) return;
@@ -126,8 +126,8 @@ static int writing_end(const connection *c, int64_t session) {
   return open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* A byte for the session that the last change left an event for.  One that
- * has died reads no more. */
+/* Send a byte to the session that got an event from the last change.  A dead
+ * one no longer reads. */
 static void wake(connection *c) {
   int64_t session = raw_woken(c->r);
   if (!session) return;
@@ -222,7 +222,7 @@ static void do_unwatch(void *self, const raw_key *key, int count) {
 
 /* ---- lock ---- */
 
-/* The entry right before one's own; false: one is the first. */
+/* The entry just before our own; false: ours is the first. */
 static bool find_before(connection *c, raw_key *before_out) {
   const char *name = c->names, *found = NULL;
   raw_stat stat;
@@ -239,7 +239,7 @@ static bool find_before(connection *c, raw_key *before_out) {
   return found != NULL;
 }
 
-/* Until the one before us has gone, or is dead, which we then bury. */
+/* Wait until the previous entry is gone; if its owner is dead, delete it. */
 static void await_end(connection *c, const raw_key *before, int64_t owner) {
   int theirs = writing_end(c, owner);
   struct pollfd fds[2] = {{.fd = c->fifo, .events = POLLIN}, {.fd = theirs}};
@@ -249,7 +249,7 @@ static void await_end(connection *c, const raw_key *before, int64_t owner) {
     raw_bury(c->r, before, owner);
     wake(c);
   }
-  take_byte(c); /* the event is ours, whoever wrote it */
+  take_byte(c); /* whoever wrote it, the event is ours */
   if (theirs >= 0) close(theirs);
 }
 
@@ -260,7 +260,7 @@ static void do_lock(void *self, const raw_key *key, int count) {
   raw_key before;
   bool waited = false;
   (void)key, (void)count;
-  need_fifo(c); /* those behind us hear of our end by it */
+  need_fifo(c); /* later ones hear of our end by it */
   snprintf(prefix, sizeof prefix, ENTRY, ++counter);
   raw_append(c->r, &c->lock, prefix, true, false, queued, sizeof queued - 1,
              &c->own);

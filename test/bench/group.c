@@ -61,8 +61,8 @@ const subject subject_election = {
 
 enum { PARTIES_MOST = 256, BUDGET_S = 30 };
 
-/* FILE PARTIES: told to enter it says 0, the time before, and the time when it
- * is inside; told to leave it says 0 when it has left. */
+/* FILE PARTIES: on the order to enter it reports 0, the time before, and the
+ * time inside; on the order to leave it reports 0 when it has left. */
 void role_enter(char **argv) {
   zke *z;
   zke_double_barrier *barrier;
@@ -89,7 +89,7 @@ static void each_go(worker *w, int count, char command) {
   for (int i = 0; i < count; i++) worker_go(&w[i], command);
 }
 
-/* From the last one's call to when all are inside, us. */
+/* From the last one's call until all are inside, us. */
 static double enter_all(worker *w, int parties) {
   int64_t start = 0, inside = 0;
   for (int i = 0; i < parties; i++) {

@@ -1,19 +1,19 @@
-/* host.c - the program's own tables: fairness, and what fencing and a history
- * cost
+/* host.c - the program's own tables: fairness, and the cost of fencing and of a
+ * history
  *
- * Fairness: a process that updates a row of its own table on a connection of
- * its own, beside writers of the engine whose changes are synced.  It begins
- * its transactions by BEGIN IMMEDIATE or by zke_sql_begin(), and does so
- * without pause or, as most programs, with one between them.  What counts is
- * how many updates each gets in the same time, and the longest wait.
+ * Fairness: a process updates a row of its own table on its own connection,
+ * while writers of the engine make synced changes.  It begins its transactions
+ * by BEGIN IMMEDIATE or by zke_sql_begin(), either without pause or, like most
+ * programs, with one between them.  Measured are each one's updates in the same
+ * time, and the longest wait.
  *
  * Fencing: an update in a transaction of many, without a fence, with a trigger
- * that looks into zke_tokens for each row, and with zke_claim() once at the
- * beginning.  Then with that trigger while others wait for the lock, whose
- * znodes SQLite reads on its way to the holder's.
+ * that reads zke_tokens for each row, and with zke_claim() once at the
+ * beginning.  Then with that trigger while others wait for the lock; SQLite
+ * reads their znodes on its way to the holder's.
  *
- * History: the processor time of a lock and unlock in a database that keeps a
- * history, beside one that keeps none.
+ * History: the processor time of a lock and unlock in a database with a
+ * history, and in one without.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@ enum {
   UPDATES = 1000,
   THINK_US = 1000,
   TURNS = 1000,       /* lock and unlock in a block */
-  HISTORY_ROWS = 1000 /* fewer than a block adds: old ones go, too */
+  HISTORY_ROWS = 1000 /* less than a block adds: old ones are deleted, too */
 };
 
 static const char own_table[] =
@@ -56,7 +56,7 @@ static zke *host_open(const char *place, char file[PATH_BYTES]) {
   return z;
 }
 
-/* A connection of the program's own, with its table. */
+/* A connection of the program, with its table. */
 static sqlite3 *host_connect(zke *z, const char *file) {
   sqlite3 *db;
   if (sqlite3_open(file, &db) != SQLITE_OK)
@@ -67,7 +67,7 @@ static sqlite3 *host_connect(zke *z, const char *file) {
   return db;
 }
 
-/* ---- one of those that write without pause ---- */
+/* ---- a writer without pause ---- */
 
 /* How it begins a transaction. */
 enum { WAY_SET, WAY_PLAIN, WAY_LINE };
@@ -152,9 +152,9 @@ static void compare_way(int way, int think, const char *kind) {
   report_one(name, RIVALS, "zkembed", "ms", (double)most / 1e6);
 }
 
-/* ---- what an update costs ---- */
+/* ---- the cost of an update ---- */
 
-/* ns for each of the updates of one transaction, without its commit. */
+/* ns for each update of one transaction, without its commit. */
 static double update_many(zke *z, sqlite3 *db, const char *first) {
   sqlite3_stmt *st;
   must(zke_sql_begin(z, db), "zke_sql_begin");
@@ -173,8 +173,8 @@ static double update_many(zke *z, sqlite3 *db, const char *first) {
   return took;
 }
 
-/* A znode in the line of "/fence", with a name as the recipes give it: they
- * begin with random digits, so a holder's lies anywhere among the others'. */
+/* A znode in the line of "/fence", named as by the recipes: names begin with
+ * random digits, so a holder's can be anywhere among the others'. */
 static void stand_in_line(zke *z, unsigned digits, zke_stat *stat) {
   char path[80];
   snprintf(path, sizeof path,
@@ -184,7 +184,7 @@ static void stand_in_line(zke *z, unsigned digits, zke_stat *stat) {
        "zke_create");
 }
 
-/* Have the lock of "/fence", and its token in the row. */
+/* Get the lock of "/fence", and put its token into the row. */
 static int64_t hold_fence(zke *z, sqlite3 *db) {
   zke_stat stat;
   char sql[80];
@@ -197,7 +197,7 @@ static int64_t hold_fence(zke *z, sqlite3 *db) {
   return stat.czxid;
 }
 
-/* The trigger is there; how many wait is what differs. */
+/* With the trigger; only the number of waiters changes. */
 static void cost_of_waiters(zke *z, sqlite3 *db) {
   unsigned random = 1;
   int waiting = 0;
@@ -241,7 +241,7 @@ static void cost_of_fence(void) {
   zke_close(z);
 }
 
-/* ---- what a history costs ---- */
+/* ---- the cost of a history ---- */
 
 /* Acquire and release many times: us of processor time for each. */
 static double lock_many(zke *z, zke_lock *lock) {
@@ -253,8 +253,7 @@ static double lock_many(zke *z, zke_lock *lock) {
   return (double)(own_cpu_ns() - begun) / TURNS / 1e3;
 }
 
-/* Blocks of these with a history and without alternate.  Two that follow each
- * other give a ratio. */
+/* Blocks with and without a history alternate.  Two neighbours give a ratio. */
 static void cost_of_history(void) {
   enum { WITHOUT, WITH, SIDES };
   static const char *const names[SIDES] = {"lock + unlock, CPU",

@@ -1,14 +1,14 @@
 /* line.c - many processes that write without pause
  *
- * What counts is the longest wait of any change.  Writers that come strictly
- * one after the other wait as many turns as there are writers.  How long that
- * takes is said in three ways: from the change of a single writer, from the
- * mean turn of the run, and from the slowest so many turns of the run.  Apart
- * from time, each wait is counted in turns: the zxids tell how many others were
+ * Measured is the longest wait of any change.  If writers are served strictly
+ * in turn, each waits as many turns as there are writers.  That time is given
+ * in three ways: from the change of a single writer, from the mean turn of the
+ * run, and from the slowest such number of successive turns.  Independently of
+ * time, each wait is also counted in turns: the zxids tell how many others were
  * served between the beginning of a change and its commit.
  *
- * A sync takes as long as it does here, or 10 ms, by a VFS that sleeps instead;
- * or the changes are of ephemeral nodes, which are not synced.
+ * A sync takes its real time, or 10 ms, by a VFS that sleeps instead; or the
+ * changes are of ephemeral nodes, which are not synced.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@
 
 enum { WRITERS_MOST = 200, SLOW_US = 10000 };
 
-/* ---- a VFS whose syncs of the log sleep ---- */
+/* ---- a VFS with syncs of the log that sleep ---- */
 
 static struct {
   sqlite3_vfs vfs, *under;
@@ -65,7 +65,7 @@ static const char *slow_vfs(int64_t us) {
 
 /* ---- a writer ---- */
 
-/* A change: when its call began and returned, ns, and its zxid; 0: too late. */
+/* A change: begin and end of its call, ns, and its zxid; 0: timed out. */
 typedef struct change {
   int64_t begun, ended, zxid;
 } change;
@@ -155,13 +155,13 @@ static change *write_together(int writers, const load *l, int each) {
 
 /* ---- how long they waited ---- */
 
-/* Of a run: ms, but for the turns. */
+/* Of a run; ms, except turns. */
 typedef struct waits {
   double longest; /* from the beginning of a change to its end */
   double turn;    /* mean time from one commit to the next */
   double slowest; /* the longest such time */
   double row;     /* the slowest turns in a row, as many as there are writers */
-  int turns;      /* changes of others that one waited for, at most */
+  int turns;      /* others' changes during one wait, at most */
   int late;       /* changes that timed out */
 } waits;
 
@@ -188,7 +188,7 @@ static int ended_by(const int64_t *ends, int count, int64_t time) {
   return from;
 }
 
-/* From one end to the end that is so many further on, at most. */
+/* The longest time from one end to the row-th after it. */
 static double longest_row(const int64_t *ends, int count, int row) {
   int64_t longest = 0;
   for (int i = row; i < count; i++) {
@@ -197,7 +197,8 @@ static double longest_row(const int64_t *ends, int count, int row) {
   return (double)longest / 1e6;
 }
 
-/* The turns from the times of the ends: ends[0] is the beginning of all. */
+/* Calculate the turns from the ends of changes: ends[0] is the beginning of
+ * all. */
 static void count_turns(const change *all, int count, int writers, waits *out) {
   int64_t *ends = allocate(((size_t)count + 1) * sizeof *ends);
   ends[0] = all[0].begun;
@@ -261,9 +262,9 @@ static void compare_line(const load *l) {
   }
 }
 
-/* ---- what waiting costs ---- */
+/* ---- the cost of waiting ---- */
 
-/* Lock the gate as a writer does. */
+/* Lock the gate like a writer. */
 static int hold_gate(const char *place) {
   char name[80], path[PATH_BYTES];
   struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -300,7 +301,7 @@ static void cost_of_waiting(int writers) {
   report_one("CPU of a line", writers, "zkembed", "% core", 100 * used / took);
 }
 
-/* ---- a first that is stopped ---- */
+/* ---- a stopped first writer ---- */
 
 static bool has_places(const char *place, int count) {
   char name[80], path[PATH_BYTES];
@@ -320,8 +321,8 @@ static bool has_places(const char *place, int count) {
   return count == 0;
 }
 
-/* From the end of a transaction, after which a stopped one is the first, to the
- * end of the next change, ms. */
+/* The time from the end of a transaction, when a stopped writer is the next, to
+ * the end of the next change, ms. */
 static double delay_by_stopped(int writers, const load *l) {
   worker w[WRITERS_MOST];
   change next = {.ended = INT64_MAX}, c;

@@ -3,7 +3,7 @@
  *   mixed    each process reads random nodes and, one time in ten, sets one of
  *            its own
  *   reader   one reads while another process sets a node without pause.  Both
- *            readers, zkembed's and the raw one, read the same file beside the
+ *            readers, zkembed's and the raw one, read the same file with the
  *            same writer, in turns
  */
 #ifndef _GNU_SOURCE
@@ -26,7 +26,7 @@ static void random_node(raw_key *key, unsigned *state) {
   key_number(key, parent, "n%02u", node % 100);
 }
 
-/* A node of this process alone. */
+/* A node that only this process uses. */
 static void own_node(runner *r, bool durable, raw_key *key) {
   if (r->s->durable) r->s->durable(r->self, durable);
   key_number(key, durable ? "/d" : "/e", "own-%u", (unsigned)getpid());
@@ -35,7 +35,7 @@ static void own_node(runner *r, bool durable, raw_key *key) {
 
 /* ---- mixed ---- */
 
-/* One operation after the other until a time; the longest is said, too. */
+/* One operation after another until a time; also reports the longest. */
 static int64_t mix(runner *r, const raw_key *own, int64_t end,
                    int64_t *longest_out) {
   unsigned state = (unsigned)getpid();
@@ -53,7 +53,7 @@ static int64_t mix(runner *r, const raw_key *own, int64_t end,
   return count;
 }
 
-/* SUBJECT PLACE DURABLE: told a time, says how many and the longest, ns. */
+/* SUBJECT PLACE DURABLE: gets a time, reports how many and the longest, ns. */
 void role_load(char **argv) {
   runner r = {.s = subject_named(argv[0])};
   raw_key own;
@@ -126,7 +126,7 @@ void part_mixed(void) {
   }
 }
 
-/* ---- a reader beside a writer ---- */
+/* ---- a reader with a writer ---- */
 
 /* PLACE DURABLE: zkembed, until it is killed. */
 void role_write(char **argv) {

@@ -1,17 +1,17 @@
 /* lock.c - locks between processes
  *
- *   hand-over    some processes wait in line, asleep.  The holder releases; who
- *                has it next says when.  From the call of release in the one to
- *                the return of acquire in the other, on the other CPU.  The one
- *                that released joins the line again
+ *   hand-over    some processes wait in line, asleep.  The holder releases; the
+ *                next reports when it has the lock: from the call of release in
+ *                one process to the return of acquire in another, on the other
+ *                CPU.  The one that released joins the line again
  *   contention   every process acquires, holds for 20 us and releases, without
- *                pause: how long it takes from hand to hand, how evenly it goes
- *                round, what it costs
- *   death        as hand-over, but the holder is killed
+ *                pause: the time from holder to holder, the distribution, the
+ *                cost
+ *   death        like hand-over, but the holder is killed
  *
- * What sleeps until it is woken alternates in one loop.  What polls is measured
- * by itself, since it would take CPU from the others all the time; what settles
- * late (etcd), because it would hold them up.
+ * Subjects that sleep until they are woken alternate in one loop.  A subject
+ * that polls is measured separately, since it would always take CPU time from
+ * the others; so is one that settles late (etcd), which would delay them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -26,11 +26,11 @@
 #include <unistd.h>
 
 enum {
-  PROCESSES_MOST = 500, /* of a line */
+  PROCESSES_MOST = 500, /* in a line */
   CONTENDERS_MOST = 64,
   PASSES = 3, /* of each contention */
   HOLD_NS = 20000,
-  PATIENCE_S = 10, /* a death that is noticed later is not waited for */
+  PATIENCE_S = 10, /* the longest wait for a death's notice */
   BUDGET_S = 60    /* of one loop */
 };
 
@@ -58,7 +58,7 @@ static turn *grown(turn *turns, int64_t count) {
   return turns;
 }
 
-/* Acquire and release without pause until a time, then tell all of it. */
+/* Acquire and release without pause until a time, then report all turns. */
 static void contend_until(const subject *s, void *self, int64_t end) {
   turn *turns = allocate(256 * sizeof *turns);
   int64_t count = 0, cpu = own_cpu_ns(), sleeps = own_sleeps();
@@ -83,7 +83,7 @@ static void contend_until(const subject *s, void *self, int64_t end) {
   free(turns);
 }
 
-/* Acquire or release; says when it had it or began to release, and how many
+/* Acquire or release; report when it acquired or began to release, and how many
  * wake-ups it sent. */
 static void contend_once(const subject *s, void *self, action a) {
   int64_t wakeups = sent(s, self), start = now_ns();
@@ -130,7 +130,7 @@ typedef struct line {
   worker w[PROCESSES_MOST + 1];
   samples took, ratio;
   int64_t releasing, taking; /* wake-ups sent */
-  int64_t passes;            /* in so many hand-overs, warming up included */
+  int64_t passes;            /* hand-overs, with those for warming up */
 } line;
 
 /* Neighbours are on different CPUs. */
@@ -175,13 +175,13 @@ static void line_close(line *l) {
   forget(&l->ratio);
 }
 
-/* All are asleep, or somewhere between two looks. */
+/* All are asleep, or somewhere between two tries. */
 static void line_settle(const line *l) {
   sleep_us(PAUSE_US);
   if (l->s->lock_pause_us) sleep_us(random() % l->s->lock_pause_us);
 }
 
-/* us; negative where both were on one CPU. */
+/* us; negative if both were on one CPU. */
 static double line_pass(line *l) {
   worker *holder = &l->w[l->holder];
   line_settle(l);
@@ -209,14 +209,15 @@ double death(worker *victim, worker *heir) {
   return took;
 }
 
-/* Who is next is told by who speaks; another comes in the dead one's place. */
+/* The first to report is the next holder; a new process replaces the dead
+ * one. */
 static double line_kill(line *l) {
   int dead = l->holder;
   worker victim = l->w[dead];
   line_settle(l);
   int64_t start = now_ns();
   kill(victim.pid, SIGKILL);
-  l->w[dead].out = -1; /* poll() passes it over */
+  l->w[dead].out = -1; /* poll() ignores it */
   int next = worker_first(l->w, l->count);
   double took = (double)(worker_word(&l->w[next]) - start) / 1000;
   worker_word(&l->w[next]);
@@ -266,7 +267,7 @@ static void lines_report(line *l, int count, const char *name, int param) {
 
 static bool polls(const subject *s) { return s->lock_pause_us > 0; }
 
-/* What a comparison of lines is. */
+/* A comparison of lines. */
 typedef struct lines_plan {
   const char *name;
   int waiting, rounds;
@@ -283,7 +284,7 @@ static void report_wakeups(const line *l, int waiting) {
              (double)l->taking / (double)l->passes);
 }
 
-/* Those lines that are open play, report and close. */
+/* Run the open lines, report them, and close them. */
 static void lines_run(line *l, int count, const lines_plan *plan, int warm) {
   lines_play(l, count, plan->rounds, times(warm, 0), plan->step);
   lines_report(l, count, plan->name, plan->param);
@@ -394,7 +395,7 @@ void part_election(void) {
 
 /* ---- contention ---- */
 
-/* All turns of all processes, and who had them. */
+/* All turns of all processes, and their holders. */
 typedef struct held {
   turn t;
   int by;
@@ -404,7 +405,7 @@ typedef struct history {
   held *at;
   int64_t count, room;
   int64_t cpu, sleeps, wakeups;
-  int64_t least, longest; /* turns of the one with the fewest; ns waited */
+  int64_t least, longest; /* turns of the process with the fewest; ns waited */
 } history;
 
 static void history_take(history *h, worker *w, int by) {
@@ -433,7 +434,7 @@ static int by_got(const void *a, const void *b) {
   return (x->t.got > y->t.got) - (x->t.got < y->t.got);
 }
 
-/* From hand to hand, where the next one waited already. */
+/* Times from holder to holder, if the next one was already waiting. */
 static void history_passes(history *h, samples *took) {
   if (h->count) qsort(h->at, (size_t)h->count, sizeof *h->at, by_got);
   for (int64_t i = 1; i < h->count; i++) {
@@ -443,7 +444,7 @@ static void history_passes(history *h, samples *took) {
   }
 }
 
-/* What is said of several passes of one subject. */
+/* The sum of several passes of one subject. */
 typedef struct tally {
   samples took, rate, least, longest, sleeps, cpu, wakeups;
 } tally;

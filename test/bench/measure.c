@@ -1,10 +1,10 @@
 /* measure.c - operations of one process, side by side
  *
- * Each subject has the same tree and a connection of its own in this process.
- * A sample is the mean of a batch of operations.  In each round every subject
- * gives one sample, on the same keys, and each round begins with another one,
- * so that all meet the same machine.  /raw is the ratio of the medians, its
- * quartiles those of the rounds' ratios.  Batches of what is slow are shorter.
+ * Each subject has the same tree and its own connection in this process.  A
+ * sample is the mean of a batch of operations.  In each round every subject
+ * gives one sample, on the same keys, and another subject begins, so that
+ * conditions are equal for all.  /raw is the ratio of the medians, with the
+ * quartiles of the rounds' ratios.  Slow operations have shorter batches.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -21,23 +21,23 @@
 enum {
   FAMILY = 100,      /* children of each group */
   ROUNDS = 400,      /* samples of each subject */
-  ROUNDS_LEAST = 20, /* though the budget is used up */
+  ROUNDS_LEAST = 20, /* even beyond the budget */
   WARM = 10,         /* rounds before that */
   BUDGET_MS = 15000, /* of one measure */
-  SAMPLE_MS = 20,    /* at most, where an operation is not longer */
+  SAMPLE_MS = 20,    /* at most, unless one operation is longer */
   SIZES = 5          /* of families: 10 to LARGE_FAMILY */
 };
 
 static const unsigned seed = 20231;
 
-/* The same tree at each subject, and what is done to it next. */
+/* The same tree at each subject, and the next operation. */
 typedef struct forest {
   int nodes;
   int count;
   runner at[SUBJECTS_MOST];
   char place[32];
   unsigned state;   /* of the random numbers */
-  unsigned counter; /* names used up below /e and /d */
+  unsigned counter; /* names used below /e and /d */
   raw_key key[BATCH_MAX];
 } forest;
 
@@ -46,9 +46,9 @@ struct measure {
   const char *name;
   int param; /* in the report; 0: the number of nodes */
   int batch; /* operations in a sample, at most */
-  int step;  /* keys that one takes; 0: 1 */
+  int step;  /* keys of an operation; 0: 1 */
   bool durable;
-  bool at_scale; /* again for trees of other sizes */
+  bool at_scale; /* repeat for trees of other sizes */
   void (*pick)(forest *f, const measure *m, raw_key *key);
   action before, timed[2], after; /* before and after are not timed */
 };
@@ -89,7 +89,7 @@ static void pick_none(forest *f, const measure *m, raw_key *k) {
   (void)f, (void)m, (void)k;
 }
 
-/* ---- what is measured ---- */
+/* ---- the measures ---- */
 
 #define CHILDREN(size, most)                                               \
   {                                                                        \
@@ -199,7 +199,7 @@ static void fill(const runner *r, const raw_key *key, int count) {
   r->s->act[ACT_FILL](r->self, key, count);
 }
 
-/* A parent, and children of it in steps of at most BATCH_MAX. */
+/* A parent, and its children in steps of at most BATCH_MAX. */
 static void fill_family(const runner *r, const char *name, const char *format,
                         int count) {
   static raw_key key[BATCH_MAX];
@@ -236,8 +236,8 @@ static void fill_tree(const runner *r, int nodes, bool families) {
   if (families) fill_families(r);
 }
 
-/* Filled without syncs where that is possible, closed, and opened again, so
- * that all start from a checkpointed file and a cold cache. */
+/* Filled without syncs if possible, closed, and opened again: all start from a
+ * checkpointed file and a cold cache. */
 static void plant(forest *f, const subject *s, bool families) {
   runner *r = &f->at[f->count++];
   *r = (runner){.s = s, .self = s->open(f->place, FOR_FILLING)};
@@ -252,7 +252,7 @@ void plant_tree(const subject *s, const char *place, int nodes) {
   s->close(r.self);
 }
 
-/* peers: all that can hold a tree, or zkembed and raw alone. */
+/* peers: all that can hold a tree; otherwise only zkembed and raw. */
 static void forest_open(forest *f, int nodes, bool peers, bool families) {
   static int trees;
   *f = (forest){.nodes = nodes, .state = seed};
@@ -270,11 +270,11 @@ static void forest_close(forest *f) {
 
 /* ---- samples ---- */
 
-/* Those who take part in a measure, and what they give. */
+/* The subjects of a measure, and their results. */
 typedef struct contest {
   forest *f;
   const measure *m;
-  int count, raw; /* raw: which of them, or -1 */
+  int count, raw; /* raw: its index, or -1 */
   runner at[SUBJECTS_MOST];
   bool borrowed[SUBJECTS_MOST]; /* from the forest */
   int batch[SUBJECTS_MOST];
@@ -292,7 +292,7 @@ static void join(contest *c, const subject *s, void *self, bool borrowed) {
   c->at[c->count++] = (runner){.s = s, .self = self};
 }
 
-/* Those with a tree; and those that have but locks. */
+/* The subjects with a tree, and those with only locks. */
 static void gather(contest *c) {
   for (int i = 0; i < c->f->count; i++) {
     const runner *r = &c->f->at[i];
@@ -345,7 +345,7 @@ static void pick_keys(const contest *c, int count) {
   for (int i = 0; i < keys; i++) c->m->pick(c->f, c->m, &c->f->key[i]);
 }
 
-/* How many operations make a sample of each: fewer of slow ones. */
+/* The number of operations in a sample of each: fewer if they are slow. */
 static void calibrate(contest *c) {
   for (int i = 0; i < c->count; i++) {
     runner *r = &c->at[i];
@@ -451,7 +451,7 @@ static void scale_nodes(void) {
   }
 }
 
-/* A process that has a session and does nothing. */
+/* A process with a session that does nothing. */
 void role_session(char **argv) {
   const subject *s = subject_named(argv[0]);
   s->open(argv[1], FOR_WORK);
@@ -459,7 +459,7 @@ void role_session(char **argv) {
   await_command();
 }
 
-/* Of all sessions one is ours. */
+/* One of the sessions is ours. */
 static void scale_sessions(void) {
   static forest f;
   int most = times(1000, 10), there = 1;
@@ -481,7 +481,7 @@ static void scale_sessions(void) {
   free(w);
 }
 
-/* All ours, on nodes that stay as they are. */
+/* All watches are ours, on nodes that do not change. */
 static void scale_watches(void) {
   static forest f;
   int most = times(100000, 100), there = 0;
@@ -507,7 +507,7 @@ void part_scale(void) {
   scale_watches();
 }
 
-/* ---- opening what nobody else has open ---- */
+/* ---- opening a file that nobody has open ---- */
 
 static void open_alone(const subject *s, samples *took) {
   for (int i = times(100, 3); i > 0; i--) {
@@ -544,8 +544,8 @@ void part_open(void) {
 
 /* ---- for profilers ----
  *
- * One operation of one subject, over and over.  Runs with COUNT 0 and COUNT n
- * differ by n operations and the untimed ones that prepare and undo them. */
+ * Repeat one operation of one subject.  Runs with COUNT 0 and COUNT n differ by
+ * n operations and the untimed ones that prepare and undo them. */
 
 static const measure *measure_named(const char *name) {
   for (int i = 0; i < MEASURES; i++) {

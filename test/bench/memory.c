@@ -1,7 +1,6 @@
 /* memory.c - bytes: of a store, a session, a znode, the library
  *
- * What SQLite says that it has allocated, and what zkembed asks its allocator
- * for.
+ * SQLite reports its allocations; zkembed's go through a counting allocator.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -17,7 +16,7 @@
 
 enum { SESSIONS = 100, NODES = 10000 };
 
-/* The allocator's books. */
+/* What the allocator has given out. */
 static int64_t allocated;
 
 static void *count_resize(void *context, void *block, size_t size) {
@@ -41,7 +40,7 @@ static zke *open_counted(const char *name) {
   return z;
 }
 
-/* Each node read once, so that the page cache is full. */
+/* Read each node once, to fill the page cache. */
 static void read_all(zke *z, int nodes) {
   for (int i = 0; i < nodes; i++) {
     raw_key key;
@@ -93,7 +92,7 @@ static void nodes_in_memory(void) {
   must(zke_close(z), "zke_close");
 }
 
-/* What a process has in memory beyond its files, with one connection. */
+/* A process's memory without its files, with one connection. */
 static void process(const subject *s) {
   worker w = worker_start("session", run.cpu[1], s->name, "memory", NULL);
   char path[64];

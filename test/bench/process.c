@@ -1,7 +1,7 @@
 /* process.c - other processes: bench --role NAME PARENT CPU ARGUMENT...
  *
  * Each writes 8-byte words to its standard output, 0 when it is ready or about
- * to sleep, and reads commands of one byte.  It dies with us.
+ * to sleep, and reads commands of one byte.  It dies with its parent.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -68,7 +68,7 @@ int role_main(int argc, char **argv) {
   return 1;
 }
 
-/* ---- in ours ---- */
+/* ---- in the parent ---- */
 
 worker worker_run(char **argv) {
   int in[2], out[2];
@@ -165,7 +165,7 @@ void worker_kill(worker *w) {
   worker_end(w);
 }
 
-/* ---- what it has cost, threads and children included ---- */
+/* ---- its cost, with threads and children ---- */
 
 static double cpu_of_thread(const char *directory) {
   char path[400], line[100] = "";
@@ -184,7 +184,8 @@ static double sleeps_of_thread(const char *directory) {
 
 static double of_process(long pid, double (*value)(const char *));
 
-/* The children that a thread has started: zkembed's coprocess is Python's. */
+/* The children that a thread has started, such as zkembed's coprocess in
+ * Python. */
 static double of_children(const char *thread, double (*value)(const char *)) {
   char path[400];
   double sum = 0;

@@ -1,11 +1,11 @@
-/* queue.c - items that processes hand to each other
+/* queue.c - items that processes pass to each other
  *
  *   items    producers and consumers pass a number of them
- *   take     what a take costs beside so many items in the queue and so many
- *            other consumers, with a put before each or none; not synced, so
- *            that the work is seen and not the disk
- *   put      what a put costs while so many consumers wait, when one of them
- *            has the item, and how often they are woken for it
+ *   take     the cost of a take with so many items in the queue and so many
+ *            other consumers, with a put before each or none; not synced, to
+ *            measure the work and not the disk
+ *   put      the cost of a put while so many consumers wait, the time until one
+ *            of them has the item, and how often they are woken for it
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -58,7 +58,7 @@ static double pass_items(const subject *s, int pairs, int each) {
   return (double)pairs * each * 1e9 / (double)(end - start);
 }
 
-/* What waits for items: raw does not. */
+/* The subject's consumers wait for items: raw's do not. */
 static bool queues(const subject *s) {
   return s->act[ACT_PUT] && s->act[ACT_TAKE] && s != &subject_raw;
 }
@@ -110,7 +110,7 @@ static void take_one(consumer *c) {
   zke_free(item);
 }
 
-/* FILE COUNT put|-: takes so many when told, and says when it has. */
+/* FILE COUNT put|-: takes COUNT items on order, and reports the end. */
 void role_take(char **argv) {
   consumer c = consume(argv[0]);
   take_one(&c);
@@ -135,7 +135,7 @@ static void fill(consumer *c, int count) {
          "zke_queue_put_all");
 }
 
-/* The time of each take, us, where so many consumers take at once. */
+/* The time of each take, us, with so many consumers at once. */
 static double take_all(const char *file, int consumers, int each, bool puts) {
   worker w[PROCESSES_MOST];
   char count[24];
@@ -180,9 +180,9 @@ static void measure_takes(int length) {
   consume_end(&c);
 }
 
-/* ---- a put, by how many wait ---- */
+/* ---- a put, by the number of waiters ---- */
 
-/* FILE: says when it has an item, and waits for the next. */
+/* FILE: reports when it has an item, and waits for the next. */
 void role_await(char **argv) {
   consumer c = consume(argv[0]);
   say(0);

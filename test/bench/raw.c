@@ -1,19 +1,19 @@
 /* raw.c - see raw.h
  *
- * A transaction of a change, in the order in which its statements run:
+ * The transaction of a change, with its statements in order:
  *
  *   create   BEGIN IMMEDIATE; META; for each node: NODE of the parent, INSERT,
  *            GROW of the parent, WATCHED on the node and on the parent;
  *            ZXID; COMMIT
- *   append   the same with the parent's next number in the name and, where it
+ *   append   the same with the parent's next number in the name and, if it
  *            announces, SET of the parent and WATCHED on it
  *   delete   the same with NODE of parent and node, DELETE and SHRINK
  *   bury     the same with LEAVE and, for the session, FORGET and DROP
  *   set      BEGIN IMMEDIATE; META; NODE; SET; WATCHED; ZXID; COMMIT
  *   watch    BEGIN IMMEDIATE; NODE; WATCH; COMMIT
  *
- * Where WATCHED finds a watch, NOTE and UNSET follow; where events were seen
- * since the last change, TRIM comes before ZXID.  The reads: get is one NODE;
+ * If WATCHED finds a watch, NOTE and UNSET follow; if events were seen since
+ * the last change, TRIM comes before ZXID.  The reads: get is one NODE;
  * children are BEGIN; NODE; CHILDREN; COMMIT; events are EVENTS and ALIVE.
  */
 #ifndef _GNU_SOURCE
@@ -29,8 +29,8 @@
 #include <unistd.h>
 
 enum {
-  BLOB_BYTES = 200, /* longer data lies in the table blob */
-  BUSY_MS = 60000   /* sixty-four processes write without pause */
+  BLOB_BYTES = 200, /* longer data is in the table blob */
+  BUSY_MS = 60000   /* for sixty-four processes that write without pause */
 };
 
 static const char schema[] =
@@ -138,7 +138,7 @@ struct raw {
   sqlite3_stmt *statement[STATEMENT_COUNT];
   int64_t session;
   int64_t seen, trimmed; /* numbers of events */
-  int64_t woken;         /* the session that the last change's event is for */
+  int64_t woken;         /* the session with the last change's event */
 };
 
 static void check(raw *r, int rc) {
@@ -180,7 +180,7 @@ static bool step(raw *r, int id) {
 
 static void reset(raw *r, int id) { check(r, sqlite3_reset(r->statement[id])); }
 
-/* Run a statement whose rows nobody needs. */
+/* Run a statement, and ignore its rows. */
 static void run(raw *r, int id) {
   while (step(r, id)) {
   }
@@ -266,7 +266,7 @@ void raw_durable(raw *r, bool durable) {
 
 /* ---- parts of a transaction ---- */
 
-/* Begin, look at the meta row and at the own session; returns the new zxid. */
+/* Begin, read the meta row and our own session; returns the new zxid. */
 static int64_t begin_change(raw *r) {
   run(r, IMMEDIATE);
   r->woken = 0;
@@ -310,7 +310,7 @@ static void read_stat(raw *r, raw_stat *s) {
   s->len = sqlite3_column_int64(node, 10);
 }
 
-/* Read a node's row, which must be there. */
+/* Read a node's row, which must exist. */
 static void look(raw *r, const char *parent, const char *name, raw_stat *s) {
   bind_node(r, NODE, parent, name);
   need(r, NODE, name);
@@ -318,8 +318,8 @@ static void look(raw *r, const char *parent, const char *name, raw_stat *s) {
   reset(r, NODE);
 }
 
-/* An event for the one session that watches a path, and the watch is spent.
- * Odd kinds do not watch the data, and so not what a write changes. */
+/* An event for the one session that watches a path, which ends the watch.  Odd
+ * kinds do not watch data, so a write does not fire them. */
 static void fire(raw *r, const char *path, int64_t zxid, bool written) {
   bind_text(r, WATCHED, 1, path);
   bool found = step(r, WATCHED);
@@ -329,7 +329,7 @@ static void fire(raw *r, const char *path, int64_t zxid, bool written) {
     return;
   }
   r->woken = sqlite3_column_int64(r->statement[WATCHED], 1);
-  if (step(r, WATCHED)) exit(2); /* the benchmark has no such thing */
+  if (step(r, WATCHED)) exit(2); /* never in this benchmark */
   reset(r, WATCHED);
   bind_int(r, NOTE, 1, r->woken);
   bind_int(r, NOTE, 2, zxid);
@@ -372,7 +372,7 @@ static int64_t owner_of(const raw *r, bool ephemeral) {
 
 void raw_create(raw *r, const raw_key *keys, int count, bool ephemeral,
                 const void *data, int len) {
-  if (len > BLOB_BYTES) exit(2); /* the benchmark has no such data */
+  if (len > BLOB_BYTES) exit(2); /* never in this benchmark */
   int64_t zxid = begin_change(r);
   for (int i = 0; i < count; i++) {
     raw_stat parent;
@@ -450,7 +450,8 @@ static void run_for(raw *r, int id, int64_t session) {
 
 bool raw_bury(raw *r, const raw_key *key, int64_t session) {
   int64_t zxid = begin_change(r);
-  run_for(r, FORGET, session); /* first: it is not to be told of its own end */
+  run_for(r, FORGET, session); /* first: it must not get an event of its own
+                                * end */
   run_for(r, LEAVE, session);
   bool first = sqlite3_changes(r->db) == 1;
   if (first) {

@@ -1,9 +1,9 @@
 /* redis.c - a Redis server by hiredis
  *
- * BENCH_REDIS=port says where the server is; test/bench/peers.sh starts one as
- * it is shipped: snapshots now and then, no append-only file, so that no answer
- * waits for the disk.  The lock is SET NX PX and DEL.  Redis has nothing to
- * wait with for such a lock: it is tried again each millisecond.
+ * BENCH_REDIS=port names the server; test/bench/peers.sh starts one with the
+ * default settings: occasional snapshots, no append-only file, so no answer
+ * waits for the disk.  The lock is SET NX PX and DEL.  Redis cannot wait for
+ * such a lock: it is tried again every millisecond.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -56,7 +56,7 @@ static void redis_leave(void *self) {
   free(c);
 }
 
-/* Takes the reply; returns its type. */
+/* Free the reply; returns its type. */
 static int reply_type(connection *c, redisReply *reply) {
   if (!reply) die("redis: %s", c->to->errstr);
   int type = reply->type;
@@ -80,7 +80,7 @@ static void do_set(void *self, const raw_key *key, int count) {
                              (size_t)DATA_BYTES));
 }
 
-/* What goes by itself, some time after its maker's death. */
+/* A key that expires some time after its maker's death. */
 static void do_create(void *self, const raw_key *key, int count) {
   connection *c = self;
   (void)count;

@@ -1,7 +1,7 @@
-/* removal.c - many nodes that go, many watchers that are called
+/* removal.c - many deletions, many watchers
  *
- * What the others wait for while a session with many ephemerals ends; how long
- * a dispatch takes that finds many nodes due, or many that are overdue but have
+ * How long others wait while a session with many ephemerals ends; how long a
+ * dispatch takes that finds many nodes due, or many that are overdue but have
  * children; watchers of one node, and pairs that hear of a session's end.
  */
 #ifndef _GNU_SOURCE
@@ -33,7 +33,7 @@ static void make(zke *z, const char *path) {
        "zke_create");
 }
 
-/* count nodes /PARENT/nNNNNNN, and a child of each where that is wanted. */
+/* count nodes /PARENT/nNNNNNN, each with a child if wanted. */
 static void make_many(zke *z, const char *parent, int count, int mode,
                       bool with_child) {
   static zke_op op[AT_ONCE];
@@ -70,7 +70,7 @@ static void watch_something(zke *z) {
   must(zke_dispatch(z, NULL), "zke_dispatch");
 }
 
-/* The transaction in which all of them go. */
+/* The transaction that deletes all of them. */
 static void end_of_a_session(void) {
   int most = times(100000, 1000);
   for (int nodes = 1000; nodes <= most; nodes *= 10) {
@@ -93,7 +93,7 @@ static int children(zke *z, const char *path) {
   return stat.numChildren;
 }
 
-/* Dispatches until all have gone: the longest, and how many nodes a second. */
+/* Dispatch until all are deleted: the longest, and nodes a second. */
 static void due_nodes(void) {
   int nodes = times(10000, 100);
   double longest = 0;
@@ -116,8 +116,8 @@ static void due_nodes(void) {
   must(zke_close(z), "zke_close");
 }
 
-/* A process that ticks four times a second, beside nodes that wait for their
- * children. */
+/* A process that ticks four times a second, with nodes that wait for the
+ * deletion of their children. */
 static void overdue_parents(void) {
   int nodes = times(400000, 1000), ticks = times(8, 2);
   zke *z = open_for("zke-overdue.db", false);
@@ -138,8 +138,8 @@ static void overdue_parents(void) {
   must(zke_close(z), "zke_close");
 }
 
-/* To register each of many watchers of one node; then, on nodes of their own,
- * to tell all of them that the session has ended. */
+/* The time to register each of many watchers of one node; then, on nodes of
+ * their own, to tell all of them of the session's end. */
 static void many_watchers(void) {
   int one = times(30000, 1000), pairs = times(80000, 1000);
   char *contexts = allocate((size_t)pairs);

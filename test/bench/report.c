@@ -1,6 +1,6 @@
-/* report.c - the table for people, bench.json for machines, the targets
+/* report.c - the table for people, bench.json for programs, the targets
  *
- * bench.json has one figure a line, so that awk can read it too.
+ * bench.json has one figure a line, so awk can read it, too.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -19,7 +19,7 @@
 
 #include "zkembed.h"
 
-/* What is said of some samples. */
+/* The report of some samples. */
 typedef struct figure {
   char part[16], name[48], subject[24], unit[12];
   int param; /* nodes, processes, ...; 0: none */
@@ -226,8 +226,8 @@ static const figure *find(const char *name, int param, const char *who,
 
 /* ---- targets ----
  *
- * Of the medians of one run: what, or what divided by the same of beside.  The
- * peers' are the other way round, how many times slower they are. */
+ * They compare medians of one run: that of what, or its ratio to that of
+ * beside.  For peers the ratio is inverted: how many times slower they are. */
 
 typedef struct target {
   const char *name;
@@ -303,7 +303,7 @@ static const target targets[] = {
     {"further session", 0, ME, NULL, 16, false},
 };
 
-/* What a target is about, both sides from one part; -1: not measured. */
+/* A target's value, with both sides from one part; -1: not measured. */
 static double target_value(const target *t) {
   const figure *what = find(t->name, t->param, t->what, NULL);
   if (!what) return -1;
@@ -318,15 +318,15 @@ static const char *verdict(const target *t, double value) {
                                                                : "MISSED";
 }
 
-/* What it would be if our side were raw: how near SQL written by hand comes;
- * -1: not measured, or not asked. */
+/* The value if our side were raw, that is, what plain SQL reaches; -1: not
+ * measured, or not wanted. */
 static double target_of_raw(const target *t) {
   target raws = *t;
   raws.beside = "raw";
   return t->at_least ? target_value(&raws) : -1;
 }
 
-/* With ONLY, what was not measured was not asked for. */
+/* With ONLY, unmeasured parts were not asked for. */
 static void report_target(const target *t) {
   char text[120], figure_text[32] = "", raw_text[32] = "";
   const char *only = getenv("ONLY");

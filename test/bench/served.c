@@ -1,19 +1,19 @@
 /* served.c - servers of ZooKeeper's protocol, side by side
  *
- *   requests  how many a second, by frames that are made here, so that all
- *             servers have the same client and it costs little.  One, eight and
- *             64 connections, each with one request at a time or with 64 ahead.
- *             What is created or set in persistent nodes is on the disk before
- *             it is answered
+ *   requests  how many a second, by frames that are made here: all servers have
+ *             the same client, which costs little.  One, eight and 64
+ *             connections, each with one request at a time or with 64 ahead.
+ *             Changes of persistent nodes are on the disk before they are
+ *             answered
  *
- * The part "connections" is `zke serve` alone, on a tree in memory: the time
- * from its start to its first reply, and what idle connections cost.
+ * The part "connections" is only `zke serve`, on a tree in memory: the time
+ * from its start to its first reply, and the cost of idle connections.
  *
  * The servers are `zke serve` and ZooKeeper.  BENCH_SERVED and BENCH_ZOOKEEPER
  * are host:port; peers.sh starts the servers.
  *
- * Where others use the machine, too, BENCH_PAUSE_MS=300 lets them go on between
- * two blocks of requests: then all of it may run at real-time priority.
+ * On a shared machine BENCH_PAUSE_MS=300 lets others run between two blocks of
+ * requests: then all of it may run at real-time priority.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -48,8 +48,8 @@ enum {
 
 typedef struct client {
   int fd;
-  int on_the_way;    /* requests without an answer yet */
-  char in[IN_BYTES]; /* a part of what came: `in_len` bytes */
+  int on_the_way;    /* unanswered requests */
+  char in[IN_BYTES]; /* a part of the received bytes, in_len */
   size_t in_len;
   char set[64]; /* the node that it sets */
 } client;
@@ -92,7 +92,7 @@ static void put_request(const client *c, kind k, zke_jute_writer *w) {
   zke_jute_end(w, at);
 }
 
-/* An answer with an error is no figure. */
+/* An answer with an error is no valid figure. */
 static void check_answer(char *frame, size_t len) {
   zke_jute_reader r = {.at = frame, .end = frame + len};
   zke_jute_reply_header head = {0};
@@ -100,7 +100,7 @@ static void check_answer(char *frame, size_t len) {
     die("served: a request was refused: %d", (int)head.err);
 }
 
-/* Take the answers among what came; how many. */
+/* Take the answers from the received bytes; how many. */
 static int take_answers(client *c, bool greeting) {
   size_t at = 0;
   int count = 0;
@@ -130,7 +130,7 @@ static void wait_for_all(client *c, bool greeting) {
   while (c->on_the_way) receive(c, greeting);
 }
 
-/* A node that may be there. */
+/* Make a node, unless it exists. */
 static void need_node(client *c, const char *path, int mode) {
   zke_jute_writer w = {0};
   zke_jute_request_header head = {1, ZKE_JUTE_CREATE};
@@ -141,7 +141,7 @@ static void need_node(client *c, const char *path, int mode) {
   zke_jute_end(&w, at);
   send_all(c, &w);
   c->on_the_way = 1;
-  wait_for_all(c, true); /* whatever it says */
+  wait_for_all(c, true); /* whatever the answer */
 }
 
 /* Connect to host:port, and begin a session. */
@@ -174,7 +174,7 @@ static client *client_begin(const char *address, int number) {
   return c;
 }
 
-/* Its session, and so its ephemeral nodes, end now. */
+/* End its session, and so its ephemeral nodes. */
 static void client_end(client *c) {
   zke_jute_writer w = {0};
   zke_jute_request_header head = {1, ZKE_JUTE_CLOSE};
@@ -188,16 +188,16 @@ static void client_end(client *c) {
   free(c);
 }
 
-/* ---- all of them ---- */
+/* ---- all connections ---- */
 
-/* Have so many requests on the way. */
+/* Keep `ahead` requests under way. */
 static void fill_up(client *c, kind k, int ahead) {
   zke_jute_writer w = {0};
   for (; c->on_the_way < ahead; c->on_the_way++) put_request(c, k, &w);
   if (w.len) send_all(c, &w);
 }
 
-/* So many connections to a server, and what poll() is asked. */
+/* Connections to a server, with poll()'s array. */
 typedef struct crowd {
   int count;
   client *c[CLIENTS_MOST];
@@ -216,8 +216,8 @@ static void crowd_end(crowd *w) {
   for (int i = 0; i < w->count; i++) client_end(w->c[i]);
 }
 
-/* Requests a second: new ones for some time, and all until the last answer, so
- * that a server which answers many at once loses none at the block's end. */
+/* Requests a second: send for some time, and wait until the last answer: thus a
+ * server that answers many together loses none at the block's end. */
 static double rate(crowd *w, kind k, int ahead) {
   int64_t count = 0, start = now_ns();
   int64_t end = start + BLOCK_MS * INT64_C(1000000);
@@ -241,7 +241,7 @@ static double rate(crowd *w, kind k, int ahead) {
 
 enum { SERVERS = 2 };
 static const char *const names[SERVERS] = {"served", "zookeeper"};
-static const char *address[SERVERS]; /* NULL: it is not here */
+static const char *address[SERVERS]; /* NULL: not available */
 
 /* A block of requests to a server: how many a second. */
 static double measure_rate(crowd *w, kind k, int ahead) {
@@ -258,8 +258,7 @@ static void report_requests(kind k, int clients, int ahead, int i,
   report(name, clients, names[i], "1/s", rates, NULL, NULL);
 }
 
-/* The servers in turns, a short block each, since a machine has good moments
- * and bad ones. */
+/* The servers alternate in short blocks, since a machine's speed varies. */
 static void compare(kind k, int clients, int ahead) {
   static crowd w[SERVERS];
   samples rates[SERVERS] = {{0}};
@@ -289,9 +288,9 @@ static void compare_requests(void) {
   }
 }
 
-/* ---- the start ---- */
+/* ---- start ---- */
 
-/* Starts a server of its own, with a tree in memory; its address. */
+/* Start our own server, with a tree in memory; its address. */
 static worker start_server(char *address_out, size_t size) {
   const char *program = getenv("BENCH_ZKE");
   const char *argv[] = {program ? program : "build/zke",
@@ -312,8 +311,8 @@ static worker start_server(char *address_out, size_t size) {
   return w;
 }
 
-/* From the command to a client that has a session and the answers to its first
- * requests, two creates. */
+/* The time from the command until a client has a session and the answers to its
+ * first requests, two creates. */
 static void measure_start(void) {
   char where[32];
   samples s = {0};
@@ -331,7 +330,7 @@ static void measure_start(void) {
 
 /* ---- idle connections ---- */
 
-/* A connection with a session and nothing else; its descriptor. */
+/* A connection with only a session; its descriptor. */
 static int begin_idle(const char *where) {
   client *c = client_begin(where, 0);
   int fd = c->fd;
@@ -339,7 +338,7 @@ static int begin_idle(const char *where) {
   return fd;
 }
 
-/* Each of so many connections sends a ping, and takes its answer. */
+/* Each connection sends a ping, and takes its answer. */
 static void ping_all(const int *fds, int count) {
   for (int i = 0; i < count; i++) {
     client c = {.fd = fds[i], .on_the_way = 1};
@@ -353,22 +352,22 @@ static void ping_all(const int *fds, int count) {
   }
 }
 
-/* KiB of memory that a server has besides files. */
+/* A server's memory without files, KiB. */
 static double memory_of(const worker *w) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%ld/status", (long)w->pid);
   return strtod(proc_value(path, "RssAnon"), NULL);
 }
 
-/* What a connection costs that only pings, every ten seconds as those of the
- * usual timeout of 30 seconds do: memory, and processor time of the server. */
+/* The cost of a connection that only pings, every ten seconds as with the usual
+ * timeout of 30 seconds: the server's memory and processor time. */
 static void measure_idle(void) {
   enum { MANY = 10000, FEW = 100, SECONDS = 20, BETWEEN_S = 10 };
   static int fds[MANY];
   int count = times(MANY, FEW);
   char where[32];
   worker w = start_server(where, sizeof where);
-  close(begin_idle(where)); /* what the first one needs */
+  close(begin_idle(where)); /* the first one needs more */
   double before = memory_of(&w);
   for (int i = 0; i < count; i++) fds[i] = begin_idle(where);
   ping_all(fds, count);

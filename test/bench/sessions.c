@@ -1,11 +1,11 @@
-/* sessions.c - what many sessions cost each other
+/* sessions.c - the cost of many sessions to each other
  *
  * Ten sessions, a thousand, ten thousand, in processes of up to a thousand
- * each, all of which wait in loops of their own: what a read, a change and the
- * opening of one more takes beside them, and what they take while nothing
- * happens.  A session has five descriptors, so a process needs RLIMIT_NOFILE to
- * allow 5,100; the benchmark raises its soft limit.  Then light sessions, which
- * have none, in one process.
+ * each, which all wait in their own loops: the time of a read, a change and the
+ * opening of another session, and the sessions' cost while nothing happens.  A
+ * session has five descriptors, so RLIMIT_NOFILE must allow a process 5,100;
+ * the benchmark raises its soft limit.  Then light sessions, which have none,
+ * in one process.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -69,14 +69,14 @@ void role_crowd(char **argv) {
   serve(set, z);
 }
 
-/* ---- in ours ---- */
+/* ---- in the parent ---- */
 
 typedef struct crowd {
   worker w[PROCESSES];
   int processes, sessions;
 } crowd;
 
-/* Have so many sessions there, ours not counted. */
+/* Start processes until there are so many sessions, without ours. */
 static void grow(crowd *c, const char *file, int sessions) {
   while (c->sessions < sessions) {
     int more = sessions - c->sessions < EACH ? sessions - c->sessions : EACH;
@@ -95,7 +95,7 @@ static double crowd_cpu_ns(const crowd *c) {
 }
 
 static void measure_waiting(const crowd *c) {
-  sleep_us(times(3000000, 300000)); /* what opening left behind is done */
+  sleep_us(times(3000000, 300000)); /* until opening has settled */
   int64_t start = now_ns();
   double before = crowd_cpu_ns(c);
   sleep_us(times(10000000, 1000000));
@@ -136,7 +136,8 @@ static const struct {
              {"open among sessions", "open, to 10 sessions", call_open}};
 enum { KINDS = sizeof calls / sizeof calls[0] };
 
-/* The median of single calls, and what it is to that among the fewest. */
+/* The median of single calls, and its ratio to that with the fewest
+ * sessions. */
 static void measure_calls(zke *z, const char *file, int sessions,
                           double *first) {
   for (int kind = 0; kind < KINDS; kind++) {
@@ -162,8 +163,8 @@ static void measure_calls(zke *z, const char *file, int sessions,
 
 /* ---- light sessions ---- */
 
-/* One of so many light sessions watches a node, which is set, and the carrier
- * is dispatched. */
+/* One of many light sessions watches a node, which is set, and the carrier is
+ * dispatched. */
 static void measure_light_dispatch(zke *z, zke *const *light, int count) {
   samples s = {0};
   for (int i = 0; i < times(CALLS * 10, CALLS); i++) {
@@ -178,7 +179,7 @@ static void measure_light_dispatch(zke *z, zke *const *light, int count) {
   forget(&s);
 }
 
-/* So many light sessions on one handle are opened, used, and closed. */
+/* Open, use and close many light sessions on one handle. */
 static void measure_light(const char *file, int count) {
   zke *z, **light = allocate((size_t)count * sizeof(zke *));
   samples opens = {0}, closes = {0};

@@ -1,8 +1,8 @@
-/* wait.c - watches across processes, and what waiting costs
+/* wait.c - watches across processes, and the cost of waiting
  *
  *   delivery  from the call that changes a node to the callback in a process
- *             that has been asleep
- *   idling    processes wait in line for a lock that nobody gives up
+ *             that was asleep
+ *   idling    processes wait in line for a lock that is never released
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 
 enum { CROWD = 1000 };
 
-/* SUBJECT PLACE NODE: says 0 when it watches and is about to sleep, and the
+/* SUBJECT PLACE NODE: reports 0 when it watches and is about to sleep, and the
  * time when it was told. */
 void role_watch(char **argv) {
   const subject *s = subject_named(argv[0]);
@@ -29,7 +29,7 @@ void role_watch(char **argv) {
   }
 }
 
-/* SUBJECT PLACE NODE: has it as long as it lives. */
+/* SUBJECT PLACE NODE: owns it during its life. */
 void role_own(char **argv) {
   const subject *s = subject_named(argv[0]);
   void *self = s->open(argv[1], FOR_WORK);
@@ -158,7 +158,7 @@ static void crowd_gather(crowd *c, const subject *s, const char *place,
   sleep_us(times(3000000, 300000)); /* until all have joined, and one ticks */
 }
 
-/* What has been since the last look. */
+/* The differences since the last look. */
 static void crowd_look(crowd *c, int waiting) {
   double cpu_ns = 0;
   for (int i = 1; i <= waiting; i++) {

@@ -18,7 +18,8 @@ typedef struct connection {
   zke_queue *queue;
   int fired; /* watches */
   zke_os os;
-  int64_t wakeups; /* bytes written to FIFOs: all that the engine writes so */
+  int64_t wakeups; /* bytes written to FIFOs: the engine writes nothing else
+                    * this way */
   char file[PATH_BYTES];
 } connection;
 
@@ -36,7 +37,7 @@ static int64_t counting_write(void *context, int fd, const void *bytes,
   return n;
 }
 
-/* The table's other functions do not look at their context. */
+/* The table's other functions ignore their context. */
 static zke_os counting_os(connection *c) {
   zke_os_default(&c->os);
   zke_os os = c->os;
@@ -185,7 +186,7 @@ static void do_watch(void *self, const raw_key *key, int count) {
   if (rc != ZKE_NONODE) must(rc, "zke_exists");
 }
 
-/* A watch that has fired since the last such wait will do. */
+/* Wait until a watch fires, unless one has since the last such wait. */
 static void do_await(void *self, const raw_key *key, int count) {
   connection *c = self;
   (void)key, (void)count;

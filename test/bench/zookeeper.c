@@ -1,14 +1,14 @@
 /* zookeeper.c - a ZooKeeper server by ZooKeeper's C client
  *
- * libzookeeper_mt's synchronous calls.  BENCH_ZOOKEEPER is host:port of
- * the server; test/bench/peers.sh starts it.  The lock is the
- * recipe of ZooKeeper's documentation: an ephemeral sequential node, the
- * children, a watch of the one before.
+ * It uses libzookeeper_mt's synchronous calls.  BENCH_ZOOKEEPER is host:port of
+ * the server; test/bench/peers.sh starts it.  The lock is the recipe of
+ * ZooKeeper's documentation: an ephemeral sequential node, the children, a
+ * watch of the previous one.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#define THREADED /* the header then has the synchronous calls */
+#define THREADED /* for the synchronous calls */
 #include "bench.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@ typedef struct connection {
   const char *address; /* of its server: "127.0.0.1:2181" */
   char top[64];        /* "/place" */
   char own[NODE_BYTES];
-  pthread_mutex_t lock; /* for what follows; the client has threads */
+  pthread_mutex_t lock; /* for the following members; the client has threads */
   pthread_cond_t changed;
   bool connected;
   int fired;
@@ -183,7 +183,7 @@ static void answered(int rc, const char *name, const void *context) {
   pthread_mutex_unlock(&c->lock);
 }
 
-/* All are sent before the first answer is waited for. */
+/* Send all before waiting for the first answer. */
 static void do_flight(void *self, const raw_key *key, int count) {
   connection *c = self;
   c->answered = 0; /* nothing is in flight here */
@@ -262,7 +262,7 @@ static void do_unwatch(void *self, const raw_key *key, int count) {
 
 /* ---- lock ---- */
 
-/* The path of the entry right before one's own; false: one is the first. */
+/* The path of the entry just before our own; false: ours is the first. */
 static bool find_before(connection *c, char path[static NODE_BYTES]) {
   struct String_vector names;
   const char *found = NULL;

@@ -1,17 +1,17 @@
-/* zoonet.c - several services as one: what their common order costs
+/* zoonet.c - several services as one: the cost of their common order
  *
- * A client is near one ZooKeeper service, and near the observer of another one,
+ * A client is near one ZooKeeper service, and near the observer of another,
  * whose leader is DELAY_MS away (test/ensemble/services.h).  It works on the
  * near service and through the observer in three ways, in turns:
  *
- *   never-sync  two handles whose reads are the servers' own: no common order
+ *   never-sync  two handles with the servers' own reads: no common order
  *   composed    the same handles in zke_order()
- *   sync-all    every read is preceded by a sync, in the same packet
+ *   sync-all    a sync before every read, in the same packet
  *
- * First the example of doc/composition.md, many times: how often is what the
- * reader sees in no order?  Then throughput: a client makes a burst of
- * operations on one service, and then chooses again.  The share is how often it
- * chooses the near one.
+ * First the example of doc/composition.md, many times: how often does the
+ * reader see states that fit no order?  Then throughput: a client makes a burst
+ * of operations on one service, and then chooses again.  The share is how often
+ * it chooses the near one.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -64,7 +64,7 @@ static void close_way(zke *z[SERVICES]) {
   for (int i = 0; i < SERVICES; i++) must(zke_close(z[i]), "zke_close");
 }
 
-/* It may be there. */
+/* It may already exist. */
 static void make_node(zke *z, const char *path) {
   int rc = zke_create(z, path, data, DATA_BYTES, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                       NULL, NULL);
@@ -99,14 +99,14 @@ static void note_go(zke *z, int type, int state, const char *path,
   if (type == ZKE_EVENT_CHANGED) *(bool *)context = true;
 }
 
-/* The reader's call before was on the far service where it is told of the
- * change: the algorithm as printed then sees no switch. */
+/* When the reader is told of the change its previous call was on the far
+ * service: the published algorithm then sees no switch. */
 static int read_config(int way, zke *z[SERVICES], bool told) {
   if (way == AS_PRINTED && !told) must(zke_sync(z[FAR], "/"), "zke_sync");
   return get_number(z[FAR], "/config", NULL, NULL);
 }
 
-/* Is what the reader sees in no order with what was written? */
+/* Do the reader's results fit no order of the writes? */
 static bool is_inconsistent(int way, zke *const writer[SERVICES],
                             zke *z[SERVICES], int number, bool told) {
   bool heard = false;
@@ -141,9 +141,9 @@ static void count_inconsistent(zke *const writer[SERVICES], bool told) {
 
 /* ---- throughput ----
  *
- * One client alone makes each burst in each way, one behind the other: the same
- * operations at the same moment.  Many clients would disturb each other so, and
- * have a block of time for each way.
+ * A single client makes each burst in each way, one after another: the same
+ * operations at the same moment.  Many clients would disturb each other like
+ * this, so they have a block of time for each way.
  */
 
 typedef struct load {
@@ -178,7 +178,7 @@ static void operate(client *c, zke *z, int read_percent) {
   }
 }
 
-/* The burst that the dice say, in one way. */
+/* The burst that the dice choose, in one way. */
 static void make_burst(client *c, int way) {
   const load *l = c->what;
   int64_t start = now_ns();
@@ -208,7 +208,7 @@ static void *work(void *arg) {
   return NULL;
 }
 
-/* A block of so many clients; operations a second, all together, by way. */
+/* A block of so many clients; operations a second of all, by way. */
 static void run_block(const load *l, int count, double rate[WAYS]) {
   for (int i = 0; i < count; i++) {
     clients[i].what = l;
@@ -265,7 +265,7 @@ static void compare(load l, int count) {
   report_load(&l, count, ", ratio", "", ratio);
 }
 
-/* Their nodes are those of the clients before, where there were some. */
+/* They reuse the nodes of previous clients. */
 static void open_clients(int count) {
   zke *writer[SERVICES] = {open_server(SERVICES_NEAR, true),
                            open_server(SERVICES_LEADER, true)};

@@ -3,7 +3,7 @@
  * One blocking TCP connection.  It makes the checks that ZooKeeper's C client
  * makes before sending (semantics.md 1.3, 2.1, 4, 6), since zkembed is client
  * and server together.  For operations that the C client lacks it applies the
- * same rules. Replies come in order, with events between them.
+ * same rules.  Replies come in order, with events between them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

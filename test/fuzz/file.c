@@ -3,8 +3,8 @@
  * A valid database is made once: nodes of every kind, three sessions with
  * seemingly dead processes, their watches and events.  The input says what to
  * change in it: rows of our tables, the schema, bytes of the file, bytes of the
- * liveness file. Then the file is opened and a fixed mix of calls is made, with
- * changes, and once more read-only.
+ * liveness file.  Then the file is opened and a fixed mix of calls is made,
+ * with changes, and once more read-only.
  *
  * In no case may there be a crash, an endless loop, an undocumented result, or
  * a leak.  And if only rows were changed and zke_check() found nothing before

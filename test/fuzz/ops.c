@@ -1,7 +1,7 @@
 /* ops.c - fuzz target: any sequence of calls on a tree in memory
  *
  * Each byte of the input selects a function, the following bytes are its
- * arguments. Up to four sessions share the store; watchers call the library.
+ * arguments.  Up to four sessions share the store; watchers call the library.
  * In every case results are documented ones, outputs can be read to their ends,
  * zke_check() finds nothing, and nothing leaks.
  */

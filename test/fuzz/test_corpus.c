@@ -114,7 +114,7 @@ TEST(the_path_model_refuses_what_it_should) {
 /* ---- flipped bytes ----
  *
  * The database is small and has pages of 512 bytes, so few of its bytes are
- * unused. What is read from it is kept as text, a line for each node or row,
+ * unused.  What is read from it is kept as text, a line for each node or row,
  * and compared with the undamaged file's.
  */
 

@@ -5,7 +5,7 @@
  * two numbers inconsistent.  If all frames had been copied, a writer that
  * commits between the two reads restarts the log.  The checkpoint takes the new
  * log for the old one, and finally records as many frames as copied as the old
- * log had. Commits that then fill the log up to there are never copied, though
+ * log had.  Commits that then fill the log up to there are never copied, though
  * they are acknowledged, and integrity_check finds the database sound.
  *
  * Between the two reads SQLite tells its VFS that the database may have changed
