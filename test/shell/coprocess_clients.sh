@@ -1,8 +1,8 @@
 #!/bin/sh
 # coprocess_clients.sh - the clients of doc/coprocess.md do what it says
 #
-# They and the programs beside them are in doc/examples/coprocess.  Each
-# language's files get an empty directory; `zke` is found by the PATH.
+# They are in doc/examples/coprocess, together with the programs used here.
+# Each language's files are copied to an empty directory; PATH finds `zke`.
 . test/report.sh
 
 examples=doc/examples/coprocess
@@ -10,17 +10,17 @@ PATH=$(cd "$BUILD" && pwd):$PATH
 
 short() { [ "$(grep -c . "$1")" -le 30 ]; }
 
-# there PROGRAM: an interpreter; a test without it would test nothing
+# there PROGRAM: an interpreter; without one a test would test nothing
 there() {
   command -v "$1" >/dev/null && return
   echo "Missing.  Type: apt-get install $2"
   return 1
 }
 
-# alive PID: this child has not ended; after a moment
+# alive PID: this child has not ended; checked after a moment
 alive() { sleep 0.01; kill -0 "$1"; }
 
-# Two processes: nobody enters while the other one is in, both have five turns,
+# Two processes: nobody enters while the other is inside, both have five turns,
 # and the tokens grow.
 lock_is_handed_over() (
   cd "$room" || exit
@@ -34,7 +34,7 @@ lock_is_handed_over() (
     [ "$(cat A.out B.out | grep -o 'token .*' | sort -u | wc -l)" = 10 ]
 )
 
-# The same with one output, in which the turns stand whole.
+# The same with one output: each turn's lines are together.
 turns_are_whole() (
   cd "$room" || exit
   : >turns
@@ -53,7 +53,7 @@ watch_sees_it() (
   cd "$room" || exit
   zke app.db create /config one >/dev/null || exit
   $limited $1 "watch.$2" app.db >watched 2>watch.err & w=$!
-  # The file is what tells that it watches.
+  # The file exists when the program watches.
   until [ "$(head -n 1 watched)" = watching ]; do alive $w || exit; done
   zke app.db set /config two && zke app.db delete /config || exit
   wait $w || { cat watch.err; exit 1; }
@@ -72,8 +72,8 @@ queue_is_worked_off() (
     [ "$(zke app.db queue list jobs --plain)" = '' ]
 )
 
-# A lock that is taken away is told without being asked for.  The program says
-# its session's id, which is then ended from outside.
+# A program is told of a lost lock without asking.  It prints its session's id,
+# which is then ended from outside.
 loss_py='import sys; from client import Zke
 zke = Zke("app.db")
 with zke.lock("loss"):
@@ -100,8 +100,8 @@ loss_is_told() (
   [ "$(tail -n 1 lost)" = 'lost /locks/loss' ]
 )
 
-# A loop that is left sends a cancel, whose answer comes late.  It is no loss:
-# of what comes until the end only the end itself is told there.
+# A loop that is left sends a cancel, with a late answer.  This is no loss: up
+# to the end, only the end itself is reported as one.
 late_py='from client import Zke
 zke = Zke("app.db")
 for i in range(20):
@@ -117,8 +117,8 @@ late_is_no_loss() (
   [ "$(cat late)" = "{'error': 'CLOSED'} {}" ]
 )
 
-# What the document shows at its head: lines sent (>) and lines that come (<).
-# Those that come for one line sent may come in any order.
+# The document's first example: lines sent (>) and received (<).  The answers to
+# one sent line may come in any order.
 figures() { sed -E 's/[0-9]{10,}/N/g; s/0x[0-9a-f]+/S/g' "$1" | sort; }
 
 transcript_is_true() (
@@ -140,7 +140,7 @@ transcript_is_true() (
   figures got | diff want.sorted -
 )
 
-# A language's name, its program, the package that brings that, the files' end.
+# A language's name, its program, the program's package, the files' extension.
 check() {
   expect "$1: its interpreter is there" there "$2" "$3" || return
   expect "$1: the client has at most 30 lines" short "$examples/client.$4"

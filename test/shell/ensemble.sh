@@ -1,8 +1,8 @@
 #!/bin/sh
 # ensemble.sh - the command zke on names of ensembles, zk://HOST:PORT
 #
-# The server is `zke :memory: serve`, or where SERVER is set another one, as
-# host:port, which has to be empty.
+# The server is `zke :memory: serve`, or the one in SERVER, host:port, which
+# must be empty.
 . test/report.sh
 
 scratch room ensemble
@@ -36,7 +36,7 @@ ensemble=zk://$SERVER
 
 z() { $limited "$zke" "$ensemble" "$@"; }
 
-# prints TEXT COMMAND...: that is all it prints, and it succeeds
+# prints TEXT COMMAND...: it prints exactly this, and succeeds
 prints() {
   text=$1
   shift
@@ -44,7 +44,7 @@ prints() {
   [ "$got" = "$text" ] || { echo "got: $got"; return 1; }
 }
 
-# refused STATUS TEXT COMMAND...: it ends with STATUS and says TEXT
+# refused STATUS TEXT COMMAND...: it exits with STATUS and prints TEXT
 refused() {
   wanted=$1 text=$2
   shift 2
@@ -113,7 +113,7 @@ kill -KILL $holder
 expect "a killed holder's lock is had by another" \
   prints next z lock --wait 30 job -- echo next
 
-# A script that says nothing for longer than its session's timeout.
+# A script that is silent for longer than its session's timeout.
 idle() {
   { echo 'create -e /idle x'; sleep 5; echo 'get /idle'; } |
     $limited "$zke" "$ensemble?timeout=2000"
@@ -170,7 +170,7 @@ expect "which is not exported by its name either" \
   refused 65 reserved z export /zke-sessions
 expect "cp" z cp -R /t /copy
 
-# ---- what an ensemble has not ----------------------------------------------
+# ---- what an ensemble lacks ------------------------------------------------
 
 for words in backup\ f check compact deadlocks doctor dump fence held\ x \
   history init log metrics serve sql\ x waits

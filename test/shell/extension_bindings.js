@@ -1,4 +1,4 @@
-// What the package for Node promises; `extension_bindings.sh` runs it.
+// Tests of the package for Node; `extension_bindings.sh` runs them.
 'use strict'
 const assert = require('assert')
 const fs = require('fs')
@@ -19,7 +19,7 @@ async function waits (a, b) {
   // Nothing is left in the line.
   const line = "SELECT count(*) FROM zke_nodes WHERE path GLOB '/locks/l/*'"
   assert.strictEqual(Number(await a.get(line, [])), 1)
-  // The loop goes on, and one session waits for two things.
+  // The event loop continues, and one session waits for two things.
   let ticks = 0
   const ticker = setInterval(() => ticks++, 10)
   const both = Promise.all([b.lock('l'), b.pop('q')])
@@ -45,7 +45,7 @@ async function offices (a, b) {
   assert.strictEqual(await b.withLock('w', () => 7, { ms: 1000 }), 7)
 }
 
-// A process whose holder is killed is the next; one that waits can exit.
+// A waiting process gets the lock when its holder is killed; a waiter can exit.
 async function processes (a, file) {
   const child = spawn(process.execPath, ['-e', `
     require('zkembed').open(process.argv[1], '${driver}').then(async z => {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # extension_bindings.sh - the packages of the extension for Python and Node are
-# made, are installed from their files, and do what they promise
+# made, installed from their files, and work
 #
-# What is not installed is left out, which is said.  NODE_PATH may name a
+# Missing interpreters are left out, and reported.  NODE_PATH may name a
 # directory with the packages sqlite3 and better-sqlite3.
 . test/report.sh
 
@@ -11,7 +11,7 @@ ZKE=$(cd "$BUILD" && pwd)/zke
 export ZKE
 scratch room extension-bindings
 
-# A python3 that can load extensions: Debian's can.
+# A python3 that can load extensions, such as Debian's.
 python_that_loads() {
   for python in python3 /usr/bin/python3 ''; do
     [ -n "$python" ] && $python -c 'import sqlite3
@@ -55,7 +55,7 @@ expect 'Python: 200 lines' is_small
   report
 }
 
-# example COMMAND...: it writes a row under the lock, and so it does again
+# example COMMAND...: it writes a row under the lock, and does so again
 example() {
   rm -rf "$room"/example.db*
   for round in 1 2; do
@@ -64,7 +64,7 @@ example() {
   [ "$(sqlite3 "$room/example.db" 'SELECT count(*) FROM runs')" = 2 ]
 }
 
-# Linked into a program, beside its SQLite.
+# Linked into a program, together with its SQLite.
 build_c() {
   $CC -DSQLITE_CORE -D_GNU_SOURCE= -I. -o "$room/linked" \
     doc/examples/extension/lock.c shell/extension/[a-z]*.c \

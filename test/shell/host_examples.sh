@@ -1,12 +1,12 @@
 #!/bin/sh
-# host_examples.sh - the examples in which the program's own tables and the tree
-# are in one database do what their heads say
+# host_examples.sh - the examples with the program's own tables and the tree in
+# one database do what their heads say
 . test/report.sh
 
 examples=$(pwd)/doc/examples
 PATH=$(cd "$BUILD" && pwd):$PATH
 
-# Nobody is left behind, and the file is whole.
+# Nobody is left in a line, and the file is sound.
 whole() { zke "$1" check; }
 
 outbox_is_emptied() (
@@ -34,8 +34,8 @@ ledger_is_written() (
   ledger 5 && ledger 5 && [ "$(rows)" = '10 2' ] && whole ledger.db
 )
 
-# The program goes on after the lock was taken from it: --on-lost warn.  It says
-# when it has written its first row, and writes the second when it is told so.
+# The program continues after the lock was taken from it: --on-lost warn.  It
+# reports its first row, and writes the second on request.
 slow_py='import sys
 sys.argv[1] = "1"
 exec(open(sys.argv[2]).read())

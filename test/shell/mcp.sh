@@ -8,7 +8,7 @@ agents=$(pwd)/test/shell/mcp_agents.py
 examples=$(pwd)/doc/examples/coprocess
 PATH=$(cd "$BUILD" && pwd):$PATH
 
-# played TEST: in a directory of its own
+# played TEST: in its own directory
 played() (
   mkdir "$room/$1" && cd "$room/$1" &&
     $limited python3 "$agents" "$examples/mcp.py" "$1"

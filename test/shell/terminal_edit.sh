@@ -1,15 +1,16 @@
 #!/bin/sh
-# terminal_edit.sh - zke at a terminal, which tmux is: what is typed into it,
-# and what is then on the screen
+# terminal_edit.sh - zke at a terminal, simulated by tmux: what is typed, and
+# what the screen then shows
 #
-# Each test has a terminal of its own, with a shell in an empty directory, and
-# goes on as soon as the screen is as expected, or fails after $PATIENCE
-# seconds (20) and shows it.  COLUMNS and the like are not inherited.
+# Each test has its own terminal, with a shell in an empty directory.  It
+# continues as soon as the screen is as expected, or fails after $PATIENCE
+# seconds (20) and shows the screen.  COLUMNS and similar variables are not
+# inherited.
 . test/report.sh
 need_terminal
 
-# Leaks are looked for where no terminal goes away: LeakSanitizer's own tracer
-# can be hung up with it, and then spins for ever.
+# Other tests look for leaks, where no terminal disappears: a hangup can hit
+# LeakSanitizer's tracer, which then spins forever.
 export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 
 : "${PATIENCE:=20}"
@@ -33,16 +34,16 @@ begin() {
     line 'sh$'
 }
 
-# type TEXT: as it is; keys KEY...: by their names
+# type TEXT: literally; keys KEY...: by their names
 type() { mux send-keys -t it -l "$1"; }
 keys() { mux send-keys -t it "$@"; }
 
-# enter TEXT LINE: type it, at the end of a line; then LINE is the last one
+# enter TEXT LINE: type it at the end of a line; LINE is the last one afterwards
 enter() {
   type "$1" && until_it is_typed "$1" && keys Enter && line "$2"
 }
-# It is seen before anything else is looked for: or what was there before would
-# be taken for what comes of it.  Lines are broken anywhere.
+# First wait until the typed text is shown: otherwise earlier output would be
+# taken for its result.  Lines may be broken anywhere.
 is_typed() {
   case $(screen | tr -d ' \n') in
     *"$(printf %s "$1" | tr -d ' \n')") ;;
@@ -62,10 +63,10 @@ until_it() {
   done
 }
 
-# line TEXT: the last line that is not empty is this
-# sees TEXT: some line is
+# line TEXT: the last line that is not empty
+# sees TEXT: some line of the screen
 # says CODE: some line is an error of that name
-# lacks TEXT: no line has it in it
+# lacks TEXT: no line contains it
 line() {
   until_it is_last "$1" || shows "want as the last line: $1"
 }
@@ -83,10 +84,10 @@ shows() {
   return 1
 }
 
-# here ARGS...: zke beside it, in its directory
+# here ARGS...: another zke in the terminal's directory
 here() { (cd "$room/home" && "$built/zke" "$@"); }
 
-# as_before: what the shell at the terminal finds there
+# as_before: the terminal's settings are those from before zke
 as_before() {
   enter 'clear; [ "$before" = "$(stty -g)" ] && echo same' 'sh$' && sees same
 }
@@ -96,7 +97,7 @@ open_it() { enter "zke${1+ $1} app.db" 'zke app.db:/>'; }
 held_by() { here app.db locks --json 2>/dev/null | grep -q "$1"; }
 nobody_holds() { ! held_by '"holds":true\|"kind":"lock"'; }
 
-# The server of the terminals outlives each of them.
+# The terminals' server outlives each of them.
 expect "tmux" mux new-session -d -s server
 
 # ---- the prompt ------------------------------------------------------------
@@ -122,7 +123,7 @@ kinds_of_files() {
     says NOTADB && enter 'echo "=$?="' 'sh$' && sees '=66='
 }
 
-# A person's mistake ends nothing, and the shell ends well.
+# A person's mistake ends nothing, and the shell exits with 0.
 statuses() {
   begin && open_it && enter 'gte' 'zke app.db:/>' &&
     sees 'zke: USAGE: unknown command "gte"; did you mean get?' &&
@@ -208,8 +209,8 @@ elsewhere() {
     [ ! -e "$room/home/.zke_history" ]
 }
 
-# What was there before keeps its mode, a device above all; a FIFO that nobody
-# uses stops nobody.
+# An existing file keeps its mode, especially a device; a FIFO without a reader
+# does not block.
 others_mode() {
   begin ZKE_HISTORY=ours && echo version >"$room/home/ours" &&
     chmod 644 "$room/home/ours" && mkfifo -m 644 "$room/home/fifo" &&
@@ -225,7 +226,7 @@ others_mode() {
     keys C-d && line 'sh$' && [ "$(stat -c %a /dev/null)" = "$mode" ]
 }
 
-# What is long gone is forgotten: the file is cut when it is read.
+# Old lines are forgotten: reading the file cuts it.
 shortened() {
   begin && seq 3000 | sed 's/^/get \/n/' >"$room/home/.zke_history" &&
     open_it && keys Up && line 'zke app.db:/> get /n3000' &&
@@ -264,7 +265,7 @@ completing_paths() {
     keys Tab && type . && line 'zke app.db:/fruit> get nope.'
 }
 
-# Names of recipes stand below their bases.
+# Names of recipes are below their bases.
 completing_names() {
   begin && here app.db lock backup -- true && here app.db queue push mail x &&
     open_it && type 'lock ba' && keys Tab && line 'zke app.db:/> lock backup' &&
@@ -286,9 +287,9 @@ cancelling() {
 }
 watches() { here app.db sql 'SELECT * FROM zke_watches' | grep -q /a; }
 
-# The terminal's ^C while there is no child yet, seen when there is one: fork()
-# takes as long as the file "typed" is not there.  And zke's thread of signals
-# is late: the child ends, and is reaped, before it takes anything.
+# The terminal's ^C comes before there is a child, and is handled when there is
+# one: fork() waits until the file "typed" exists.  And zke's signal thread is
+# late: the child exits, and is reaped, before the thread takes anything.
 slow_fork() {
   cat >"$room/slow_fork.c" <<'END'
 #define _GNU_SOURCE
@@ -342,7 +343,7 @@ leaving() {
     keys C-d && line 'sh$' && as_before
 }
 
-# SIGNAL STATUS: at the prompt it ends the session and the process, as it asks
+# SIGNAL STATUS: at the prompt the signal ends the session and the process
 ended_by() {
   begin && remember && open_it && enter 'lock backup' 'zke app.db:/>' &&
     type 'half a line' && line 'zke app.db:/> half a line' &&
@@ -359,7 +360,7 @@ stopping() {
     sees / && line 'zke app.db:/>' && keys C-d && line 'sh$' && as_before
 }
 
-# ---- what comes while a line is typed --------------------------------------
+# ---- output while a line is typed ------------------------------------------
 
 losing_a_lock() {
   begin && open_it && enter 'lock backup' 'zke app.db:/>' && type 'get /half' &&
@@ -408,8 +409,8 @@ compiled_without() {
   built=$room/plain
   begin && plain_lines
 }
-# The program is made from the same sources.  Only edit.c knows of libedit, so
-# all other objects are those of this build.
+# The program is built from the same sources.  Only edit.c uses libedit, so all
+# other objects are this build's.
 compile_without() {
   mkdir "$room/plain" &&
     cp -pR "$built"/*.o "$built"/*.a "$built/recipes" "$built/shell" \
@@ -419,7 +420,7 @@ compile_without() {
     ! ldd "$room/plain/zke" | grep libedit
 }
 
-# Output into a file: the prompt is still for the person.
+# Output into a file: the prompt still goes to the person.
 output_elsewhere() {
   begin && enter 'zke app.db >out' 'zke app.db:/>' &&
     enter 'create /a 1' 'zke app.db:/>' && enter 'get /a' 'zke app.db:/>' &&

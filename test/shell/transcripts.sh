@@ -1,13 +1,13 @@
 #!/bin/sh
-# transcripts.sh - run transcripts of sessions again and compare what is printed
+# transcripts.sh - run transcripts of sessions again and compare the output
 #
 #   transcripts.sh [--update] [FILE...]
 #
 # Without FILE: those in TRANSCRIPTS, or test/shell/*.txt, and README.md and
-# doc/*.md as far as they have any.  JOBS files are run at a time (twice as many
-# as there are processors).  --update writes what is printed now into FILE, but
-# keeps the old text where the two are the same but for what differs from run to
-# run (below).  FULL=1 is passed on.
+# doc/*.md if they have any.  JOBS files are run at a time (twice as many as
+# there are processors).  --update writes the present output into FILE, but
+# keeps the old text if the two differ only in what varies from run to run
+# (below).  FULL=1 is passed on.
 #
 # A transcript:
 #
@@ -18,20 +18,19 @@
 #     zke: NONODE: /nope
 #     [1]
 #
-# "$ " begins a command for sh, which "> " lines continue.  Behind it stands
-# what it prints, standard output and error as they come, and "[N]", its exit
-# status, when that is not 0.  Blank lines before the next command or comment
-# are no part of it.  In a document (.md) only what stands between "```console"
-# and "```" counts, all of it as one transcript.  A block of C that begins with
-# "/* NAME.c - " is in the directory as NAME.c, and so are then the four files of
-# `make amalgamation`.
+# "$ " begins a command for sh, which "> " lines continue.  After it comes its
+# output, standard output and error together, and "[N]", its exit status, unless
+# that is 0.  Blank lines before the next command or comment do not count.  In a
+# document (.md) only the text between "```console" and "```" counts, all of it
+# as one transcript.  A block of C that begins with "/* NAME.c - " is put into
+# the directory as NAME.c, together with the four files of `make amalgamation`.
 #
 # The commands of a file run in one shell, in an empty directory that is also
-# HOME, with zke on the PATH and little else in the environment; what one of
-# them sets, changes or leaves running is there for the next, $? included.
-# Standard input is empty.  What a command in the background prints belongs to
-# the line that started it: wait for it in a later one.  After $LIMIT seconds
-# (300) for one command all that runs is killed, and the rest has failed.
+# HOME, with zke on the PATH and little else in the environment.  Whatever a
+# command sets, changes or leaves running is there for the next, even $?.
+# Standard input is empty.  A background command's output belongs to the line
+# that started it: wait for it in a later one.  If a command takes more than
+# $LIMIT seconds (300) all that runs is killed, and the rest has failed.
 #
 # Besides sh's own words there are
 #
@@ -41,18 +40,18 @@
 #                         it replaces the shell.
 #     talk <<'END'        plays its input to `zke app.db --coprocess`, whose
 #                         process is $coprocess, and prints the answers:
-#         LINE            is sent, and the next line that comes printed
+#         LINE            is sent, and the next line that comes is printed
 #         > LINE          is only sent
 #         < N             prints the next N lines, sorted
 #         $ COMMAND       is run here.  It may call say LINE and hear, which
-#                         leaves the line in $heard, and hear_all N.  What stays
-#                         in the background must close its input, by 8>&-.
-#                         In the end the input is closed, and the rest printed,
+#                         leaves the line in $heard, and hear_all N.  A
+#                         background job must close its input, by 8>&-.
+#                         At the end the input is closed, and the rest printed,
 #                         sorted; the exit code is the coprocess's.  In a pipe
 #                         it would be lost: there "exit N" is printed, unless
 #                         it is 0.
 #
-# These differ from run to run, and are the same to this script:
+# These vary from run to run, and count as equal:
 #
 #     times               2026-11-20T12:00:00Z, 2026-11-20 12:00:00,
 #                         1795176000000 (13 digits)
@@ -62,22 +61,22 @@
 #                         below a heading PID
 #     users, groups       owner 0:0, user 0, group 0, "group":0
 #     durations           0.12 s, 12.5 ms, "…_ms":123 except of ttl, every,
-#                         timeout, wait and grace, which were asked for
+#                         timeout, wait and grace, which are settings
 #     blanks              runs of them in an output with any of these, since
-#                         widths of columns follow from what is in them
+#                         column widths depend on the values
 #     the directory       printed as /tmp/zke
 #
-# "usage: queue push …" stands for the whole usage of that command, which was
-# shown before.
+# "usage: queue push …" stands for that command's whole usage, which was shown
+# before.
 #
-# With --plain nothing tells a process's number from another: cut it away, or
-# `| sed "s/$!/PID/"`.
+# With --plain a process's number looks like any other: cut it away, or `| sed
+# "s/$!/PID/"`.
 . test/report.sh
 
 : "${LIMIT:=300}"
 
-# split FILE: writes N.cmd, N.exp (what is to be printed), N.line, and `count`;
-# or, with update=1, prints FILE with what stands in each N.exp in its place
+# split FILE: writes N.cmd, N.exp (the expected output), N.line, and `count`;
+# or, with update=1, prints FILE with the content of each N.exp in its place
 split='
   function blanks() {
     if (update) for (; held > 0; held--) print ""
@@ -135,7 +134,7 @@ split='
     if (!update) print n + 0 >(room "/count")
   }'
 
-# split_file FILE ROOM [1]: the third to update, to standard output
+# split_file FILE ROOM [1]: with the third, updates to standard output
 split_file() {
   case $1 in
     *.md) document=1 ;;
@@ -204,10 +203,10 @@ normalise() {
     END { end() }'
 }
 
-# printed COUNT: leaves N.got, what a transcript would show of each command
+# printed COUNT: leaves N.got, each command's result as a transcript shows it
 printed() {
   awk -v room="$room" -v count="$1" '
-    # in the place of the directory, which no pattern stands for
+    # replaces the directory, which no pattern matches
     function shown(line,   at, text) {
       while ((at = index(line, room "/work")) > 0) {
         text = text substr(line, 1, at - 1) "/tmp/zke"
@@ -215,7 +214,8 @@ printed() {
       }
       return text line
     }
-    # A last line without an end gets one; blank lines at the end go.
+    # A last line without a newline gets one; blank lines at the end are
+    # dropped.
     function copy(from, to,   line, held) {
       printf "" >to
       while ((getline line <from) > 0) {
@@ -238,7 +238,7 @@ printed() {
     }'
 }
 
-# unlike END N...: prints those of which N.expEND and N.gotEND are not the same
+# unlike END N...: prints those with different N.expEND and N.gotEND
 unlike() {
   ending=$1
   shift
@@ -255,8 +255,8 @@ unlike() {
     differ(room "/" $0 ".exp" ending, room "/" $0 ".got" ending)'
 }
 
-# What all commands may call, as the head says.  Its wait does not say
-# "Terminated", as some shells do where they have not seen before that a job was
+# Functions for all commands, described at the head.  Its wait does not print
+# "Terminated", as some shells do if they had not yet noticed that a job was
 # killed.
 vocabulary='
   wait() { command wait "$@"; } 2>/dev/null
@@ -300,7 +300,7 @@ driver() {
   done
 }
 
-# watch_over PID: kills its session when a command takes too long
+# watch_over PID: kills its session if a command takes too long
 watch_over() {
   last= left=$LIMIT
   while sleep 1 && kill -0 "$1"; do
@@ -312,8 +312,8 @@ watch_over() {
   done
 }
 
-# programs FILE: puts the document's programs there, if it has any, with the four
-# files that they are built from
+# programs FILE: puts the document's programs there, if it has any, with the
+# four files for building them
 programs() {
   awk -v work="$room/work/" '
     /^```/ { out = ""; begins = /^```c$/; next }
@@ -326,14 +326,13 @@ programs() {
   }
 }
 
-# The commands run in a session of their own, of which nothing stays.
+# The commands run in their own session, which is then killed.
 run_commands() {
   mkdir "$room/bin"
   ln -s "$(cd "$BUILD" && pwd)/zke" "$room/bin/zke"
   driver "$1" >"$room/driver"
-  # Sanitizers and coverage are asked for by the environment.  What the script
-  # was started with besides its input and output is not the commands' concern:
-  # some of them use up all descriptors.
+  # The environment configures sanitizers and coverage.  Further open files of
+  # the script are closed: some commands use up all descriptors.
   (cd "$room/work" && exec setsid env --default-signal -i \
     HOME="$room/work" LC_ALL=C.UTF-8 TERM=dumb TZ=UTC PATH="$room/bin:$PATH" \
     ${FULL+FULL="$FULL"} \
@@ -356,7 +355,7 @@ session=
 trap '[ -z "$session" ] || kill -s KILL -- -$session $dog' EXIT
 trap 'exit 129' HUP INT TERM
 
-# show FILE STEM: a command that failed, with what is different
+# show FILE STEM: a command that failed, with the differences
 show() {
   echo "FAILED: $1:$(cat "$2.line")"
   sed '1s/^/$ /; 1!s/^/> /' "$2.cmd"
@@ -364,7 +363,7 @@ show() {
   [ -s "$room/log" ] && sed 's/^/sh: /' "$room/log"
 }
 
-# transcript FILE: leaves good and bad, how many commands were right and wrong
+# transcript FILE: sets good and bad, the numbers of right and wrong commands
 transcript() {
   room=$(mktemp -d "$rooms/XXXXXX") || exit
   mkdir "$room/work"
@@ -385,9 +384,9 @@ transcript() {
   [ "$count" -gt 0 ] || { bad=1; echo "FAILED: $1 has no command"; }
 }
 
-# ---- does this script itself notice? ---------------------------------------
+# ---- this script's own tests ------------------------------------------------
 
-# notices GOOD BAD: how many of the transcript on standard input
+# notices GOOD BAD: the numbers for the transcript on standard input
 notices() {
   cat >"$rooms/self.txt"
   transcript "$rooms/self.txt" >"$rooms/self.log"
@@ -466,7 +465,7 @@ $ true
 END
 }
 
-# A document, updated: what is equal stays, what is not is replaced.
+# A document, updated: equal output stays, different output is replaced.
 try_update() {
   printf '$ echo out\n```console\n$ date +%%s000\n1795176000000\n\n# c\n$ cat x
 ```\n\n```console\n$ false\n```\n' >"$rooms/self.md"
@@ -477,7 +476,7 @@ cat: x: No such file or directory\n[1]\n```\n\n```console\n$ false\n[1]\n```
 ' | diff - "$rooms/self.new"
 }
 
-# The slow part, for the run over everything.
+# The slow part, only for a run of everything.
 try_limit() {
   LIMIT=3 # in this subshell of expect
   notices 1 2 <<'END'
@@ -489,7 +488,7 @@ END
 
 # ----------------------------------------------------------------------------
 
-# one FILE: a line of its own for each, which run.sh sums; it comes in one piece
+# one FILE: its line, which run.sh sums; all output is printed together
 one() {
   transcript "$1" >"$rooms/$$.log"
   echo "$1: $good passed, $bad failed" >>"$rooms/$$.log"
