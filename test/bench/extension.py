@@ -27,9 +27,9 @@ import time
 
 QUICK = bool(os.environ.get("QUICK"))
 ONLY = os.environ.get("ONLY") or ""
-PAUSE_S = 0.005  # a waiter is asleep when it is woken
+PAUSE_S = 0.005  # a waiter is asleep by then
 CROWD, CROWD_S = 100, 5 if QUICK else 10
-CROWD_ASLEEP_S = 2 if QUICK else 12  # a wait looks about less and less often
+CROWD_ASLEEP_S = 2 if QUICK else 12  # a wait checks less and less often
 
 
 def now():
@@ -270,7 +270,7 @@ SUBJECTS = {s.name: s for s in (Extension, Package, Functions, Polled, Flock,
                                 FileLock)}
 
 
-# ---- another process, which does what it is told ----
+# ---- another process, which obeys orders ----
 
 def serve(name, room):
     """A line is a method; the answer is when it had done it."""
@@ -338,7 +338,7 @@ def woken(method, wait, *known):
     return sample
 
 
-PARTS = [  # name, samples, method that is needed, another process, sample
+PARTS = [  # name, samples, required method, another process, sample
     ("lock and unlock", 2000, "lock", False, alone("lock", "unlock")),
     ("get", 2000, "get", False, alone("get")),
     ("push, pop and ack", 1000, "push", False, alone("push", "pop")),

@@ -1,14 +1,14 @@
 #!/bin/sh
-# peers.sh - run the benchmark beside the servers that are installed
+# peers.sh - run the benchmark with the installed servers
 #
 #   peers.sh PROGRAM [ARGUMENT...]
 #
-# Each server gets free ports of 127.0.0.1 and a directory of its own beside
-# PROGRAM, where zkembed's databases are put, too.  They are stopped, and the
-# directory removed, whatever happens; should this shell be killed outright, the
-# kernel stops them.  They are configured as they are shipped, but for
-# addresses, for ZooKeeper's limit of 60 connections a host, and for its
-# administrator's web page.  What is not installed is left out; PROGRAM says so.
+# Each server gets free ports of 127.0.0.1 and its own directory next to
+# PROGRAM, where zkembed's databases are, too.  The servers are always stopped,
+# and the directory is removed; if this shell is killed, the kernel stops them.
+# They have their default configuration, except for addresses, ZooKeeper's limit
+# of 60 connections a host, and its administration page.  A server that is not
+# installed is left out, which PROGRAM reports.
 program=$1
 directory=$(mktemp -d "$(dirname "$program")/peers-XXXXXX") || exit 2
 . test/servers.sh
@@ -22,8 +22,8 @@ serve() {
   servers="$servers $server"
 }
 
-# is_ours PORT: the last server listens there, and not another one, which took
-# the port in between
+# is_ours PORT: the last server listens there, and not another one that took the
+# port
 is_ours() {
   for inode in $(awk -v port="$(printf ':%04X$' "$1")" \
     '$4 == "0A" && $2 ~ port { print $10 }' /proc/net/tcp* 2>/dev/null); do
@@ -33,7 +33,7 @@ is_ours() {
   return 1
 }
 
-# answers PORT: the last server listens there, within two minutes; it dies where
+# answers PORT: the last server listens there, within two minutes; it exits if
 # the port is taken
 answers() {
   for try in $(seq 1200); do
@@ -69,7 +69,7 @@ END
   export BENCH_ZOOKEEPER_VERSION
 }
 
-# The file's directory is that of the other databases.
+# The file is in the directory of the other databases.
 start_served() {
   port=$("$program" --free-port)
   serve served "$BENCH_ZKE" "$BENCH_DIR/served.db" serve --port "$port" \
@@ -121,7 +121,7 @@ export BENCH_ZKE="${BENCH_ZKE:-$here/zke}"
 export BENCH_LIBRARY="${BENCH_LIBRARY:-$here/libzkembed.so}"
 start_served
 
-# In the background, so that a signal is heard while it runs.
+# In the background, so that this shell handles signals meanwhile.
 $tied "$@" </dev/null &
 driver=$!
 wait "$driver"

@@ -1,8 +1,8 @@
 # plots.sed - gnuplot's SVG in a third of its bytes, for sed -z -E -f
 #
-# gnuplot opens a group for each stroke, defines markers that nothing uses, and
-# tells the font with each text.  Nothing that can be seen is dropped, but
-# positions are rounded to a tenth of a pixel.
+# gnuplot opens a group for each stroke, defines unused markers, and repeats the
+# font with each text.  Nothing visible is dropped, but positions are rounded to
+# a tenth of a pixel.
 
 s/[ \t\n]+/ /g
 s/> </></g
@@ -23,7 +23,7 @@ s/<g transform="translate\(([^,]*),([^)]*)\)" stroke="none" fill="([^"]*)" font-
 s/<g (transform="[^"]*") stroke="none" fill="([^"]*)" font-family="[^"]*" font-size="([^"]*)" text-anchor="([a-z]*)"><text>(<tspan[^>]*>)([^<]*)<\/tspan><\/text><\/g>/<text \1 stroke="none" fill="\2" font-size="\3" text-anchor="\4">\6<\/text>/g
 s/ font-size="12.00"//g
 
-# Numbers of attributes, which unlike those of texts do not follow a ">"
+# Numbers in attributes; unlike those of texts they do not follow a ">"
 s/([- ,"'(ML])([0-9]+\.[0-9])[0-9]+/\1\2/g
 s/([- ,"'(ML][0-9]+)\.0([^0-9])/\1\2/g
 s/ +'/'/g
@@ -31,7 +31,7 @@ s/ +'/'/g
 # A bar is a polygon and a path around it
 s/<g stroke='none' shape-rendering='crispEdges'><polygon fill ='([^']*)' fill-opacity ='([^']*)' points ='([^']*)'\/><\/g><path stroke='\1' d='[^']*'\/>/<polygon fill='\1' stroke='\1' fill-opacity='\2' points='\3'\/>/g
 
-# Groups that are empty, and groups of the same attributes one behind another
+# Empty groups, and successive groups with the same attributes
 :groups
 s/<g [^<>]*><\/g>//g
 s/<g>((<(path|text|circle|rect|polygon)[^<>]*>([^<]*<\/text>)?)*)<\/g>/\1/g
@@ -40,7 +40,7 @@ t groups
 s/<g ([^<>]*)>((<(path|text|circle|rect|polygon)[^<>]*>([^<]*<\/text>)?)*)<\/g><g \1>/<g \1>\2/
 t same
 
-# Most strokes are black and one wide: the outermost group says so.
+# Most strokes are black and one wide: the outermost group sets this.
 s/<g><rect ([^<>]*)\/>/<g fill="none" stroke="black" stroke-width="1"><rect \1 stroke="none"\/>\n/
 :plain
 s/\n(.*)<g fill="none" stroke="black" stroke-width="1">((<(path|text|circle|rect|polygon)[^<>]*>([^<]*<\/text>)?)*)<\/g>/\n\1\2/

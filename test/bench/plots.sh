@@ -3,9 +3,9 @@
 #
 #   plots.sh BENCH.JSON DIRECTORY
 #
-# One SVG a question, by gnuplot.  bench.json has one figure a line, which awk
-# takes apart.  What was not measured is left out of a picture, and a picture
-# without anything is not drawn.
+# One SVG for each question, by gnuplot.  bench.json has one figure a line,
+# which awk parses.  A picture leaves out what was not measured; a picture with
+# nothing in it is not drawn.
 json=$1
 out=$2
 [ -r "$json" ] || { echo "no $json: make bench first" >&2; exit 1; }
@@ -30,14 +30,14 @@ awk '
       value("p25") "\t" value("median") "\t" value("p75")
   }' "$json" >"$work/all"
 
-# points NAME SUBJECT: param, median and quartiles, a line each
+# points NAME SUBJECT: param, median and quartiles, one line each
 points() {
   awk -F '\t' -v name="$1" -v who="$2" '
     $1 == name && $3 == who { row[$2 + 0] = $2 " " $5 " " $4 " " $6 }
     END { for (param in row) print row[param] }' "$work/all" | sort -n
 }
 
-# subjects NAME: who has such a figure, in the order of the run
+# subjects NAME: the subjects with such a figure, in the order of the run
 subjects() {
   awk -F '\t' -v name="$1" '$1 == name && !seen[$3]++ { print $3 }' "$work/all"
 }
@@ -56,7 +56,7 @@ colour() {
   esac
 }
 
-# draw FILE: by the commands that are read, without what nobody sees
+# draw FILE: with the commands from its input, without invisible parts
 draw() {
   gnuplot && sed -z -E -f test/bench/plots.sed "$work/$1.svg" >"$out/$1.svg"
 }
@@ -73,15 +73,15 @@ set tics nomirror
 END
 }
 
-# params NAME: all parameters of it that somebody has, as tics
+# params NAME: all its parameters for any subject, as tics
 params() {
   awk -F '\t' -v name="$1" '$1 == name { print $2 + 0 }' "$work/all" |
     sort -n | uniq | paste -s -d ,
 }
 
-# lines FILE TITLE XLABEL YLABEL NAME [flat]: the medians over the parameter of
-# all who have more than one, with the quartiles as bars; both axes logarithmic,
-# or y from 0 where the question is whether the line is flat
+# lines FILE TITLE XLABEL YLABEL NAME [flat]: the medians by parameter, with the
+# quartiles as bars, of all subjects with more than one; both axes logarithmic,
+# or y from 0 if the question is whether the line is flat
 lines() {
   file=$1 title=$2 xlabel=$3 ylabel=$4 name=$5
   scale='set logscale xy'
@@ -107,14 +107,14 @@ lines() {
 }
 
 # bursts SUBJECT OFFSET NEAR READS: x, median, quartiles of a way's bars in one
-# panel, at 1, 2, 3 for the bursts in their order
+# panel, at 1, 2, 3 for the bursts in order
 bursts() {
   points "zoonet near $3 reads $4 clients 32, ratio" "$1" |
     awk -v offset="$2" '{ print NR + offset, $2, $3, $4 }'
 }
 
 # panels FILE TITLE: a panel for each share of the near service, and of reads;
-# in it the ways that keep the order, as ratios to never a sync
+# it shows the ways that keep the order, as ratios to never-sync
 panels() {
   file=$1 drawn=
   {

@@ -1,18 +1,17 @@
 #!/bin/sh
 # conformance.sh - start a ZooKeeper server, compare zkembed with it, stop it
-#
+# .8, which filter events by READ like Debian's 3.8.0).  It listens on a free
+# port of 127.0.0.1, keeps its data in its own directory, and is always stopped:
+# if this shell is killed, the kernel stops it.
 #   conformance.sh PROGRAM
 #
 # With ENGINE=zookeeper there are two servers, and zkembed opens the second one
-# in place of a file.
+# instead of a file.
 #
-# PROGRAM is conformance.c's; OPS, SEED, SEEDS, WIRE and ZKE in the environment
-# are for it, MASKS only has its table printed.  The server is that of Debian's
-# package zookeeper, or what ZOOKEEPER_HOME points to (a release as it is
-# unpacked; 3.8.4 or a later one of 3.8, which filter events by READ as Debian's
-# 3.8.0 does).  It listens on a free port of 127.0.0.1, keeps its data in a
-# directory of its own, and is stopped whatever happens; should this shell be
-# killed outright, the kernel stops it.
+# PROGRAM is conformance.c's; it reads OPS, SEED, SEEDS, WIRE and ZKE in the
+# environment, and with MASKS only prints its table.  The server is that of
+# Debian's package zookeeper, or of the unpacked release in ZOOKEEPER_HOME
+# (3.8.4 or a later
 program=$1
 
 if [ "$MASKS" ]; then exec "$program" --masks; fi
@@ -26,14 +25,14 @@ fi
 # The C client leaks.
 export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS-}"
 
-# Over the wire every change of zkembed's is synced, which is not what is looked
-# at here: its file is in memory.
+# Over the wire every change of zkembed is synced.  This does not test syncs, so
+# its file is in memory.
 if [ "$WIRE" ] && [ -d /dev/shm ]; then export TMPDIR=/dev/shm; fi
 directory=$(mktemp -d) || exit 2
 . test/servers.sh
 
-# start NAME: sessions expire soon once they ask for it, containers are never
-# reaped, the disk is not waited for.
+# start NAME: sessions expire soon if they ask for it, containers are never
+# reaped, nothing waits for the disk.
 start() {
   port=$("$program" --free-port) || exit 2
   data=$directory/$1
@@ -66,22 +65,22 @@ END
   servers="$servers $server"
 }
 
-# What does not answer may only be slow, and must not use what the next one
-# uses.
+# A server that does not answer may only be slow, and must not use the next
+# one's files.
 stop() {
   kill -KILL "$server" 2>/dev/null
   wait "$server" 2>/dev/null
   servers=$before
 }
 
-# It has written down a session: what answered was not another server, which
-# took the port in between.
+# It has recorded a session: so it was this server that answered, and not
+# another that took the port.
 is_ours() {
   for log in "$data"/version-2/log.*; do [ -e "$log" ] && return; done
 }
 
-# Until it answers, for as long as it lives: it dies where the port is taken.
-# A busy machine may take minutes to start it.
+# Wait until it answers, as long as it lives: it exits if the port is taken.  On
+# a busy machine the start may take minutes.
 is_up() {
   for try in $(seq 1200); do
     kill -0 "$server" 2>/dev/null || return 1
@@ -91,7 +90,7 @@ is_up() {
   return 1
 }
 
-# start_surely NAME: its port may be taken at the first try.
+# start_surely NAME: retry if its port is taken.
 start_surely() {
   start "$1"
   is_up && return
@@ -116,7 +115,7 @@ zookeeper)
 esac
 start_surely first
 
-# In the background, so that a signal is heard while it runs.
+# In the background, so that this shell handles signals meanwhile.
 $tied "$program" "$port" "$directory" </dev/null &
 driver=$!
 wait "$driver"

@@ -5,24 +5,24 @@
 #   recipes.sh PROGRAM...
 #
 # Each PROGRAM is a test program of test/recipes, or test_semantics, whose texts
-# say by themselves what is not for a server.  Each of its tests runs as a
-# process of its own, with a time limit, on a server: first all on `zke serve`,
-# then all on a standalone ZooKeeper (engine.c says how).  Tests that are about
-# the file, and not about what a recipe promises on an ensemble, stand in the
-# table left_out beside this script, with their reason.  They run, too, and must
-# fail: one that passes does not belong there any more.
+# mark by themselves what is not for a server.  Each of its tests runs as a
+# separate process, with a time limit, on a server: first all on `zke serve`,
+# then all on a standalone ZooKeeper (engine.c says how).  Tests of the file,
+# and not of a recipe's promise on an ensemble, are listed with a reason in the
+# table left_out.  They run, too, and must fail: one that passes must be removed
+# from the table.
 #
 # The tests are written for files, where a step takes no round trip.  So a test
-# that fails beside others is run once more, alone: if it passes then, that is
-# told, and it counts as passed.
+# that fails while others run is repeated alone: if it then passes, this is
+# reported, and it counts as passed.
 #
 #   SERVER=zke, zookeeper  only on that one
-#   ONLY=NAME              only the tests whose name contains it
-#   SHORT=1                those of the table do not run
+#   ONLY=NAME              only tests with this in their name
+#   SHORT=1                without those of the table
 #   JOBS=n                 so many at once; most of them wait
 #   LIMIT=n                seconds for a test
 #
-# The last line is "N passed, N failed", of both servers together.
+# The last line is "N passed, N failed", for both servers together.
 here=test/ensemble
 logs=${BUILD:-build}/log/ensemble
 export LIMIT="${LIMIT:-120}"
@@ -46,7 +46,7 @@ stop() {
   servers=
 }
 
-# One that a server got a moment ago, and nobody else since.
+# A port that a server was given a moment ago, and nobody since.
 free_port() {
   rm -f "$directory/port"
   $tied "${BUILD:-build}/zke" :memory: serve --port 0 --print-port \
@@ -60,7 +60,7 @@ free_port() {
   port=$(cat "$directory/port")
 }
 
-# answers PROGRAM: does the server, while it runs?
+# answers PROGRAM: the server answers, and still runs
 answers() {
   for try in $(seq 60); do
     kill -0 $servers 2>/dev/null || break
@@ -70,8 +70,8 @@ answers() {
   return 1
 }
 
-# A server of this kind that answers a test.  One that ends at once is begun
-# again: another may have got its port.
+# Start a server of this kind that answers a test.  If one exits immediately,
+# start it again: another process may have taken its port.
 start() {
   mkdir "$directory/$1"
   for attempt in 1 2 3; do
@@ -88,7 +88,7 @@ start() {
   exit 2
 }
 
-# The tests that are to run, a line each: PROGRAM TEST
+# The tests to run, a line each: PROGRAM TEST
 wanted() {
   for program in "$@"; do
     "$program" --list | sed "s|^|$program |"
@@ -98,7 +98,7 @@ wanted() {
     !(short && listed[name " " $2])' $here/left_out -
 }
 
-# again SERVER DIRECTORY: runs what has failed once more; the programs are there
+# again SERVER DIRECTORY: repeats failed tests of the programs there
 again() {
   for file in "$logs/$1"/*.status; do
     read -r program test status <"$file"
@@ -112,7 +112,7 @@ again() {
   done
 }
 
-# What came of them: the sum, and what is not as the table says.
+# The results: the sum, and differences from the table.
 sum_up() {
   cat "$logs/$1"/*.status | sort | awk -v server="$1" '
     FILENAME != "-" { if ($0 !~ /^#/) listed[$1 " " $2] = 1; next }

@@ -3,12 +3,12 @@
 #
 #   server.sh zke|zookeeper DIRECTORY PORT [NUMBER PEER...]
 #
-# It listens at the port of 127.0.0.1, keeps its data in the directory, and goes
-# on with what is there.  Sessions may be short.  `zookeeper` is a server of
-# Debian's package, or of the release that ZOOKEEPER_HOME names: a standalone
-# one, or server NUMBER, from 1 on, of the ensemble of these peers.  A PEER is
-# HOST:PORT:PORT, as in ZooKeeper's configuration, with :observer behind it for
-# one that does not vote.  Beside an observer one that votes may be alone.
+# It listens at the port of 127.0.0.1, keeps its data in the directory, and
+# continues with existing data.  Sessions may be short.  `zookeeper` is a server
+# of Debian's package, or of the release in ZOOKEEPER_HOME: a standalone one, or
+# server NUMBER, from 1 on, of the ensemble of these peers.  A PEER is
+# HOST:PORT:PORT, as in ZooKeeper's configuration, followed by :observer if it
+# does not vote.  With an observer a single voter is enough.
 kind=$1 directory=$2 port=$3 number=$4
 
 if [ "$kind" = zke ]; then
@@ -44,7 +44,7 @@ if [ "$number" ]; then
   case $mine in
     *:observer) echo peerType=observer ;;
   esac >>"$directory/zoo.cfg"
-  # A leader that nobody is to replace is given time.
+  # A leader that cannot be replaced gets more time.
   case $* in
     *:observer*)
       printf 'standaloneEnabled=false\ninitLimit=200\nsyncLimit=200\n' ;;

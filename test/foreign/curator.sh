@@ -1,11 +1,11 @@
 #!/bin/sh
 # curator.sh ZKE - the tests of Curator's recipes against `zke serve`, and then
-# against the ZooKeeper that is installed
+# against the installed ZooKeeper
 #
-# They come from the source package that the installed Curator was built of, or
-# from CURATOR, a directory that has it unpacked, and are compiled with the
-# installed jars.  Curator's harness starts its servers by one class, which is
-# replaced for zke.  ONLY=NAME: the classes of tests with this in their name.
+# They come from the source package of the installed Curator, or from the
+# unpacked one in the directory CURATOR, and are compiled with the installed
+# jars.  Curator's harness starts its servers by one class, which is replaced
+# for zke.  ONLY=NAME: the test classes with this in their name.
 . test/foreign/foreign.sh
 
 wants zookeeper $java/zookeeper.jar
@@ -31,8 +31,8 @@ class_path "zookeeper zookeeper-jute curator-client curator-framework
   assertj-core guava commons-math slf4j-api slf4j-nop netty-all metrics-core
   snappy-java $junit"
 
-# All tests of the recipes, with what they share with those of the framework, and
-# what takes the place of a package that Debian does not have.
+# All tests of the recipes, with the files they share with the framework's
+# tests, and replacements for a package that Debian does not have.
 compile() {
   find "$CURATOR/curator-recipes/src/test/java" -name '*.java' >"$room/files" &&
     javac -nowarn -d "$room/tests" -cp "$classes" -sourcepath \
@@ -42,7 +42,7 @@ compile() {
       "$here/ZooKeeperServerEmbeddedAdapter.java"
 }
 
-# one SIDE NAME CLASS: the tests of a class, with a report of JUnit's
+# one SIDE NAME CLASS: a class's tests, with a JUnit report
 one() (
   SERVER=$here/server.sh
   directory=$room/$1.$2
@@ -71,8 +71,7 @@ for report in sys.argv[1:]:
 END
 }
 
-# suite SIDE AT_ONCE: all classes of tests, some beside each other: they mostly
-# wait
+# suite SIDE AT_ONCE: all test classes, some at the same time: they mostly wait
 suite() {
   running=0
   for class in $names; do

@@ -1,6 +1,6 @@
 #!/bin/sh
 # examples.sh ZKE - the tests of doc/examples/faults in Java, with JUnit and
-# Curator, and in Go are compiled and pass
+# Curator, and in Go compile and pass
 . test/foreign/foreign.sh
 
 wants default-jdk-headless "$(command -v javac)"

@@ -1,8 +1,8 @@
-# foreign.sh - what the scripts share that run other projects' tests: sourced
+# foreign.sh - shared by the scripts that run other projects' tests: sourced
 #
-# A script runs one suite twice: on `zke serve`, and on the ZooKeeper that is
-# installed.  It turns what the suite prints into lines "ok NAME" and "bad NAME",
-# in $room/zke and $room/ZooKeeper, and leaves the judgement to judge().
+# A script runs one suite twice: on `zke serve`, and on the installed ZooKeeper.
+# It turns the suite's output into lines "ok NAME" and "bad NAME", in $room/zke
+# and $room/ZooKeeper, and leaves the verdict to judge().
 . test/report.sh
 
 ZKE=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -11,8 +11,8 @@ java=/usr/share/java
 JAVA=$(command -v java)
 export ZKE JAVA
 
-# wants PACKAGE FILE: ends the script where the file is missing, with the name of
-# the Debian package that has it.  To be called for each, then enough().
+# wants PACKAGE FILE: ends the script if the file is missing, and names its
+# Debian package.  Call it for each file, then enough().
 missing=
 wants() {
   [ -e "$2" ] || missing="$missing $1"
@@ -24,7 +24,7 @@ enough() {
   exit 1
 }
 
-# The jars that JUnit's console needs; and class_path NAMES: sets $classes.
+# The jars for JUnit's console; and class_path NAMES: sets $classes.
 junit='junit-jupiter-api junit-jupiter-params junit-jupiter-engine
   junit-platform-commons junit-platform-engine junit-platform-launcher
   junit-platform-console junit-platform-reporting opentest4j
@@ -35,10 +35,10 @@ class_path() {
   for jar in $1; do classes=$classes${classes:+:}$java/$jar.jar; done
 }
 
-# fetch_source PACKAGE VERSION: the source of a Debian package, unpacked into
-# $room/source/PACKAGE-...  The machine's own sources of packages say where it
-# is.  Their lists are fetched into the room; those of the machine stay as they
-# are.
+# fetch_source PACKAGE VERSION: unpacks the source of a Debian package into
+# $room/source/PACKAGE-...  It is found by the machine's own list of package
+# sources.  Their indexes are fetched into the room; the machine's are not
+# changed.
 fetch_source() (
   mkdir -p "$room/source" "$room/apt/parts" "$room/apt/lists/partial" \
     "$room/apt/cache/archives/partial" && cd "$room/source" || exit
@@ -54,8 +54,8 @@ fetch_source() (
   apt-get $own -q update && apt-get $own -q source "$1=$2"
 )
 
-# source_of PACKAGE VERSION: fetches it, and sets $source to its directory.  The
-# script ends where there is none.
+# source_of PACKAGE VERSION: fetches it, and sets $source to its directory; ends
+# the script if there is none.
 source_of() {
   if fetch_source "$1" "$2" >"$room/apt.log" 2>&1; then
     source=$(echo "$room/source/$1"-*/)
@@ -66,14 +66,14 @@ source_of() {
   exit 1
 }
 
-# version_of PACKAGE: the version of the source that a package was built of
+# version_of PACKAGE: the version of the package's source
 version_of() {
   dpkg-query -W -f '${source:Version}' "$1"
 }
 
-# bounded SECONDS COMMAND...: a suite, and with it the servers that it has left:
-# timeout makes a group of processes that they are in.  Its number is a file's
-# name for as long as it runs.
+# bounded SECONDS COMMAND...: runs a suite, and then kills the servers it has
+# left: timeout puts all into a process group.  While it runs a file is named by
+# the group's number.
 bounded() {
   timeout -k 10 "$@" &
   group=$!
@@ -85,7 +85,7 @@ bounded() {
   return $status
 }
 
-# Whoever stops the script stops these, too.
+# A signal that stops the script stops these, too.
 stop_groups() {
   trap - HUP INT TERM
   for file in "$room/groups"/*; do
@@ -95,7 +95,7 @@ stop_groups() {
 }
 trap stop_groups HUP INT TERM
 
-# reason NAME: why this test may fail; nothing: it may not
+# reason NAME: why this test may fail; empty: it may not
 reason() {
   sed -n "s|^$(basename "$0" .sh) $1  *||p" "$here/differences"
 }
@@ -117,9 +117,9 @@ told() {
   echo "$1: $(grep -c '^ok ' "$room/$1") of $(grep -c . "$room/$1") pass"
 }
 
-# judge: compares the two sides, and reports.  A test that fails with zke and is
-# not in the list of differences is a failure, unless ZooKeeper fails it, too; so
-# is one that passes and is in that list.
+# judge: compares the two sides, and reports.  A test that fails with zke is a
+# failure, unless the list of differences has it or ZooKeeper fails it, too; so
+# is one that passes and is in the list.
 judge() {
   told zke
   [ -e "$room/ZooKeeper" ] && told ZooKeeper

@@ -1,10 +1,10 @@
 #!/bin/sh
-# go.sh ZKE - the tests of go-zookeeper against `zke serve`, and then against the
-# ZooKeeper that is installed
+# go.sh ZKE - the tests of go-zookeeper against `zke serve`, and then against
+# the installed ZooKeeper
 #
-# They start their servers, alone or three of them, by "java -jar JAR server
-# CONFIGURATION".  A program of that name is put before the real one.  Each test
-# is a process of its own: some of this package's end by a panic.
+# They start one or three servers by "java -jar JAR server CONFIGURATION".  A
+# program of that name is put before the real one.  Each test is a separate
+# process: some of this package's end by a panic.
 . test/foreign/foreign.sh
 
 package=/usr/share/gocode/src/github.com/samuel/go-zookeeper/zk
@@ -22,7 +22,7 @@ exec sh $here/server.sh "\$4"
 END
 chmod +x "$room/bin/java"
 
-# The package waits for its servers by reading all of "srvr", in the form of
+# The package waits for its servers by parsing all of "srvr", in the form of
 # ZooKeeper 3.4.  No server of 3.8 prints that: its average has a fraction.
 compile() {
   mkdir "$room/zk" && cp $package/*.go "$room/zk" && cd "$room/zk" &&
@@ -44,7 +44,7 @@ one() (
   echo "$word $2" >>"$room/$1"
 )
 
-# suite SIDE AT_ONCE: all tests, some of them beside each other; they mostly wait
+# suite SIDE AT_ONCE: all tests, some at the same time; they mostly wait
 suite() {
   for name in $("$room/zk.test" -test.list .); do
     one "$1" "$name" &

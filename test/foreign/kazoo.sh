@@ -2,10 +2,10 @@
 # kazoo.sh ZKE - kazoo's own test suite against `zke serve`, and then against
 # an ensemble of three ZooKeeper servers, which kazoo's harness starts
 #
-# Both run the tests that Debian's package of kazoo has.  A test that fails with
-# zke and should not is a failure; so is one that passes and is said to fail in
-# kazoo_suite.py, which has the list and the reasons.
-# SHORT=1: with zke alone, and only the recipes that people use most.
+# Both run the tests of Debian's kazoo package.  kazoo_suite.py lists, with
+# reasons, tests that must fail with zke.  Any other failure with zke counts,
+# and so does a test of the list that passes.
+# SHORT=1: only with zke, and only the recipes that people use most.
 . test/report.sh
 
 ZKE=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -22,8 +22,8 @@ fi
 
 need_kazoo
 
-# once NAME [OPTION]: kazoo's tests with a plugin.  A test that stands still for
-# two minutes tells where its threads are; the run is ended later.
+# once NAME [OPTION]: kazoo's tests with a plugin.  A test that makes no
+# progress for two minutes prints its threads' stacks; the run is ended later.
 once() {
   PYTHONPATH=$PWD/test/foreign PYTHONDONTWRITEBYTECODE=1 \
     timeout -k 10 $limit $python -m pytest -v -o faulthandler_timeout=120 \
@@ -31,15 +31,16 @@ once() {
     -p kazoo_suite --pyargs $suites $2 >"$log.$1" 2>&1
 }
 
-# tell NAME: the last line of pytest's, which has the counts, and what failed
+# tell NAME: pytest's last line, which has the counts, and the failures
 tell() {
   echo "$1: $(grep -E ' (passed|failed|error).* in ' "$log.$1" | tail -n 1)"
   grep -E '^(FAILED|ERROR)|^E  ' "$log.$1"
 }
 
 # suite NAME: runs them.  Some have limits of a tenth of a second, and some wait
-# without limit for what another of their threads has done already.  So what
-# failed on zke, or all of a run that hangs, is told and run once more.
+# without limit for something that another of their threads has already done.
+# So failures on zke, or all tests of a run that hangs, are reported and
+# repeated once.
 suite() {
   once "$1"
   status=$?
@@ -63,7 +64,7 @@ suite() {
 
 suite zke && passed=1 || failed=1
 if [ -z "$SHORT" ] && [ -e "${jars:=/usr/share/java/zookeeper.jar}" ]; then
-  # How many of them a ZooKeeper passes is told; it is not ours to mend.
+  # The number that a ZooKeeper passes is reported; it is not ours to fix.
   ZKE='' ZOOKEEPER_CLASSPATH=/etc/zookeeper/conf:$jars suite ZooKeeper
 fi
 report

@@ -1,16 +1,16 @@
 #!/bin/sh
-# server.sh CONFIGURATION [PROPERTY...] - become the server that one of
-# ZooKeeper's configuration files asks for
+# server.sh CONFIGURATION [PROPERTY...] - become the server of one of
+# ZooKeeper's configuration files
 #
-# Where ZKE names the command it is `zke serve`, which prints the port when it
-# is ready, with those of the system properties that it has an option for; else
-# the ZooKeeper that is installed, run by JAVA with all of them.  The servers of
-# one ensemble are servers of one file: zke.file in the configuration, or else
-# one beside their data directories.
+# If ZKE names the command it is `zke serve`, which prints the port when it is
+# ready, with those system properties that it has an option for; otherwise the
+# installed ZooKeeper, run by JAVA with all of them.  The servers of one
+# ensemble are servers of one file: zke.file in the configuration, or else one
+# next to their data directories.
 configuration=$1
 shift
 
-# value NAME DEFAULT: what the configuration says
+# value NAME DEFAULT: the configuration's value
 value() {
   said=$(sed -n "s/^$1=//p" "$configuration" | tail -n 1)
   echo "${said:-$2}"

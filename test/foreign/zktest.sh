@@ -1,10 +1,9 @@
 #!/bin/sh
-# zktest.sh ZKE - the tests of ZooKeeper's C client against `zke serve`, and then
-# against the ZooKeeper that is installed
+# zktest.sh ZKE - the tests of ZooKeeper's C client against `zke serve`, and
+# then against the installed ZooKeeper
 #
-# They come from the source package that the installed client was built of, and
-# are linked with the installed client.  Each of their suites is a process with
-# a server of its own.
+# They come from the source package of the installed client, and are linked with
+# that client.  Each of their suites is a process with its own server.
 . test/foreign/foreign.sh
 
 wants libzookeeper-mt-dev "$(ls /usr/lib/*/libzookeeper_mt.a 2>/dev/null)"
@@ -47,7 +46,7 @@ s.bind(("127.0.0.1", 0))
 print(s.getsockname()[1])'
 }
 
-# suite SIDE NAME: one of them, in a directory of its own
+# suite SIDE NAME: one suite, in its own directory
 suite() (
   ROOM=$room/$1.$2
   ZKTEST_PORT=$(free_port)
@@ -59,8 +58,8 @@ suite() (
   LD_PRELOAD=$room/port.so bounded 400 "$room/zktest" "Zookeeper_$2" >out 2>&1
 )
 
-# results SIDE: what all of them printed, as lines "ok NAME" and "bad NAME".
-# Some of the tests print between their name and what became of them.
+# results SIDE: the results of all, as lines "ok NAME" and "bad NAME".  Some of
+# the tests print between their name and the result.
 results() {
   cat "$room/$1".*/out | tr -d '\0' | awk '
     match($0, /^Zookeeper_[A-Za-z]+::test[A-Za-z0-9]+/) {

@@ -1,9 +1,9 @@
 #!/bin/sh
-# zktest_server.sh COMMAND - the script by which the C client's tests start and
-# stop their server: start, startClean, startCleanReadOnly, startRequireSASLAuth
+# zktest_server.sh COMMAND - the script that starts and stops the server of the
+# C client's tests: start, startClean, startCleanReadOnly, startRequireSASLAuth
 # or stop
 #
-# ROOM is a directory of one server, at ZKTEST_PORT.
+# ROOM is the directory of one server, at ZKTEST_PORT.
 cd "$ROOM" || exit
 export ZKE JAVA
 
@@ -28,16 +28,17 @@ clientPort=$ZKTEST_PORT
 END
 }
 
-# One server of three has no majority: it can only be read.  The others' ports
-# are some that nobody listens at.
+# One server of three has no majority: it is read-only.  The others' ports are
+# unused.
 of_three() {
   printf 'server.%d=127.0.0.1:%d:%d\n' 1 "$ZKTEST_FREE" "$ZKTEST_FREE2" \
     2 3 4 3 5 6 >>zoo.cfg
   echo 1 >data/myid
 }
 
-# is_up: the server answers, and is not about to begin.  It is asked from another
-# address than that of the tests, one of which allows one connection.
+# is_up: the server answers, and is not still starting.  It is asked from
+# another address than that of the tests, since one of them allows only one
+# connection.
 is_up() {
   python3 - "$ZKTEST_PORT" <<'END'
 import socket

@@ -1,5 +1,5 @@
 #!/bin/sh
-# faults.sh - the example of doc/testing-recipes.md for Python: kazoo's recipes
+# faults.sh - the Python example of doc/testing-recipes.md: kazoo's recipes
 # under the faults of `zke serve --control`
 . test/report.sh
 

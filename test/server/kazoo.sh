@@ -1,8 +1,8 @@
 #!/bin/sh
-# kazoo.sh - zke serve under a real client: kazoo's recipes in several processes,
-# beside commands that use the same file without the server
+# kazoo.sh - zke serve with a real client: kazoo's recipes in several processes,
+# together with commands that use the same file without the server
 #
-# The roles of the clients are in kazoo_clients.py beside this.
+# The clients' roles are in kazoo_clients.py.
 . test/report.sh
 
 scratch room kazoo
@@ -17,7 +17,7 @@ trap 'exit 130' HUP INT TERM
 
 need_kazoo
 
-# begin: the server, on app.db; its address in $hosts
+# begin: start the server on app.db; its address in $hosts
 begin() {
   mkfifo port
   (umask 077; echo ann:secret >users)
@@ -30,7 +30,7 @@ begin() {
 
 client() { $limited $python "$clients" "$hosts" "$@"; }
 
-# until_says FILE TEXT: it has that line
+# until_says FILE TEXT: wait until it has that line
 until_says() {
   for i in $(seq 3000); do
     grep -qx "$2" "$1" && return
@@ -41,7 +41,7 @@ until_says() {
   return 1
 }
 
-# until_has N DIRECTORY: so many stand in it
+# until_has N DIRECTORY: wait until it has so many entries
 until_has() {
   for i in $(seq 3000); do
     [ "$("$zke" app.db ls "$2" | wc -l)" = "$1" ] && return
@@ -52,8 +52,8 @@ until_has() {
   return 1
 }
 
-# must_wait COMMAND...: zke's, which may not have what another has; any other
-# failure is a mistake of this script
+# must_wait COMMAND...: zke's, which must be refused what another process has;
+# any other failure is a mistake of this script
 must_wait() {
   "$zke" app.db "$@"
   status=$?
@@ -62,7 +62,7 @@ must_wait() {
   return 1
 }
 
-# each_once N FILES: they have so many lines, all different
+# each_once N FILES: together they have N lines, all different
 each_once() {
   wanted=$1
   shift
@@ -74,8 +74,8 @@ each_once() {
 
 raise='n=$("$1" app.db get "$2") && "$1" app.db set "$2" $((n + 1))'
 
-# One number, raised by kazoo's lock in two processes and by zke's in others,
-# which do not go through the server: none is lost.
+# kazoo's lock in two processes and zke's in others, which do not use the
+# server, protect increments of one number: none is lost.
 a_lock_excludes_kazoo_and_c() {
   client count /locks/one 25 & a=$!
   client count /locks/one 25 & b=$!
@@ -88,7 +88,7 @@ a_lock_excludes_kazoo_and_c() {
   [ "$n" = 60 ]
 }
 
-# A client that is killed loses the lock when its session's time is over.
+# A killed client loses the lock when its session has timed out.
 a_dead_client_gives_the_lock_to_c() {
   TIMEOUT=2 $python "$clients" "$hosts" hold /locks/two >held & a=$!
   until_says held held || return 1
@@ -97,7 +97,7 @@ a_dead_client_gives_the_lock_to_c() {
   $limited "$zke" app.db lock two -- true
 }
 
-# kazoo's lock as it is and zke's would both be held: zke says so instead.
+# kazoo's ordinary lock and zke's could both be held: zke refuses, and says so.
 a_lock_of_kazoos_own_is_refused() {
   TIMEOUT=2 $python "$clients" "$hosts" hold_as_kazoo /locks/four >held & a=$!
   until_says held held || return 1
@@ -110,7 +110,7 @@ a_lock_of_kazoos_own_is_refused() {
   return $result
 }
 
-# A process that uses the file itself loses it at once.
+# A process that uses the file directly loses it immediately.
 a_dead_process_gives_the_lock_to_kazoo() {
   "$zke" app.db lock three -- sh -c 'echo held; exec sleep 60' >held & a=$!
   until_says held held || return 1
@@ -121,10 +121,10 @@ a_dead_process_gives_the_lock_to_kazoo() {
   wait $b && until_says taken taken
 }
 
-# Items of kazoo and of zke, taken by two processes of kazoo and by zke: each
-# comes once, and either side gets what the other has put.  zke has the first
-# five before kazoo begins, and those that zke puts are the last.  zke takes
-# some more beside kazoo, and what kazoo has left when nothing came for a second.
+# Items of kazoo and of zke, taken by two kazoo processes and by zke: each is
+# taken once, and each side gets the other's items.  zke takes the first five
+# before kazoo begins, and puts the last ones.  zke takes some more together
+# with kazoo, and then what kazoo has left, until nothing has come for a second.
 a_queue_gives_each_item_once() {
   client put /queues/one 40 || return 1
   for i in $(seq 20); do
@@ -144,7 +144,7 @@ a_queue_gives_each_item_once() {
   grep -q item taken && cat one two | grep -q c
 }
 
-# What a dead client had comes to zke, when its session's time is over.
+# zke gets a dead client's item when its session has timed out.
 a_dead_client_gives_its_item_to_c() {
   client put /queues/two 1 || return 1
   TIMEOUT=2 $python "$clients" "$hosts" claim /queues/two >had & a=$!
@@ -154,8 +154,8 @@ a_dead_client_gives_its_item_to_c() {
   [ "$($limited "$zke" app.db queue pop two)" = 'item 0' ]
 }
 
-# What a dead process had comes to kazoo at once.  A queue that zke has made and
-# in which it still stands, is no item.
+# kazoo gets a dead process's item immediately.  In a queue that zke made and
+# still uses, its other nodes are no items.
 a_dead_process_gives_its_item_to_kazoo() {
   "$zke" app.db queue push three mine || return 1
   "$zke" app.db queue pop three -- sh -c 'cat; exec sleep 60' >had & a=$!
@@ -167,8 +167,8 @@ a_dead_process_gives_its_item_to_kazoo() {
   wait $b && until_says taken mine
 }
 
-# take_plain DIRECTORY: the first of kazoo's plain queue, for which no recipe
-# has the layout.  It is whose that deletes it; 1: there is none.
+# take_plain DIRECTORY: take the first item of kazoo's plain queue, a layout of
+# no recipe.  It belongs to the process that deletes it; 1: there is none.
 take_plain() {
   while :; do
     first=$("$zke" app.db ls "$1" | head -n 1)
@@ -192,7 +192,7 @@ a_plain_queue_gives_each_item_once() {
   grep -q item taken && cat one two | grep -q c
 }
 
-# One number, raised by leaders of kazoo and of zke: two at once would lose a
+# Leaders of kazoo and of zke increment one number: two at once would lose a
 # step.
 an_election_has_one_leader() {
   client reign /elections/one 15 & a=$!
@@ -206,7 +206,7 @@ an_election_has_one_leader() {
   [ "$n" = 40 ]
 }
 
-# Where a client dies that leads, one of zke's leads.
+# When a leading client dies, one of zke's becomes the leader.
 a_dead_leader_is_followed_by_c() {
   TIMEOUT=2 $python "$clients" "$hosts" lead /elections/two 60 >first & a=$!
   until_says first leads || return 1
@@ -215,8 +215,8 @@ a_dead_leader_is_followed_by_c() {
   $limited "$zke" app.db elect two me -- true
 }
 
-# Where a process dies that leads, the next of two of kazoo's does, and then the
-# other.  The leader of zke has a node more, which says who it is.
+# When a leading process dies, the next of two kazoo clients leads, and then the
+# other.  zke's leader has one more node, which identifies it.
 a_dead_leader_is_followed_by_kazoo() {
   "$zke" app.db elect three me -- sh -c 'echo leads; exec sleep 60' >first &
   a=$!
@@ -229,7 +229,7 @@ a_dead_leader_is_followed_by_kazoo() {
   wait $b && wait $c && until_says second leads && until_says third leads
 }
 
-# Clients hear what others do to the file without the server.
+# Clients hear of changes that others make without the server.
 watches_hear_of_direct_changes() {
   "$zke" app.db create /seen first || return 1
   client watch /seen >heard & a=$!
@@ -252,7 +252,7 @@ a_double_barrier_lets_both_in() {
   until_says one out && until_says two out
 }
 
-# What a user of SASL protects others do not see.
+# What a user of SASL protects is hidden from others.
 sasl_protects() {
   [ "$(client login ann secret)" = secret ] || return 1
   [ "$(client see /of-ann)" = no ] && [ "$(client login ann Secret)" = refused ]
