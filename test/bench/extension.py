@@ -1,17 +1,17 @@
-"""extension.py EXTENSION PACKAGES ROOM - what the extension costs from Python
+"""extension.py EXTENSION PACKAGES ROOM - the extension's cost from Python
 
-The extension beside the functions of C below it, and beside what Python
-programs of one machine use else: a row with an owner that is polled each
+The extension is compared with the functions of C below it, and with what else
+Python programs of one machine use: a row with an owner that is polled every
 millisecond, flock(2), and the packages filelock and honker if they are
-installed.  Their samples alternate, so that a ratio is
-of one time.  All times are in microseconds: median, 95 of 100, and the median
-as a multiple of the extension's.
+installed.  Their samples alternate, so conditions are equal.  All times are in
+microseconds: median, 95 of 100, and the median as a multiple of the
+extension's.
 
     QUICK=1    a tenth of the samples
-    ONLY=word  the parts whose name begins so
+    ONLY=word  only parts with names that begin so
 
-A part of two processes begins when the first begins to act, and ends when the
-other has what it waited for.
+The time of a part with two processes begins when the first begins to act, and
+ends when the other has what it waited for.
 """
 import ctypes
 import fcntl
@@ -43,7 +43,7 @@ def times(full):
 # ---- the subjects: each has its own files and connection ----
 
 class Extension:
-    """By SQL, as a program would without the package."""
+    """SQL, as in a program without the package."""
     name = "extension"
 
     def __init__(self, room):
@@ -102,7 +102,7 @@ class Extension:
 
 
 class Package(Extension):
-    """The package for Python, whose waits sleep in poll()."""
+    """The package for Python, which waits in poll()."""
     name = "package"
 
     def __init__(self, room):
@@ -160,8 +160,8 @@ class Functions:
 
 
 class Polled:
-    """Rows of its own, and a look each millisecond.  A lock's row need not be
-    on the disk; the others are when the call returns, as the extension's."""
+    """The program's own rows, polled every millisecond.  A lock's row need not
+    be on the disk; the others are when the call returns, as the extension's."""
     name = "polled table"
 
     def __init__(self, room):
@@ -249,7 +249,7 @@ class Flock:
 
 
 class FileLock:
-    """It polls each 50 ms if it is told nothing else."""
+    """By default it polls every 50 ms."""
     name = "filelock"
 
     def __init__(self, room):
@@ -273,7 +273,7 @@ SUBJECTS = {s.name: s for s in (Extension, Package, Functions, Polled, Flock,
 # ---- another process, which obeys orders ----
 
 def serve(name, room):
-    """A line is a method; the answer is when it had done it."""
+    """A line is a method; the answer is the time when it was done."""
     subject = SUBJECTS[name](room)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -307,7 +307,7 @@ class Other:
 # ---- the parts: a sample of each, in microseconds ----
 
 def alone(*methods):
-    """One process, one after the other."""
+    """One process, one method after another."""
     def sample(here, _):
         began = now()
         for method in methods:
@@ -328,7 +328,7 @@ def hand_over(here, other):
 
 
 def woken(method, wait, *known):
-    """Another process waits, from what is known, until a method wakes it."""
+    """Another process waits, from a known state, until a method wakes it."""
     def sample(here, other):
         other.tell(wait, *(getattr(here, name)() for name in known))
         time.sleep(PAUSE_S)
@@ -355,7 +355,7 @@ PARTS = [  # name, samples, required method, another process, sample
 
 
 def installed(room):
-    """The subjects, and their files are made."""
+    """Make the subjects, with their files."""
     found = {}
     for name, subject in SUBJECTS.items():
         try:
@@ -367,7 +367,7 @@ def installed(room):
 
 
 def measure(subjects, part, room):
-    """The samples of each that can do it: in turn, so they share the time."""
+    """The samples of each that can do it: in turn, for equal conditions."""
     _, count, method, is_two, sample = part
     able = {n: s for n, s in subjects.items() if hasattr(s, method)}
     others = {n: Other(n, room) if is_two else None for n in able}
@@ -383,8 +383,8 @@ def measure(subjects, part, room):
 
 
 def kills(room, names):
-    """kill -9 of the holder, until the next has it.  A row with an owner stays
-    as it is: its users wait for a lease to end."""
+    """From kill -9 of the holder until the next has it.  A row with an owner is
+    left out: it stays, and its users wait for a lease to end."""
     samples = {n: [] for n in names}
     for _ in range(times(50)):
         for name in names:
@@ -406,7 +406,7 @@ def cpu_ns(pid):
 
 
 def crowd(room, here):
-    """What part of a processor so many waiting processes take, in percent."""
+    """The processor time of CROWD waiting processes, in percent of one."""
     result = {}
     for name in "extension", "package", "polled table":
         here[name].lock()

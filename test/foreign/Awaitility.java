@@ -4,8 +4,8 @@ import java.time.Duration;
 import java.util.concurrent.Callable;
 
 /**
- * What Curator's tests use of the library Awaitility, which Debian does not
- * have: they ask again until something holds, or ten seconds have passed.
+ * The part of the library Awaitility that Curator's tests use; Debian does not
+ * have it.  They check a condition until it holds, for at most ten seconds.
  */
 public final class Awaitility {
     public interface Checked {
@@ -32,7 +32,7 @@ public final class Awaitility {
         return this;
     }
 
-    /** Nothing else is done here. */
+    /** Does nothing else. */
     public Awaitility pollInSameThread() {
         return this;
     }

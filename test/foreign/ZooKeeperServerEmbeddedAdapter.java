@@ -10,10 +10,10 @@ import java.util.Properties;
 import org.apache.zookeeper.server.quorum.QuorumPeerConfig;
 
 /**
- * Takes the place of the class by which Curator's TestingServer and
- * TestingCluster run a ZooKeeper in the test's own process: it starts a process,
- * the script that SERVER names.  The servers of a cluster have one file, in the
- * first one's data directory.
+ * Replaces the class by which Curator's TestingServer and TestingCluster run a
+ * ZooKeeper in the test's own process: it starts another process, by the script
+ * in SERVER.  The servers of a cluster share a file, in the first one's data
+ * directory.
  */
 public class ZooKeeperServerEmbeddedAdapter implements ZooKeeperMainFace {
     private QuorumConfigBuilder builder;

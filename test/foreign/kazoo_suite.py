@@ -1,8 +1,8 @@
 """Run kazoo's own test suite, as installed with kazoo, against `zke serve`.
 
-A plugin for pytest: it gives kazoo's harness three servers on one file in
-place of the ensemble of ZooKeeper servers that it would start.  ZKE names the
-command; where it is empty the harness starts its ensemble.
+A plugin for pytest: kazoo's harness gets three servers on one file instead of
+its ensemble of ZooKeeper servers.  ZKE names the command; if it is empty the
+harness starts its ensemble.
 """
 import os
 import subprocess
@@ -16,7 +16,7 @@ os.environ.setdefault("ZOOKEEPER_VERSION", "3.8.0")
 import pytest  # noqa: E402
 from kazoo.testing import harness  # noqa: E402
 
-# What cannot pass, by a part of the test's name, and why.
+# Tests that cannot pass, by a part of their names, and why.
 SKIPPED = {
     "TestReconfig":
         "a server that stands alone refuses reconfig, and this kazoo waits "

@@ -1,8 +1,8 @@
-"""What kazoo.sh runs: a client of the server, by kazoo, in one of its roles.
+"""A client of kazoo.sh: kazoo connected to the server, in one of its roles.
 
     kazoo_clients.py HOSTS ROLE ARGUMENTS...
 
-Each prints what it has done, a line each, and ends with 0 if all went well.
+Each prints a line for each thing it does, and exits with 0 on success.
 TIMEOUT is its session's, in seconds.
 """
 import os
@@ -16,12 +16,13 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.recipe.queue import LockingQueue
 from kazoo.security import make_acl
 
-# kazoo drops a connection after a third of it; a sync to a disk may take that.
+# kazoo drops a silent connection after a third of this; a disk sync may take so
+# long.
 TIMEOUT = float(os.environ.get("TIMEOUT", 30))
 
 
 def curator_lock(zk, path, kind="-lock-"):
-    """A lock whose znodes have the names of Curator's and zkembed's."""
+    """A lock with znodes named as by Curator and zkembed."""
     lock = zk.Lock(path, "kazoo %d" % os.getpid(), extra_lock_patterns=[kind])
     lock.prefix = "_c_%s%s" % (uuid.uuid4(), kind)
     lock.create_path = lock.path + "/" + lock.prefix
@@ -29,14 +30,14 @@ def curator_lock(zk, path, kind="-lock-"):
 
 
 def curator_election(zk, path):
-    """An election whose znodes have the names of Curator's and zkembed's."""
+    """An election with znodes named as by Curator and zkembed."""
     election = zk.Election(path)
     election.lock = curator_lock(zk, path, "-latch-")
     return election
 
 
 class SharedQueue(LockingQueue):
-    """A queue that is zkembed's too, which has more in it than items."""
+    """A queue shared with zkembed's, which has other nodes besides items."""
 
     def _filter_locked(self, values, taken):
         items = [name for name in values if name.startswith("entry-")]
@@ -44,7 +45,7 @@ class SharedQueue(LockingQueue):
 
 
 def raise_number(zk, node):
-    """By read and write: two at once lose a step."""
+    """Read and write: two at the same time lose a step."""
     number = int(zk.get(node)[0])
     time.sleep(0.001)
     zk.set(node, b"%d" % (number + 1))
@@ -66,14 +67,14 @@ def hold(zk, path):
 
 
 def hold_as_kazoo(zk, path):
-    """The same by a lock whose znodes have the names that kazoo gives."""
+    """The same by a lock with kazoo's own names."""
     zk.Lock(path).acquire()
     say("held")
     time.sleep(60)
 
 
 def take(zk, path):
-    """Wait for the lock, and say that it came."""
+    """Wait for the lock, and report it."""
     with curator_lock(zk, path):
         say("taken")
 
@@ -85,7 +86,7 @@ def put(zk, path, items):
 
 
 def consume(zk, path):
-    """Take items until none comes any more."""
+    """Take items until no more come."""
     queue = SharedQueue(zk, path)
     while True:
         item = queue.get(timeout=1)
@@ -104,7 +105,7 @@ def consume_one(zk, path):
 
 
 def claim(zk, path):
-    """Have an item, and work on it until the process is killed."""
+    """Claim an item, and work on it until the process is killed."""
     say(SharedQueue(zk, path).get(timeout=60).decode())
     time.sleep(60)
 
@@ -124,7 +125,7 @@ def fetch(zk, path):
 
 
 def lead(zk, path, seconds):
-    """Lead once, for so long."""
+    """Lead once, for so many seconds."""
     def leader():
         say("leads")
         time.sleep(float(seconds))
@@ -160,8 +161,8 @@ def watch(zk, path):
 def party(zk, path, name):
     """Meet at a double barrier of two, then leave together.
 
-    One of kazoo's may leave before the other has looked who is there.  Then both
-    wait for ever.  So each leaves when both have entered."""
+    One kazoo client may leave before the other has checked who is there: then
+    both wait forever.  So each leaves only when both have entered."""
     barrier = zk.DoubleBarrier(path, 2, name)
     barrier.enter()
     say("in")
@@ -176,7 +177,7 @@ def login(hosts, user, password):
     """Make a node that only this user of SASL can read, and read it."""
     zk = KazooClient(hosts=hosts, timeout=TIMEOUT, sasl_options={
         "mechanism": "DIGEST-MD5", "username": user, "password": password})
-    # The server may look at the password before start() has returned, or after.
+    # The server may check the password before or after start() returns.
     try:
         zk.start()
         zk.create("/of-" + user, b"secret",
@@ -189,7 +190,7 @@ def login(hosts, user, password):
 
 
 def see(zk, path):
-    """Say what is there, or why not."""
+    """Print the node's data, or "no" if it is protected."""
     try:
         say(zk.get(path)[0].decode())
     except NoAuthError:

@@ -3,11 +3,11 @@
     load.py PORT...
 
 One client of each server, one request at a time and then 64 ahead.  The
-servers are asked in turns, a short block of requests each, since a machine has
-good moments and bad ones: so only figures of one run can be compared.  Told
-are requests a second in the block at the median, and for the servers after the
-first the time that the first one took beside each: the ratio of the blocks of
-one round at the median.  Values have 100 bytes.
+servers alternate, with a short block of requests each, since a machine's speed
+varies: only figures of one run can be compared.  It prints requests a second
+in the median block and, for the servers after the first, the first one's time
+relative to theirs: the median ratio of two blocks of one round.  Values have
+100 bytes.
 """
 import os
 import socket
@@ -44,7 +44,7 @@ class Client:
         self.take()
 
     def take(self):
-        """The next frame; an answer that is an error ends the program."""
+        """The next frame; an error in it ends the program."""
         while len(self.left) < 4 or len(self.left) < self.size():
             more = self.socket.recv(1 << 16)
             if not more:
@@ -57,7 +57,7 @@ class Client:
         return 4 + struct.unpack(">i", self.left[:4])[0]
 
     def time(self, requests, ahead):
-        """Seconds that they take, at most so many of them without an answer."""
+        """Seconds for these requests, at most `ahead` of them unanswered."""
         sent = answered = 0
         began = time.perf_counter()
         while answered < len(requests):
@@ -72,7 +72,7 @@ class Client:
 
 
 def compare(clients, make, ahead):
-    """What main() prints of one kind of requests."""
+    """The line that main() prints for one kind of requests."""
     block = 10 if ahead == 1 else 8 * ahead
     rounds = 60 if ahead == 1 else 20
     times = [[] for _ in clients]
