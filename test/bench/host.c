@@ -4,7 +4,7 @@
  * Fairness: a process updates a row of its own table on its own connection,
  * while writers of the engine make synced changes.  It begins its transactions
  * by BEGIN IMMEDIATE or by zke_sql_begin(), either without pause or, like most
- * programs, with one between them.  Measured are each one's updates in the same
+ * programs, with one between them.  It measures each one's updates in the same
  * time, and the longest wait.
  *
  * Fencing: an update in a transaction of many, without a fence, with a trigger

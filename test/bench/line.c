@@ -1,6 +1,6 @@
 /* line.c - many processes that write without pause
  *
- * Measured is the longest wait of any change.  If writers are served strictly
+ * This measures the longest wait of any change.  If writers are served strictly
  * in turn, each waits as many turns as there are writers.  That time is given
  * in three ways: from the change of a single writer, from the mean turn of the
  * run, and from the slowest such number of successive turns.  Independently of

@@ -444,7 +444,7 @@ static void history_passes(history *h, samples *took) {
   }
 }
 
-/* The sum of several passes of one subject. */
+/* The results of several passes of one subject. */
 typedef struct tally {
   samples took, rate, least, longest, sleeps, cpu, wakeups;
 } tally;

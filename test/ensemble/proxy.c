@@ -248,8 +248,8 @@ static void lose(link_state *l) {
   at_work.lost++;
 }
 
-/* Pass on a client's frame?  Not the request that proxy_lose() selects, unless
- * it is its reply that must be lost. */
+/* Pass on a client's frame?  The request that proxy_lose() selects is passed on
+ * only if its reply must be lost. */
 static bool request_passes(link_state *l, const char *frame, size_t len) {
   bool greeting = !l->greeted;
   l->greeted = true;

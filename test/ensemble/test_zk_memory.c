@@ -1,9 +1,10 @@
 /* test_zk_memory.c - the engine of an ensemble without memory
  *
  * The engine's source is included, with its allocations replaced: in each round
- * of a test the next one fails, until a round has none left to fail.  Then each
- * call returns a documented result, the session goes on (unless zkembed.h says
- * that it expires), and nothing is lost: the sanitizers look for leaks.
+ * of a test the next one fails, until a round has none left to fail.  Whatever
+ * fails, each call returns a documented result, the session goes on (unless
+ * zkembed.h says that it expires), and nothing is lost: the sanitizers look for
+ * leaks.
  */
 #include <errno.h>
 #include <stdbool.h>

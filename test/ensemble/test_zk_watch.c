@@ -121,7 +121,7 @@ TEST(a_recursive_watch_ends_at_a_slash) {
   zke_watchers_free(&w);
 }
 
-/* Rule 2: the callers are decided when the event arrives. */
+/* Rule 2: the pairs to call are decided when the event arrives. */
 TEST(a_watch_that_is_set_after_an_event_is_new) {
   zk_watches w;
   zke_watchers_init(&w, 100);

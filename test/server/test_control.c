@@ -145,7 +145,8 @@ TEST(without_the_option_there_is_no_way_to_faults) {
   stop(s);
 }
 
-/* Nor may a page do so by a host name that leads here and sends no Origin. */
+/* Nor by a host name that was made to lead here, when the browser sends no
+ * Origin. */
 TEST(a_page_in_a_browser_may_not_ask) {
   static const char from_page[] =
       "faults are not for pages in a browser: Host wants an address, or "
@@ -924,8 +925,8 @@ TEST(time_is_moved) {
   stop(s);
 }
 
-/* A paused client is not heard and hears nothing, like a stopped process or
- * behind a broken network.  Coming back does not help it. */
+/* A paused client is not heard and hears nothing, like a stopped process, or
+ * one behind a broken network.  Coming back does not help it. */
 TEST(a_paused_session_runs_out_of_time) {
   serving s = serve_faults();
   wire w = begin(s), paused = begin(s), again = dial(s.port);
@@ -950,7 +951,7 @@ TEST(a_paused_session_runs_out_of_time) {
   stop(s);
 }
 
-/* The connection continues only when the last fault that holds it lets go. */
+/* The fault that held a connection last is the one that lets it go. */
 TEST(a_connection_is_held_by_two_faults) {
   serving s = serve_faults();
   wire w = begin(s);

@@ -531,8 +531,8 @@ TEST(long_names_do_not_make_an_immense_multi_read) {
   stop(s);
 }
 
-/* The client's identities replace each entry of a short list, but this makes no
- * immense ACL. */
+/* If the client's identities, in place of each entry, would make a short list
+ * immense, it is refused. */
 TEST(an_immense_acl_is_refused) {
   enum { IDENTITIES = 100, ENTRIES = 60000 };
   static zke_acl entries[ENTRIES];
@@ -1666,9 +1666,9 @@ TEST(many_events_at_once_are_all_told) {
   stop(s);
 }
 
-/* The client's host has vanished: neither bytes nor an end arrive.  If the test
- * may not do this to a socket the client is silent, which looks the same to the
- * server. */
+/* The client's host has vanished: neither bytes nor a close arrive.  If the
+ * test may not do this to a socket the client is silent, which looks the same
+ * to the server. */
 static void vanish(wire *w) {
   int yes = 1;
   /* Acknowledge what the server has sent; otherwise it would send that again

@@ -1,8 +1,8 @@
 /* test_users.c - zke serve: SASL as ZooKeeper's clients do it, and super users
  *
- * The client is that of wire.h.  The server's own digest.c makes its answers to
- * a challenge; test_digest.c compares digest.c with its RFCs.  kazoo.sh has a
- * real client.
+ * The client is that of wire.h.  The server's own digest.c makes the client's
+ * answers to a challenge; test_digest.c compares digest.c with its RFCs.
+ * kazoo.sh has a real client.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,7 +192,7 @@ TEST(what_proves_nothing_ends_the_connection) {
   stop(s);
 }
 
-/* Each required directive is missed. */
+/* A missing directive is noticed, whichever it is. */
 TEST(an_answer_without_a_directive_proves_nothing) {
   static const char *const needed[] = {"username", "realm",    "nonce",
                                        "cnonce",   "response", "digest-uri"};

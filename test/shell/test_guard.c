@@ -1,8 +1,8 @@
 /* test_guard.c - a command that runs under a lock: what test/shell/guard.txt
  * cannot show
  *
- * This is how often the command gets a signal, what a terminal sends, a stopped
- * wrapper, and kills at random.
+ * The tests are about how often the command gets a signal, what a terminal
+ * sends, a stopped wrapper, and kills at random.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /* test_take.c - lock take: what test/shell/take.txt cannot show
  *
- * This is the caller's terminal, a stopped holding process, and a process
- * number that is used again.
+ * The tests have the caller's terminal, a stopped holding process, and a
+ * process number that is used again.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
