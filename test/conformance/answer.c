@@ -291,8 +291,8 @@ static bool is_other_watch(const cf_op *op, const reply *a, const reply *b) {
   return true;
 }
 
-/* If a multiRead has an operation of another type, ZooKeeper sends results
- * after the error: its answer without them. */
+/* ZooKeeper's answer without the results that it sends after the error if a
+ * multiRead has an operation of another type. */
 static cf_frame without_rest(const cf_op *op, const cf_frame *x) {
   enum { HEADER = 16, ERR = 12 };
   cf_frame cut = *x;

@@ -318,10 +318,9 @@ static void fill_sub(const cf_op *op, zoo_op_t *to, struct Stat *stat) {
   }
 }
 
-/* Three kinds of multi would break the client: when it refuses an operation
- * that is not the last, or has a chroot, it frees what it never allocated; and
- * it never completes an empty multi on a dead handle.  Their answers are
- * known. */
+/* Multis that would break the client: when it refuses an operation that is not
+ * the last, or has a chroot, it frees what it never allocated; and it never
+ * completes an empty multi on a dead handle.  Their answers are known. */
 static bool would_break(const session *s, const cf_op *op) {
   bool alive = s->state == ZOO_CONNECTED_STATE;
   if (!alive && op->count == 0) return true;

@@ -1,8 +1,8 @@
 /* compare.c - what must be equal, and what need not be
  *
- * All is compared, except what masks.h lists with the reason.  Values that
- * cannot be equal are compared by a relation if there is one: zxids, times and
- * session ids are mapped one to one, and zxids in order.
+ * Everything is compared, except what masks.h lists with the reason.  Values
+ * that cannot be equal are compared by a relation if there is one: zxids, times
+ * and session ids are mapped one to one, and zxids in order.
  */
 #include "conformance.h"
 

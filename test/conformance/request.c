@@ -174,10 +174,10 @@ static uint32_t other_length(uint32_t length, int chance) {
   return lengths[(size_t)chance % (sizeof lengths / sizeof *lengths)];
 }
 
-/* No text to damage, or a special one: a SET_WATCHES begins with a zxid.  In
- * half a character of the others Java sees another character, and returns that;
- * it counts "/" among the nodes below "".  A multi begins with the type of its
- * first operation, which becomes another one. */
+/* A SET_WATCHES begins with a zxid.  In the paths of the other three, half a
+ * character would become another one in Java, which returns it; and "/" counts
+ * among the nodes below "".  A multi begins with the type of its first
+ * operation, which is changed instead. */
 static bool begins_with_path(const cf_op *op) {
   return op->kind != CF_SET_WATCHES && op->kind != CF_SYNC &&
          op->kind != CF_EPHEMERALS && op->kind != CF_COUNT;

@@ -19,8 +19,8 @@
  *   two-phase each transaction has one outcome, according to its votes
  *
  *   KILLS=n   how many faults of all kinds; 200
- *   LOSSES=n  continue until so many requests and replies were lost: one in a
- *             few changes is, and other faults come now and then; 0
+ *   LOSSES=n  continue until so many requests and replies were lost: one in
+ *             every few changes is, and other faults come now and then; 0
  *   SEED=n    printed; determines which fault comes when
  *   SERVER=zookeeper   instead of zke
  *   SERVERS=n          an ensemble of n ZooKeeper servers, up to 5: half of the

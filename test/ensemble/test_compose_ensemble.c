@@ -102,8 +102,8 @@ TEST_LOOP(an_end_is_no_reason_to_sleep, 0, 2) {
   close_mounted();
 }
 
-/* A file in an ensemble's tree: operations that an ensemble's client does not
- * have work on the file, with the file's session. */
+/* A file in an ensemble's tree: what an ensemble's client cannot do is done on
+ * the file, in the file's session. */
 TEST(a_files_session_in_an_ensembles_tree) {
   zke_strings *paths;
   open_mounted(0);

@@ -869,9 +869,9 @@ TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
 }
 
 /* A loss that only a sent request meets makes the helper look for a server
- * immediately, and not at the next ping. (The system refuses only requests
- * after the first one that is sent into a closed connection, so the second
- * meets the loss. zke_forget() waits for no reply.) */
+ * immediately, and not at the next ping. (The other side's system rejects the
+ * first request sent into a closed connection, so only the second meets the
+ * loss. zke_forget() waits for no reply.) */
 TEST(a_helper_thread_hears_of_a_loss_at_once) {
   stub s;
   test_events first = {0}, second = {0};

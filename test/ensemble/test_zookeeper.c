@@ -624,8 +624,8 @@ TEST(the_end_of_a_session_is_told_once) {
   end_ground(&g);
 }
 
-/* A detached session keeps its ephemerals.  Attaching needs only its password,
- * and fails after its close. */
+/* A detached session keeps its ephemerals.  Attaching needs only its password;
+ * after the session's close it fails. */
 TEST(a_session_is_detached_and_attached_again) {
   ground g = begin_ground();
   unsigned char password[16], wrong[16] = {1};
@@ -932,7 +932,7 @@ TEST(a_lost_connection_ends_nothing) {
 }
 
 /* A change returns one code if its reply is lost, and another if it was not
- * sent and not made; a read is sent again. */
+ * sent: then it was not made.  A read is sent again. */
 TEST(what_a_loss_means_for_a_call) {
   broken b;
   begin_broken(&b);
