@@ -119,7 +119,7 @@ static void import_begin(shell *sh, const char *file) {
   sh->options.durability = ZKE_DURABLE_NONE;
 }
 
-/* Like a coprocess's call, which has its own error text. */
+/* Like a coprocess's call, which keeps its error's code and sentence. */
 static int import_command(shell *sh, const char *name, const char *path,
                           const char *file) {
   word list[3] = {{name, strlen(name), false},

@@ -416,8 +416,8 @@ static void server_round(server *s) {
   for (int i = 0; i < SERVER_PEERS; i++) server_listen(&around.peers[i]);
 }
 
-/* Whatever was before, a new client gets a session.  An outage ordered by a
- * test keeps it out, so the input has no --control. */
+/* Whatever was before, a new client gets a session.  With --control this is not
+ * checked: an ordered outage keeps the client out. */
 static void server_serves(server *s) {
   server_peer *p = &around.peers[0];
   server_dial(s, p);
