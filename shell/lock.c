@@ -3,7 +3,7 @@
  *
  * lock, rwlock, sem and elect do the same with different recipes: they join the
  * recipe's line, acquire, and hold.  A struct kind has the recipe's functions,
- * so that the code below exists once.  Start with join(), which is a whole call:
+ * so that the code below exists once.  join() is a whole call; start there:
  *
  *     make         the recipe's object; nothing is in the file yet
  *       |
