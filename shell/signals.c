@@ -101,11 +101,13 @@ static void signals_stop_locked(int signal) {
     _exit(STATUS_SIGNAL + signal);
 }
 
-/* From any thread but that of signals. */
+/* From any thread but that of signals.  Wakes that one, which then watches
+ * whether the program is stuck in printing. */
 void signals_stop(int signal) {
   pthread_mutex_lock(&signals.m);
   signals_stop_locked(signal);
   pthread_mutex_unlock(&signals.m);
+  pthread_kill(signals.thread, SIGCHLD);
 }
 
 /* The mutex is held.  Handles one signal, as the file's head says.  CONT goes

@@ -21,7 +21,8 @@
  * that was started: it gives up when that has ended.
  *
  * A thread watches what the hold is bound to.  It ends the call by a cancel, as
- * a signal does, so that lock.c waits and holds as it does for any command.
+ * a signal does, so that lock.c waits and holds as it does for any command.  If
+ * the call is stuck in printing, because nobody reads, the process ends.
  *
  * A session that is kept without a process (zke_detach()) would not do: it
  * cannot be bound to a process, and its time stands still while nobody uses the
@@ -144,7 +145,8 @@ int take_settle(call *c) {
  * --------------------------------------------------------------------- */
 
 /* The thread.  When the process that was started ends after it was told, that
- * is as it should be. */
+ * is as it should be.  The end of the timer only cancels: a hold has nothing
+ * more to print then, and after take_end() a call may print its error. */
 static void *take_watch(void *call_) {
   struct pollfd p[] = {
       {take.process, POLLIN, 0}, {take.timer, POLLIN, 0}, {take.starter, 0, 0}};
@@ -162,6 +164,7 @@ static void *take_watch(void *call_) {
   }
   atomic_store(&take.over, over);
   signals_cancel(call_, 0);
+  if (over != TIME) signals_stop(SIGTERM);
   return NULL;
 }
 

@@ -101,9 +101,11 @@ void verbose_say(const call *c, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  signals_printing();
   fputs("zke: ", stderr);
   output_sentence(text, stderr);
   fputc('\n', stderr);
+  signals_printing();
 }
 
 /* The sentence is copied, since other calls may replace it. */
