@@ -581,10 +581,10 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  * Returns ZKE_OK (also for NULL and for an expired session), or
  *   ZKE_FORKED   a child's copy; only the flag that says so is read
  *   other codes  the end could not be written.  Other processes will find the
- *                session dead and remove what it owned.  If it is light or kept
- *                and its host lives, the host's other handles do this in their
- *                calls and dispatches.  If the host dies or closes the last of
- *                these handles first, a kept session is detached instead
+ *                session dead and remove what it owned.  For a light or kept
+ *                session the store's other handles in this process do this, in
+ *                their calls and dispatches.  If the process ends or closes the
+ *                last of them first, a kept session is detached instead
  * In a callback: no; and two threads must not close each other's handles from
  * callbacks.  Blocks: first until running callbacks, and calls of other threads
  * on the store, have returned; then on the disk. */
@@ -1399,25 +1399,25 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  * lives.  Watches, pending events and identities belong to the attachment and
  * end with it, as a connection's do in ZooKeeper.
  *
- * An attached session ends if its host does not hear from it for timeout_ms,
- *   through zke_touch() or a read or change with its handle.  While the host's
- *   process lives, only the host checks this, in zke_dispatch() and zke_wait()
- *   of the carrier.  Between two checks at most 1.5 s count, however long the
- *   host stood still.
+ * An attached session ends if the store that attached it does not hear from it
+ *   for timeout_ms, through zke_touch() or a read or change with its handle.
+ *   While the carrier's lock is held, only that store checks this, in
+ *   zke_dispatch() and zke_wait() of the carrier.  Between two checks at most
+ *   1.5 s count, even if the process was stopped for longer.
  * A detached session ends timeout_ms after zke_detach(), or after another
- *   process found the host dead; any process that sweeps ends it.  Time in
+ *   process found the carrier dead; any process that sweeps ends it.  Time in
  *   which no process sweeps does not count, so a server that was the only
  *   process finds its clients' sessions again after it was down; zke_rearm() is
  *   for a server that was down while others went on.
  * Both end with zke_close() and zke_expire(); and with all other sessions when
- *   the machine has rebooted or the file is a copy, since a power cut may have
+ *   the host has rebooted or the file is a copy, since a power cut may have
  *   undone what they owned (P8).  A detached one also ends when files next to
  *   the database are removed (doc/format.md 1).  A handle whose authentication
  *   failed (zke_add_auth()) does not keep the session alive: its timeout runs.
  *
- *   z         zke_attach(): any handle of the store that will be its host, not
- *             a read-only one; zke_rearm(): any with a session; the others: the
- *             session's own handle
+ *   z         zke_attach(): any handle of the store that takes the session,
+ *             not a read-only one; zke_rearm(): any with a session; the others:
+ *             the session's own handle
  *   session   its id, above 0
  *   password  16 bytes
  *   options   as for zke_open_session(), or NULL; timeout_ms 0: as it was
@@ -1478,7 +1478,7 @@ ZKE_API int zke_rearm(zke *z);
  * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:" or a light session. */
 ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
 
-/* zke_vouch - give this session an identity that the host has verified
+/* zke_vouch - give this session an identity that the program has verified
  *
  * For a program that knows by other means for whom it acts, such as a server
  * that has seen a client's address, Kerberos name or certificate.  The library
@@ -1982,7 +1982,7 @@ typedef struct zke_os {
   int (*open)(void *, const char *path, int flags, unsigned mode);
   int (*close)(void *, int fd); /* fd is gone, whatever is returned */
   int (*dup)(void *, int fd);   /* not below 3 */
-  /* May transfer a part; write raises no SIGPIPE in the host */
+  /* May transfer a part; write raises no SIGPIPE in the program */
   int64_t (*read)(void *, int fd, void *buffer, size_t size);
   int64_t (*write)(void *, int fd, const void *buffer, size_t size);
   /* At an offset, regardless of the descriptor's position */
