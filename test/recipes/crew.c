@@ -135,8 +135,8 @@ void share(void) {
   shared = shared_memory(sizeof *shared);
 }
 
-/* Counts what woke this process for an event.  A 't' only says that the gate is
- * free, to whoever stands in the line of the writers. */
+/* Count the bytes that woke this process for an event.  A 't' only tells the
+ * next writer that the gate is free. */
 static void count_bytes(seam_call *c) {
   if (c->result <= 0 || seam_type(c->fd) != ZKE_FILE_FIFO) return;
   for (int64_t i = 0; i < c->result; i++)
@@ -179,8 +179,8 @@ void kill_child(pid_t pid) {
   ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-/* The same, and what it had inside ends with it: it is stopped before, so that
- * it cannot say otherwise. */
+/* The same, and note that it is no longer inside.  It is stopped first, so it
+ * cannot overwrite that. */
 static void strike_down(int number, pid_t pid) {
   kill(pid, SIGSTOP);
   ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
@@ -190,14 +190,14 @@ static void strike_down(int number, pid_t pid) {
 
 unsigned crew_seed;
 
-/* A process that makes choices of its own. */
+/* Start a process with a random seed of its own. */
 static pid_t spawn_seeded(int number, void (*run)(zke *own), unsigned *random) {
   crew_seed = (unsigned)rand_r(random);
   return spawn(number, run);
 }
 
-/* The counter is looked at before the death: the process that dies may be the
- * one that would have counted. */
+/* Read the counter before the kill: the killed process may be the one that
+ * would have counted. */
 void strike_at_random(void (*run)(zke *own), int kills, const int *counter,
                       int most) {
   enum { PLAYERS = 4 };
@@ -224,7 +224,7 @@ void log_token(int64_t token) {
   if (at < TOKENS) shared->tokens[at] = token;
 }
 
-/* A place without a token: its process was killed before it wrote. */
+/* A place is empty if its process was killed before it wrote. */
 void expect_rising_tokens(void) {
   int64_t last = 0;
   for (int i = 0; i < shared->logged && i < TOKENS; i++) {

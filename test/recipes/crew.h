@@ -1,8 +1,8 @@
-/* crew.h - what the tests of the recipes do besides using recipes
+/* crew.h - helpers for the tests of the recipes
  *
- * They look what is left in the tree, call on other threads, and run a crew of
- * processes.  The sessions of one store are in sessions.h; deaths, lost replies
- * and faults, which every recipe has to survive, in recipes.h.
+ * They check what is left in the tree, make calls on other threads, and run a
+ * crew of processes. sessions.h has the sessions of one store; recipes.h has
+ * the deaths, lost replies and faults that every recipe must survive.
  */
 #ifndef ZKE_TEST_CREW_H
 #define ZKE_TEST_CREW_H
@@ -16,19 +16,19 @@
 
 /* A deadline that only a call that hangs reaches. */
 int64_t soon(zke *session);
-/* Dispatch until nothing comes any more, or the session has ended; returns how
- * many watchers were called. */
+/* Dispatch until no more events come or the session has ended; returns how many
+ * watchers were called. */
 int dispatch_on(zke *session);
-/* How many children a node has; 0 where there is no node. */
+/* How many children a node has; 0 if there is no node. */
 int entries(zke *session, const char *path);
-/* Wait until the node has no children: until the end of whoever has died is
- * noticed, which a watch on its znode tells. */
+/* Wait on a watch until the node has no children: the deaths of their owners
+ * have been noticed. */
 void until_empty(zke *session, const char *path);
 /* How many watches the session has; how many all sessions have together. */
 int watches(zke *session);
 int all_watches(zke *session);
-/* Close the last session of a test: nobody watches anything any more, and
- * zke_check() finds nothing. */
+/* Close the last session of a test.  No watch may be left, and zke_check() must
+ * find nothing. */
 void close_last(zke *session);
 
 /* ---- a call on a thread of its own ---- */
@@ -61,7 +61,7 @@ extern struct shared {
   int stage[CREW];  /* how far each is, as its test has it */
   int inside[CREW]; /* what each has, as far as it knows; 0: nothing */
   int rc[CREW];
-  long bytes[CREW]; /* that each has read from FIFOs: the events' wake-ups */
+  long bytes[CREW]; /* read from FIFOs: the events' wake-ups */
   int done;         /* counts what the whole crew has done */
   int logged;       /* so many of these are written, in their order */
   int64_t tokens[TOKENS];
@@ -73,13 +73,13 @@ int load(const int *value);
 void store(int *value, int to);
 /* Wait until it is as great. */
 void wait_for(const int *value, int least);
-/* The same, and read meanwhile what else wakes this process: a call may return
- * before the byte comes that should have woken it. */
+/* The same, but also read this process's wake-ups: a call may return before the
+ * byte comes that should have woken it. */
 void listen_for(zke *own, const int *value, int least);
 
 /* Before any database is open: the crew knows nothing of it. */
 void share(void);
-/* As many bytes, all zero, that processes forked later share. */
+/* Zeroed memory that is shared with processes forked later. */
 void *shared_memory(size_t size);
 extern int64_t crew_container_ms; /* zke_options.container_ms of the crew */
 /* Start number `number` of the crew: when shared->go is 1 it opens the
@@ -90,10 +90,10 @@ void give_up(const char *what, int rc);
 /* Kill it, -9, and wait for its end. */
 void kill_child(pid_t pid);
 
-/* Four processes run until they are killed, -9: one after the other, at random
- * moments, and another takes its place.  Before each death the counter has to
- * rise by 1 to `most`: they get on, whoever died where.  What they have inside
- * ends with them.  `go` has to be 1 then, as share() leaves it 0. */
+/* Run four processes, and kill -9 one after the other at random moments;
+ * another process takes its place.  Before each death the counter must rise by
+ * 1 to `most`, so every death leaves the others able to go on.  Its `inside` is
+ * cleared.  `go` must be 1; share() leaves it 0. */
 void strike_at_random(void (*run)(zke *own), int kills, const int *counter,
                       int most);
 extern unsigned crew_seed; /* what a process then begins its choices with */

@@ -91,7 +91,7 @@ static void hear_election(zke_election *object, int event, int64_t token,
  * The table
  * --------------------------------------------------------------------- */
 
-/* What is called alike in each of them. */
+/* The calls that all types have. */
 #define CALLS(type)                                                    \
   static void type##_free(void *x) { zke_##type##_free(x); }           \
   static int type##_cancel(void *x) { return zke_##type##_cancel(x); } \
@@ -104,7 +104,7 @@ CALLS(multilock)
 CALLS(rwlock)
 CALLS(semaphore)
 
-/* What is called alike in all but elections. */
+/* The calls that all types but elections have. */
 #define LINE_CALLS(type)                                                 \
   static void hear_##type(zke_##type *x, int event, int64_t token,       \
                           void *who) {                                   \
@@ -133,7 +133,7 @@ static int election_state(void *x) {
   }
 }
 
-/* How each is made: with its options o, which take those that all have. */
+/* How each is made: its options o begin with the ones that all have. */
 #define CREATES(id, type, making)                                            \
   static int id##_create(zke *z_of, const char *path, const line_options *g, \
                          void **out) {                                       \
@@ -158,8 +158,8 @@ static int limit_or(int usual) {
   return line_limit ? line_limit : usual;
 }
 
-/* Both of a multi-lock: the one that is looked at, and another.  Those that do
- * not listen name them in the other order. */
+/* Both locks of a multi-lock: the one that the tests look at, and another.
+ * Parties without a listener name them in the other order. */
 static int new_both(zke *z_of, const char *path, const zke_multilock_options *o,
                     zke_multilock **out) {
   const zke_multilock_item both[] = {{OTHER, ZKE_MULTILOCK_WRITE},
@@ -209,7 +209,7 @@ COMES_IN(semaphore, zke_semaphore_acquire(x, how, until),
          zke_semaphore_try(x, how), zke_semaphore_start(x, how))
 COMES_IN(multilock, zke_multilock_acquire(x, until), zke_multilock_try(x),
          zke_multilock_start(x))
-/* It cannot try; but a deadline that has come does the same. */
+/* An election has no try; a deadline of now does the same. */
 COMES_IN(election, zke_election_lead(x, until), zke_election_lead(x, 0),
          zke_election_start(x))
 
@@ -312,7 +312,7 @@ int party_does(int i, const char *verb, const char *word) {
 int in_line(void) {
   int count = entries(z[SESSIONS - 1], PATH);
   ck_assert_int_eq(count % line->places, 0);
-  if (line->ops_count == 2) /* a multi-lock stands in both lines or in none */
+  if (line->ops_count == 2) /* a multi-lock is in both lines or in none */
     ck_assert_int_eq(entries(z[SESSIONS - 1], OTHER), count);
   return count / line->places;
 }
@@ -495,8 +495,8 @@ static void expire_and_reopen(int i) {
   make_two(i);
 }
 
-/* Somebody deletes a znode of the line.  The mark of one that an office was
- * handed over to is none: without it the line has another order. */
+/* Delete a znode of the line.  But leave the mark of a candidate that was
+ * handed the office: without it the line has another order. */
 static void take_one_away(unsigned *random) {
   zke_strings *names;
   char path[200];

@@ -1,9 +1,9 @@
 /* lines.h - the recipes whose participants stand in line, and steps as text
  *
- * A table has a row for each recipe: how it is used so that one holds and the
- * others wait.  A test of what all of them promise runs once for each row.
+ * A table has a row for each recipe: how to use it so that one party holds and
+ * the others wait.  A test of their common promises runs for each row.
  *
- * A test writes its steps as a text, as steps.h says:
+ * A test writes its steps as text (steps.h):
  *
  *     play("ann acquire;"
  *          "bob try -> HELD;"
@@ -12,14 +12,14 @@
  *          "bob returns;"
  *          "told ann HELD, bob HELD");
  *
- * These verbs are those of the lines:
+ * The verbs of the lines:
  *
  *     P acquire [HOW]      The calls of the recipe.  HOW is "read", "write" or
  *     P try [HOW]          a number of permits; without it the row says how.
  *     P start [HOW]
  *     P release, P check, P op
  *     P waits [HOW]        acquire on a thread, which waits from now on
- *     P locks, P unlocks   a lock beside the line, the same for all
+ *     P locks, P unlocks   a separate lock, shared by all parties
  *     P waits_for_lock     locks on a thread, which waits from now on
  *     P steal, P upgrade   what only this recipe has
  *     P loses [N]          another session deletes P's znode, the N-th of it
@@ -28,11 +28,11 @@
  *     line ann (bob)       who holds and (who waits), as the tree says it
  *     modes RW             the modes of these; of a rwlock only
  *
- * REFUSED is the code for one who tries while others hold, AGAIN the code for a
- * holder that acquires.
+ * REFUSED is the code of a try while others hold, AGAIN the code of an acquire
+ * by the holder.
  *
- * If only one holds at a time, each HELD that a listener hears must come with a
- * greater token than all before. */
+ * If only one party holds at a time, each HELD that a listener hears must have
+ * a greater token than all earlier ones. */
 #ifndef ZKE_TEST_LINES_H
 #define ZKE_TEST_LINES_H
 
@@ -55,16 +55,16 @@ typedef struct line_options {
 
 /* How the recipes differ. */
 enum {
-  LINE_ALONE = 1,     /* only one holds; else those that wait, together */
+  LINE_ALONE = 1,     /* only one holds; else all that wait hold together */
   LINE_HAS_DATA = 2,  /* it has options.data */
-  LINE_KEEPS_REST = 4 /* a holder that lost a part keeps the others */
+  LINE_KEEPS_REST = 4 /* a holder that lost one part keeps the others */
 };
 
 /* A recipe, used so that only one can hold.  how: a mode, or a number. */
 typedef struct line_kind {
   const char *directory; /* the data of its directory */
   const char *entry;     /* what stands before an entry's number: "lock-" */
-  int places;            /* entries that each has below PATH */
+  int places;            /* entries of each party below PATH */
   int is;                /* LINE_ALONE … */
   int refusal;           /* of a try, while others hold */
   int again;             /* of an acquire by the holder */
@@ -112,7 +112,7 @@ extern bool line_reentrant;   /* of a lock */
 
 /* Open the sessions, and make an object for each. */
 void open_line(int kind);
-/* Free all; nobody stands in line and no session watches anything then. */
+/* Free all objects.  No entry and no watch may be left. */
 void close_line(void);
 
 /* A further object of this kind at PATH. */
@@ -130,7 +130,7 @@ int in_line(void);
 /* Delete what the session has in line: of several znodes the part-th. */
 void delete_place(zke *session, int part);
 extern int64_t told_token; /* the last that came with what was told */
-/* Is called after each event was told; may free the object.  NULL: none. */
+/* Called after each reported event; may free the object.  NULL: none. */
 extern void (*line_hook)(void *object, int event);
 
 /* The whole of a test: open a line, take the steps, close it. */
@@ -138,8 +138,8 @@ void play_line(int kind, const char *script);
 
 /* ---- any history ---- */
 
-/* Random calls, one after the other, on two objects of each of ann's, bob's and
- * cid's sessions.  Places are deleted meanwhile, and sessions end. */
+/* Random calls, one after the other, on two objects each of ann, bob and cid.
+ * Entries are deleted meanwhile, and sessions end. */
 typedef struct line_history {
   int calls;
   int most; /* how: from 1 on; 0: as the row has it */
@@ -148,7 +148,7 @@ typedef struct line_history {
   void (*check)(unsigned *random); /* after each call */
 } line_history;
 
-/* On an open line.  In the end all leave, and one more comes and goes. */
+/* Needs an open line.  At the end all leave, and one more comes and leaves. */
 void play_history(const line_history *h);
 
 /* ---- for uses, as in recipes.h ---- */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Does step j have to stand behind step i? */
+/* Must step j come after step i? */
 static bool is_before(const order_step *steps, int i, int j) {
   const order_step *a = &steps[i], *b = &steps[j];
   if (a->client == b->client && i < j) return true;
@@ -14,7 +14,7 @@ static bool is_before(const order_step *steps, int i, int j) {
   return a->kind == STEP_READ && b->kind == STEP_WRITE && b->value > a->value;
 }
 
-/* Take away what nothing stands before, until nothing is left, or a circle. */
+/* Remove steps without predecessors until none is left, or only a cycle. */
 bool one_order_fits(const order_step *steps, int count) {
   bool gone[ONE_ORDER_MOST] = {false};
   if (count > ONE_ORDER_MOST) abort();

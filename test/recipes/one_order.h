@@ -1,12 +1,11 @@
 /* one_order.h - do the steps of several clients fit one order?
  *
  * Clients write, read and watch registers, one on each service.  A register's
- * value is how often it was written, so the order of its writes is known.  Then
- * an order of all steps, in which those of each client stand as it has made
- * them, exists exactly where these edges have no circle: from each step to its
- * client's next; from a write to the next one of its register; from a write to
- * those who read it, and from them to the next write; from a write to whom an
- * event has told of it.
+ * value is the number of its writes, so their order is known.  An order of all
+ * steps that keeps the order of each client exists exactly if these edges have
+ * no cycle: from each step to its client's next; from a write to the next write
+ * of its register; from a write to the reads of it, and from them to the next
+ * write; from a write to the event that reports it.
  */
 #ifndef ZKE_TEST_ONE_ORDER_H
 #define ZKE_TEST_ONE_ORDER_H
@@ -19,11 +18,11 @@ enum { ONE_ORDER_MOST = 256 }; /* steps of one program */
 
 typedef struct order_step {
   int kind, client, service;
-  int value; /* written, read, or at least there when the event was told */
+  int value; /* written or read; of an event: at least this */
 } order_step;
 
-/* The steps of each client stand as it has made them; those of two clients may
- * be mixed, or stand one client's behind the other's. */
+/* Each client's steps stand in the order in which it made them.  The steps of
+ * two clients may be interleaved, or all of one client's may come first. */
 bool one_order_fits(const order_step *steps, int count);
 
 #endif

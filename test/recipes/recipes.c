@@ -43,8 +43,8 @@ static struct place {
 
 static char where[200]; /* for messages */
 
-/* The system calls that count, with their errors.  None is one that asks to be
- * tried again: for ever would take too long, once is nothing. */
+/* The system calls that count, with their errors.  EINTR and the like are left
+ * out: failing forever would take too long, and once changes nothing. */
 static const int errors_of[SEAM_KINDS][5] = {
     [SEAM_open] = {-EMFILE, -EIO, -ENOSPC, -ENOMEM},
     [SEAM_close] = {-EIO},
@@ -100,7 +100,7 @@ static void look_at_clock(void) {
   if (!place->expire_at || look < place->expire_at) return;
   if (__atomic_exchange_n(&place->expired, true, __ATOMIC_SEQ_CST)) return;
   place->expired = zke_expire(expirer, victim) == ZKE_OK;
-  /* So far that what is looked at now and then is looked at next. */
+  /* Far enough that periodic checks are due now. */
   if (place->expired) seam_ahead = INT64_C(1000000001);
 }
 
@@ -128,7 +128,7 @@ static void too_long(int signal) {
 
 enum { SAMPLED = 6 }; /* each so-manieth place of a loop: test_stride() */
 
-/* Is this place to be tried?  RECIPE_ONLY tells. */
+/* Should this place be tried?  RECIPE_ONLY selects one. */
 static bool wanted(long n) {
   const char *only = getenv("RECIPE_ONLY");
   return !only || atol(only) == n;
@@ -171,9 +171,9 @@ static void prepare(const recipe_use *u) {
 
 static int descriptors_before; /* of this process */
 
-/* The same where the use is in this process.  There the other session stays
- * open from round to round, unless the log is long (shorten_log()): most of a
- * round would be spent on making a database. */
+/* The same if the use is in this process.  The other session then stays open
+ * from round to round unless the log is long (shorten_log()): making a database
+ * would take most of a round. */
 static void prepare_next(const recipe_use *u) {
   if (!other) {
     clear_directory();
@@ -183,8 +183,7 @@ static void prepare_next(const recipe_use *u) {
   prepare(u);
 }
 
-/* The session of a use: its system calls and allocations are those that can
- * fail. */
+/* The session of a use: only its system calls and allocations fail. */
 static int open_user(zke **z_out) {
   zke_options options = {.size = sizeof options,
                          .identity = "user",
@@ -215,7 +214,8 @@ static void delete_below(const char *path) {
   zke_free(names);
 }
 
-/* End what a fault has kept from ending.  A dead session is not yet gone. */
+/* End the sessions whose end a fault has prevented.  A dead session is not yet
+ * removed. */
 static void expire_all(void) {
   zke_session_list *list;
   ck_ok(zke_sessions(other, -1, &list));
@@ -402,8 +402,8 @@ static const char *const fault_names[2][2] = {
     {"allocation fails once:", "no memory from allocation"},
     {"system call fails once:", "system calls fail from"}};
 
-/* Let the n-th allocation or system call from now on fail, and with `all` each
- * one after it; n of 0: none, they are only counted. */
+/* Make the n-th allocation or system call from now on fail, and with `all` each
+ * later one; 0: only count them. */
 static void arm(enum fault_kind kind, bool all, long n) {
   if (kind == HEAP) {
     heap.fail_at = n ? heap.calls + n : 0;
@@ -458,7 +458,7 @@ static long fail_at(const recipe_use *u, enum fault_kind kind, bool all,
   return steps;
 }
 
-/* From one place to the next, so that there are not too many. */
+/* The distance between places that are tried. */
 static long stride_of(long places) {
   const char *most = getenv("FAULT_MOST");
   long limit = most ? atol(most) : MOST_PLACES;
@@ -474,15 +474,15 @@ static void fail_each(const recipe_use *u, enum fault_kind kind, bool all) {
   }
 }
 
-/* What a use may say of a session that ends on the way; its deadlines may be
- * over by the leap of the clock. */
+/* May a use whose session ends meanwhile return this?  The clock's leap may
+ * also have ended its deadlines. */
 static bool tells_the_end(int rc) {
   return rc == ZKE_OK || rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED ||
          rc == ZKE_LOST || rc == ZKE_OPERATIONTIMEOUT;
 }
 
-/* One use whose session another one ends at look n at the clock, 0: none.
- * Returns how many there were. */
+/* One use whose session is ended by another at the n-th reading of the clock;
+ * 0: never.  Returns the number of readings. */
 static long expire_at(const recipe_use *u, long n) {
   zke_options hasty = {.size = sizeof hasty, .busy_timeout_ms = 1};
   zke *user;
@@ -505,7 +505,7 @@ static long expire_at(const recipe_use *u, long n) {
   return place->looks;
 }
 
-/* The session of the use ends at each look at the clock, likewise. */
+/* Likewise, end the use's session at each reading of the clock. */
 static void expire_each(const recipe_use *u) {
   long looks = expire_at(u, 0), stride = stride_of(looks);
   for (long n = 1; n <= looks; n += stride) {

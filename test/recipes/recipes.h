@@ -1,9 +1,9 @@
 /* recipes.h - what the tests of the recipes share
  *
- * Each recipe has to survive three things, whatever it does: its process dies
- * anywhere, a reply gets lost, a step fails.  A test describes one typical use
- * and hands it to the three functions below, which repeat it once for every
- * place where it can go wrong:
+ * Each recipe must survive three things at any place: its process dies, a reply
+ * is lost, a step fails.  A test describes one typical use and passes it to the
+ * three functions below.  They repeat it once for each place where it can go
+ * wrong:
  *
  *     static void prepare(zke *z) { ... }
  *     static int use(zke *z) {
@@ -21,31 +21,30 @@
  *
  * The rules of a use:
  *
- * - It works on the session it is given and may open further ones on the same
- *   store.  It frees all that it made, whatever failed: when it returns, its
- *   session owns as many ephemerals as before.
- * - It needs nobody else to go on.  It blocks with deadlines of a second or
- *   so, or of recipe_patience_ms, and asserts nothing: where it runs there may
- *   be no Check.
- * - It is the same each time, give or take the order of threads.
+ * - It works on the session it is given and may open more sessions on the same
+ *   store.  It frees everything that it made, whatever failed: when it returns,
+ *   its session has as many ephemerals as before.
+ * - It does not depend on other processes.  It blocks with deadlines of about a
+ *   second, or of recipe_patience_ms.  It asserts nothing: in a child process
+ *   there may be no Check.
+ * - It does the same each time, except for the order of threads.
  *
- * and of a check: the session of the use has ended, by its death or by
- * zke_close(); the session it is given is another, which was open all along.
- * It asserts what must be true now; what takes a moment it waits for.
+ * When a check runs, the session of the use has ended, by its death or by
+ * zke_close().  The check gets another session, which was open all the time.
+ * It asserts what must be true now, and waits for what takes a moment.
  *
- * Every round begins with an empty tree and ends with zke_check().  A death has
- * a database of its own; the rounds of the other loops share one, and as a rule
- * the other session too.  It lies in memory if the system has such a file
- * system.  A round that takes more than RECIPE_ROUND_S seconds says where it
- * stands and ends the test.
+ * Every round begins with an empty tree and ends with zke_check().  Each death
+ * has its own database, in memory if the system has such a file system.  The
+ * rounds of the other loops share one database, and usually the other session
+ * too.  If a round takes more than RECIPE_ROUND_S seconds, it prints its place
+ * and ends the test.
  *
  *   RECIPE_SAY=1   print each round before it begins: the last one failed
  *   RECIPE_ONLY=n  only the n-th place of each loop
  *   RECIPE_ROUND=n seconds for a round, instead of RECIPE_ROUND_S
  *   FAULT_MOST=n   most places of a loop of recipe_faults(); more are thinned
  *                  out evenly; 0: all
- *   FULL=1         of the places of deaths and faults all are tried; without it
- *                  each sixth of them
+ *   FULL=1         try all places of deaths and faults; without it, every sixth
  */
 #ifndef ZKE_TEST_RECIPES_H
 #define ZKE_TEST_RECIPES_H
@@ -57,8 +56,8 @@
 
 enum { RECIPE_ROUND_S = 20 };
 
-/* The name of an entry in a line begins with "_c_" and a guid: so many bytes
- * before "-lock-0000000000". */
+/* The name of an entry in a line begins with "_c_" and a guid: this many bytes
+ * come before "-lock-0000000000". */
 enum { ENTRY_HEAD = sizeof "_c_" - 1 + ZKE_RECIPE_GUID - 1 };
 
 typedef struct recipe_use {
@@ -71,49 +70,48 @@ typedef struct recipe_use {
   void (*check)(zke *z, int rc);
 } recipe_use;
 
-/* Does a use in a process of its own, which kills itself with SIGKILL at the
- * first, second, third ... system call of the library, until use() and the
- * zke_close() after it got through.  All calls of the table zke_os count but
- * those that only ask for time, chance and names.  SQLite's own calls are not
- * among them, but each transaction that changes something lies between two
- * that are (the queue of writers is a lock): so a death comes between any two
- * changes and, since they are atomic, that is all there is to see.
+/* Runs a use in its own process, which kills itself with SIGKILL at the first,
+ * second, third ... system call of the library, until use() and its zke_close()
+ * succeed.  All calls of the table zke_os count except those that only get the
+ * time, random numbers or names.  SQLite's own calls do not count.  But each
+ * transaction that changes something lies between two counted calls (the queue
+ * of writers is a lock).  So a death comes between any two changes; changes are
+ * atomic, so there are no other cases.
  *
- * Returns the last place at which it died.  Each sixth is tried
+ * Returns the last place at which it died.  Every sixth place is tried
  * (test_stride()). */
 int recipe_deaths(const recipe_use *u);
 
-/* Does a use again and again, and its first, second, third ... change loses
- * its reply, once before and once after it took effect (zke_test_fail), until
- * there is no further change.  It must succeed all the same, and leave neither
- * ephemerals nor watches. */
+/* Repeats a use.  Its first, second, third ... change loses its reply, before
+ * and after it takes effect (zke_test_fail), until there is no further change.
+ * The use must succeed all the same, and leave no ephemerals and no watches. */
 void recipe_lost_replies(const recipe_use *u);
 
-/* Does a use again and again, and its first, second, third ... allocation or
- * system call fails, alone or with all that follow.  It must end, either well
- * or with a code and a sentence; no block and no descriptor is left when its
- * session is closed; and where only one step failed no ephemeral is left even
- * before that.
+/* Repeats a use.  Its first, second, third ... allocation or system call fails,
+ * alone or with all later ones.  The use must end, either well or with a code
+ * and a sentence.  No block and no descriptor may be left when its session is
+ * closed; and if only one step failed, no ephemeral may be left even before
+ * that.
  *
- * Also another session ends the use's (zke_expire) when it looks at the clock
- * for the first, second, third ... time, which each call does.  The use must
- * end, and say so by a code for it: ZKE_INVALIDSTATE, ZKE_SESSIONEXPIRED (of
- * the engine), ZKE_LOST, or ZKE_OPERATIONTIMEOUT, as the clock then leaps. */
+ * Then another session ends the use's session (zke_expire) at its first,
+ * second, third ... reading of the clock; each call reads it.  The use must end
+ * with a code that says so: ZKE_INVALIDSTATE, ZKE_SESSIONEXPIRED (of the
+ * engine), ZKE_LOST, or ZKE_OPERATIONTIMEOUT, because the clock also leaps. */
 void recipe_faults(const recipe_use *u);
 
-/* How long a use may wait for others: five seconds, but a tenth of one where a
- * fault can make it wait in vain. */
+/* How long a use may wait for others: five seconds, but 0.1 s if a fault can
+ * make it wait in vain. */
 extern int recipe_patience_ms;
 
-/* The tests of an array of uses, which prove for each of them:
+/* The tests of an array of uses.  They prove for each use:
  *
- * - A process that is killed at any change keeps nobody out: others go on (P6).
- *   There are more than `deaths` such places.
- * - A reply that is lost, before its change or after it, is made good (P2).
- * - A step that fails, or a session that ends, at any place gives a code and a
- *   sentence, and leaves neither memory nor descriptors nor znodes (P11).
+ * - A process that is killed at any change does not block others (P6).  There
+ *   are more than `deaths` such places.
+ * - The use recovers from a reply lost before or after its change (P2).
+ * - A failed step or an ended session at any place gives a code and a sentence,
+ *   and leaves no memory, descriptors or znodes (P11).
  *
- *   most   places of a loop of faults, where FAULT_MOST does not say; 0: 200 */
+ *   most   places of a loop of faults, unless FAULT_MOST is set; 0: 200 */
 #define RECIPE_TESTS(uses, deaths, most)                           \
   enum { recipe_uses_ = sizeof(uses) / sizeof *(uses) };           \
   TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, recipe_uses_) { \

@@ -1,4 +1,4 @@
-/* sessions.h - the sessions with which interleavings are tried step by step
+/* sessions.h - sessions that try interleavings step by step
  *
  * Five sessions of one store in memory: each does its next step when the test
  * says so.  Two stores on one file: the second does something in the middle of
@@ -17,16 +17,16 @@ extern const char *const identities[SESSIONS]; /* ann, bob, ... */
 
 void open_sessions(void);
 void close_sessions(void);
-/* Dispatch all of them, until nothing comes any more. */
+/* Dispatch all of them until no more events come. */
 void dispatch_all(void);
-/* The sessions that live have nothing below `path`, and watch nothing; then all
- * are closed. */
+/* Close all sessions; the living ones must have no nodes below `path` and no
+ * watches. */
 void close_clean(const char *path);
-/* Another session in the place of one that has ended; has its name. */
+/* Replace an ended session by a new one with its name. */
 void renew_session(int i);
 
-/* A further session, which takes no more than four events (P4), and then gets
- * more: its one-shot watches have gone. */
+/* A further session that keeps at most four events (P4); flood() sends it more,
+ * which removes its one-shot watches. */
 zke *open_to_flood(void);
 void flood(zke *session);
 
@@ -40,13 +40,13 @@ extern void (*caller_pauses)(void *context, int64_t ns); /* in its pauses, or
                                                             NULL */
 
 void open_two(void);
-/* The caller's calls wait no longer than that: ms; 0: the default. */
+/* The busy timeout of the caller's calls; 0: the default. */
 void open_two_patient(int busy_timeout_ms);
 void close_two(void);
 /* Let `action` happen at the n-th place of the caller's next call. */
 void act_at(int n, void (*action)(void));
-/* The places are instead where the caller's store looks at the clock and has no
- * more locks than now: also each read does. */
+/* The places are instead the readings of the clock by the caller's store while
+ * it holds no more locks than now; reads have them too. */
 void act_between(int n, void (*action)(void));
 /* The same, but if the caller's store sleeps earlier, `action` happens just
  * before that sleep, and `slept` is true. */

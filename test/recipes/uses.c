@@ -38,8 +38,8 @@ static struct {
   bool heir_led;
 } shared;
 
-/* Has a deadline ended the call?  Where the last reply was lost as well, that
- * is what it says. */
+/* Has a deadline ended the call?  If the last reply was lost too, the call
+ * reports the loss. */
 static bool was_late(int rc) {
   return rc == ZKE_OPERATIONTIMEOUT || rc == ZKE_CONNECTIONLOSS;
 }
@@ -49,7 +49,7 @@ void *uses_shared(size_t *size_out) {
   return &shared;
 }
 
-/* Has a call succeeded?  It may fail, if the driver can make it fail. */
+/* Has a call succeeded?  It may fail only if the driver can make it fail. */
 static bool went(zke *z, int rc) {
   if (rc == ZKE_OK) return true;
   if (!use_may_fail(z, rc))
@@ -81,10 +81,10 @@ static void wake_up(zke *z, int type, int state, const char *path,
   (void)context;
 }
 
-/* Sleep until anything has happened; false: the session cannot any more. */
+/* Sleep until anything has happened; false: it failed. */
 static bool sleep_on(zke *z) { return went(z, zke_wait(z, ZKE_FOREVER)); }
 
-/* Sleep until a znode is there; false: it cannot be known. */
+/* Sleep until a znode exists; false: that failed. */
 static bool await_node(zke *z, const char *path) {
   int rc;
   do rc = zke_exists(z, path, wake_up, NULL, NULL);
@@ -143,8 +143,8 @@ static void find_in_list(zke *z, zke_lock *lock, const char *path) {
   if (zke_lock_check(lock) == ZKE_OK) zke_lab_assert(own);
 }
 
-/* What is held twice is held until it was released twice; and each holder's
- * token is greater than those before it. */
+/* A lock acquired twice is held until its second release, and each holder's
+ * token is greater than the earlier ones. */
 static void use_lock_twice(zke *z, void *path) {
   zke_lock_options o = ZKE_INIT(zke_lock_options);
   zke_lock *lock = NULL;
@@ -165,8 +165,8 @@ static void use_lock_twice(zke *z, void *path) {
   zke_lock_free(lock);
 }
 
-/* Ask for the second while holding the first.  Two that do so crosswise wait
- * for each other, and one is told. */
+/* Ask for the second lock while holding the first.  Two processes that do so
+ * crosswise wait for each other, and one of them is told. */
 static void take_both(zke *z, const char *first, const char *second) {
   zke_lock *one = NULL, *other = NULL;
   int rc = zke_lock_new(z, first, NULL, &one);
@@ -210,7 +210,7 @@ static void read_or_write(bool writes) {
   zke_lab_leave(section);
 }
 
-/* A writer's token is greater than those before it. */
+/* A writer's token is greater than the earlier ones. */
 static void note_writer(zke_rwlock *rw) {
   zke_lab_assert(zke_rwlock_token(rw) > shared.token);
   shared.token = zke_rwlock_token(rw);
@@ -268,7 +268,7 @@ static void use_election(zke *z, void *arg) {
   zke_election_free(e);
 }
 
-/* Leads until the onlooker has seen it.  Should it die, another one leads. */
+/* Leads until the observer has seen it.  If it dies, another process leads. */
 static void lead_until_seen(zke *z, void *arg) {
   zke_election *e = NULL;
   (void)arg;
@@ -320,7 +320,7 @@ static void open_barrier(zke *z, void *arg) {
   zke_barrier_free(barrier);
 }
 
-/* It stays as it was set, and as it was removed. */
+/* The barrier stays as it was set, and as it was removed. */
 static void see_barrier(zke *z, void *arg) {
   zke_barrier *barrier = NULL;
   int64_t token = 0;
@@ -343,9 +343,9 @@ static void pass_barrier(zke *z, void *arg) {
   zke_barrier_free(barrier);
 }
 
-/* Sets the barrier when the first setting was removed: the removal, however
- * often it is made again, is not one of this setting.  Behind a lost reply the
- * removal may leave it open whether this one has stood. */
+/* Sets the barrier after its first removal.  That removal, however often it is
+ * repeated, does not remove the second barrier.  After a lost reply, the
+ * removal may leave it unknown whether the second barrier was ever set. */
 static void close_again(zke *z, void *arg) {
   zke_barrier *barrier = NULL;
   int64_t token = 0, found = 0;
@@ -358,10 +358,10 @@ static void close_again(zke *z, void *arg) {
   zke_barrier_free(barrier);
 }
 
-/* Inside with the other, then out with it.  The round is broken if the other
- * has died, or if its enter failed after the round had begun, and it could not
- * tell (zke_double_barrier_enter()).  Then it may come again, and miss the
- * caller, unless both have left. */
+/* Inside with the other party, then out with it.  The round is broken if the
+ * other has died, or if its enter failed after the round had begun and it could
+ * not report that (zke_double_barrier_enter()).  The other may then come again
+ * and miss the caller, unless both have left. */
 static void pass_double_barrier(zke *z, zke_double_barrier *barrier,
                                 bool other_may_come_again) {
   zke_lab_assert(shared.came == 2);
@@ -403,7 +403,7 @@ static void come_again(zke *z, void *arg) {
     rc = zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL);
     late = false;
   }
-  /* With its session at an end it may be late for a round that has begun. */
+  /* If its session has ended, it may be late for a round that has begun. */
   if (!late && went(z, rc)) pass_double_barrier(z, barrier, false);
   zke_double_barrier_free(barrier);
 }
@@ -451,7 +451,8 @@ static void hear_members(zke_group *group, int event, const zke_party *who,
   m->left += event == ZKE_GROUP_LEFT;
 }
 
-/* The list has those that were heard to come and not to go. */
+/* The list has the members whose join was reported and whose leaving was
+ * not. */
 static void compare_members(zke *z, zke_group *group, const membership *m) {
   zke_party_list *list = NULL;
   if (!went(z, zke_group_list(group, &list))) return;
@@ -480,7 +481,7 @@ static void watch_group(zke *z, void *arg) {
   zke_group_free(group);
 }
 
-/* Whoever is asked to give an item up goes on with it for a moment. */
+/* A member that is asked to give up an item keeps it for a moment. */
 static void heard(zke_partition *p, int event, const char *item, int64_t token,
                   void *context) {
   zke *z = context;
@@ -512,7 +513,7 @@ static void leave_partition(zke *z, zke_partition *p) {
   went(z, zke_partition_leave(p));
 }
 
-/* What could not wait for all its items may have some. */
+/* A member that could not wait for all its items may have some. */
 static void free_partition(zke_partition *p) {
   stop_using_items();
   zke_partition_free(p);
@@ -534,8 +535,8 @@ static void use_partition(zke *z, void *name) {
   free_partition(p);
 }
 
-/* Stays until another has got its part, which gets all of it if this one
- * dies. */
+/* Stays until the other member has its part; the other gets everything if this
+ * one dies. */
 static void share_partition(zke *z, void *name) {
   zke_partition *p = NULL;
   zke_lab_spare();
@@ -589,9 +590,9 @@ static void put_items(zke *z, void *arg) {
   zke_queue_free(queue);
 }
 
-/* What comes of an item is a znode, made together with the acknowledgement: an
- * item that is done twice is found there.  Should this process die, another one
- * gets the item. */
+/* The result of an item is a znode that is created together with the
+ * acknowledgement, so an item that is done twice is noticed.  If this process
+ * dies, another one gets the item. */
 static void take_item(zke *z, void *arg) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
@@ -625,8 +626,8 @@ static void give_back(zke *z, void *arg) {
   zke_queue_free(queue);
 }
 
-/* How many items there are still; each can be had, in the order in which they
- * were put, and none of them is done. */
+/* The number of items left.  They come in the order in which they were put, and
+ * none of them is done. */
 static int drain(zke *z) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
@@ -646,7 +647,7 @@ static int drain(zke *z) {
   return count;
 }
 
-/* What was put is done or there, and nothing else is. */
+/* Each item that was put is done or still there, and there are no others. */
 static void see_items(zke *z, void *arg) {
   int done = zke_exists(z, "/done-1", NULL, NULL, NULL) == ZKE_OK;
   done += zke_exists(z, "/done-2", NULL, NULL, NULL) == ZKE_OK;
@@ -700,7 +701,7 @@ static void begin_lasting_sale(zke *z, void *arg) {
   begin_form(z, ZKE_TWO_PHASE_SITES);
 }
 
-/* Those that know the decision know the same; a commit needs both sites. */
+/* All processes that know the decision agree; a commit needs both sites. */
 static void note_decision(int decision) {
   shared.committed += decision == ZKE_TWO_PHASE_COMMIT;
   shared.aborted += decision == ZKE_TWO_PHASE_ABORT;
@@ -709,9 +710,9 @@ static void note_decision(int decision) {
   zke_lab_assert(!shared.committed || !shared.refusals);
 }
 
-/* A site with its vote, or NULL for an onlooker.  Should a site die that has
- * opened the transaction, that aborts it, unless votes last: then it is missed
- * until it has voted. */
+/* A site with its vote, or NULL for an observer.  The death of a site that has
+ * opened the transaction aborts it; with persistent votes the others wait until
+ * it has voted. */
 static void decide(zke *z, const char *site, int vote, bool lasts) {
   zke_two_phase *t = NULL;
   int decision = 0;
@@ -731,7 +732,7 @@ static void decide(zke *z, const char *site, int vote, bool lasts) {
     if (site) rc = zke_two_phase_ack(t);
     shared.acks += site && rc == ZKE_OK;
   }
-  /* An onlooker may come when the sites are through with it. */
+  /* An observer may come when the sites have finished. */
   if (rc != ZKE_NONODE && rc != ZKE_LOST) went(z, rc);
   zke_two_phase_free(t);
 }
@@ -744,21 +745,21 @@ static void refuse(zke *z, void *site) {
   decide(z, site, ZKE_TWO_PHASE_ABORT, false);
 }
 
-/* A site's znode, which comes with its vote, and is written with its
- * acknowledgement: its version tells how often. */
+/* A site's znode: its vote creates it and its acknowledgement writes it, so its
+ * version counts the acknowledgements. */
 static const char *sale_row(int site) {
   static const char *const rows[] = {"/row-bank", "/row-shop"};
   return rows[site];
 }
 
-/* Count the calls that were told that their operations were done: of those for
- * one site one is. */
+/* Count the calls that were told that their operations were done: one for each
+ * site. */
 static void note_done(int *counts, int site, int done) {
   counts[site] += done == ZKE_TWO_PHASE_DONE;
   zke_lab_assert(counts[site] <= 1);
 }
 
-/* Settle what was prepared.  Without a row there is nothing to settle. */
+/* Settle what was prepared; without a row, nothing was. */
 static int settle(zke_two_phase *t, int site, int decision, bool has_row) {
   zke_op op;
   int done = -1;
@@ -769,7 +770,7 @@ static int settle(zke_two_phase *t, int site, int decision, bool has_row) {
   return rc;
 }
 
-/* A site that prepares and settles in the steps of the recipe. */
+/* A site that prepares and settles by the recipe's steps. */
 static int sell(zke_two_phase *t, int site, int vote) {
   zke_op op;
   int done = -1, decision = 0;
@@ -786,8 +787,8 @@ static int sell(zke_two_phase *t, int site, int vote) {
   return settle(t, site, decision, done != ZKE_TWO_PHASE_NOT_DONE);
 }
 
-/* It may come when all is over, or while another process of its site is there
- * (in the ephemeral form). */
+/* It may come when everything is over, or (in the ephemeral form) while another
+ * process of its site is there. */
 static void join_sale(zke *z, const char *name, int vote) {
   int site = strcmp(name, sale_sites[0]) != 0;
   zke_two_phase *t = NULL;
@@ -805,7 +806,7 @@ static void refuse_sale(zke *z, void *name) {
   join_sale(z, name, ZKE_TWO_PHASE_ABORT);
 }
 
-/* Each site's row is as its vote and its acknowledgement are. */
+/* Each site's row agrees with its vote and its acknowledgement. */
 static void see_sale(zke *z, void *arg) {
   zke_two_phase_status *st = NULL;
   (void)arg;
@@ -826,7 +827,7 @@ static void see_sale(zke *z, void *arg) {
   zke_free(st);
 }
 
-/* The directory is there, so that few changes lose their reply. */
+/* Make the directory first, so that fewer changes lose their reply. */
 static void prepare_names(zke *z, void *arg) {
   zke_names *names = NULL;
   (void)arg;
@@ -835,8 +836,8 @@ static void prepare_names(zke *z, void *arg) {
   zke_names_free(names);
 }
 
-/* Behind a lost reply the other's binding and unbinding may leave it open
- * whether this one has stood.  No other lost reply is told. */
+/* After a lost reply, the other's binding and unbinding may leave it unknown
+ * whether this binding was ever made.  No other lost reply is reported. */
 static void use_name(zke *z, void *arg) {
   zke_names *names = NULL;
   int64_t token;
@@ -852,8 +853,8 @@ static void use_name(zke *z, void *arg) {
   zke_names_free(names);
 }
 
-/* Of two that bind it, one is told that it is bound; should one die, the other
- * binds it. */
+/* Of two processes that bind the name, one is told that it is bound; if one
+ * dies, the other binds it. */
 static void bind_name(zke *z, void *arg) {
   zke_names *names = NULL;
   (void)arg;
@@ -864,7 +865,7 @@ static void bind_name(zke *z, void *arg) {
   zke_names_free(names);
 }
 
-/* A binding that is to last is there. */
+/* A persistent binding is still there. */
 static void see_name(zke *z, const char *name) {
   zke_names *names = NULL;
   zke_binding *b = NULL;
@@ -920,8 +921,7 @@ static void see_value(zke *z, void *arg) {
   zke_free(data);
 }
 
-/* Values come in the order in which they were written, and the last one comes
- * in any case. */
+/* Values come in the order of their writes, and the last value always comes. */
 static void read_config(zke *z, void *arg) {
   zke_config *config = NULL;
   int64_t revision = 0;
@@ -943,7 +943,7 @@ static void read_config(zke *z, void *arg) {
   zke_config_free(config);
 }
 
-/* Sets a node, deletes it and makes it anew, with the same version. */
+/* Sets a node, deletes it and creates it again, with the same version. */
 static void rewrite_config(zke *z, void *arg) {
   zke_config *config = NULL;
   int rc = ZKE_CONNECTIONLOSS;
@@ -957,7 +957,7 @@ static void rewrite_config(zke *z, void *arg) {
   zke_config_free(config);
 }
 
-/* What is told is what has changed since it was told last. */
+/* The listener is told what has changed since it was last told. */
 static void hear_config(zke_config *config, int event,
                         const zke_config_node *before,
                         const zke_config_node *now, void *context) {
@@ -1026,17 +1026,18 @@ static void see_run(zke *z, void *arg) {
 
 /* ---- by force, and by hand ----
  *
- * Whoever loses a lock to a thief believes for a while that it still holds.
- * So nobody looks at sections here: each holder changes /work in one step with
- * a check that it holds, and the tokens with which that succeeds only grow. */
+ * A holder whose lock was taken away believes for a while that it still has it.
+ * So these uses check no critical sections: each holder changes /work in one
+ * step with a check that it holds the lock, and the tokens for which that
+ * succeeds only grow. */
 
 static void prepare_work(zke *z, void *arg) {
   (void)arg;
   zke_create(z, "/work", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
 }
 
-/* Work with a token, guarded by ops[0].  Of two the later one has the greater
- * version, though both may be here at once. */
+/* Work with a token, guarded by ops[0].  Two processes may be here at the same
+ * time; the later token has the greater version. */
 static void work(zke *z, zke_op ops[2], int64_t token) {
   zke_op_result r[2] = {{0}};
   zke_op_set(&ops[1], "/work", NULL, -1, -1);
@@ -1054,7 +1055,7 @@ static void work_locked(zke *z, zke_lock *lock) {
   if (zke_lock_op(lock, &ops[0]) == ZKE_OK) work(z, ops, zke_lock_token(lock));
 }
 
-/* Has a call succeeded, or was its place in the line taken away? */
+/* Has a call succeeded, or was its place in line taken away? */
 static bool went_or_lost(zke *z, int rc) {
   return rc != ZKE_LOST && went(z, rc);
 }
@@ -1102,8 +1103,8 @@ static void steal_lock(zke *z, void *path) {
   zke_lock_free(lock);
 }
 
-/* Stands behind the one that is to be robbed, or before it, and then may be
- * robbed in its place. */
+/* Stands in line behind the holder that will be robbed, or before it, and may
+ * then be robbed itself. */
 static void work_in_turn(zke *z, void *path) {
   zke_lock *lock = NULL;
   zke_lab_spare();
@@ -1115,7 +1116,7 @@ static void work_in_turn(zke *z, void *path) {
   zke_lock_free(lock);
 }
 
-/* Holds until it was seen, and may lose the lock meanwhile. */
+/* Holds until it has been seen; may lose the lock meanwhile. */
 static void hold_a_while(zke *z, void *path) {
   zke_lock *lock = NULL;
   if (!went(z, zke_lock_new(z, path, NULL, &lock))) return;
@@ -1142,7 +1143,7 @@ static void break_lock(zke *z, void *path) {
   zke_free(list);
 }
 
-/* Deletes by hand what stands first below a path, whoever has made it. */
+/* Deletes the first node below a path, whoever made it, without the recipe. */
 static void delete_first(zke *z, void *path) {
   char child[128];
   zke_strings *names = NULL;
@@ -1159,8 +1160,8 @@ static void delete_first(zke *z, void *path) {
   zke_free(names);
 }
 
-/* Waits for the lock and holds it, while somebody deletes znodes by hand.  Who
- * loses its own is told, and the others go on. */
+/* Waits for the lock and holds it while another process deletes znodes.  A
+ * process that loses its node is told, and the others go on. */
 static void lock_by_hand(zke *z, void *path) {
   bool lost = false;
   zke_lock *lock = lock_heard(z, path, &lost);
@@ -1175,7 +1176,7 @@ static void lock_by_hand(zke *z, void *path) {
   zke_lock_free(lock);
 }
 
-/* Two permits, one of which goes by hand. */
+/* Two permits; the znode of one is deleted. */
 static void semaphore_by_hand(zke *z, void *arg) {
   zke_semaphore_options o = ZKE_INIT(zke_semaphore_options);
   zke_semaphore *sem = NULL;
@@ -1206,7 +1207,7 @@ static void election_by_hand(zke *z, void *arg) {
   zke_election_free(e);
 }
 
-/* Its node is deleted by hand, and it makes it anew. */
+/* Its node is deleted by another process, and it creates it again. */
 static void keep_node_by_hand(zke *z, void *arg) {
   zke_persistent_node *node = NULL;
   (void)arg;
@@ -1235,7 +1236,7 @@ static void delete_node(zke *z, void *arg) {
 
 /* ---- read/write locks that change ---- */
 
-/* Where it cannot write at once it gives its place up. */
+/* If it cannot write immediately, it gives up its place. */
 static void upgrade(zke *z, void *arg) {
   zke_rwlock *rw = NULL;
   (void)arg;
@@ -1295,8 +1296,8 @@ static void insist(zke *z, void *arg) {
   read_until(z, false);
 }
 
-/* Revokes what is held when the reader has told of itself.  Afterwards nobody
- * reads who held then. */
+/* Revokes the lock after the reader has reported itself.  Every holder of that
+ * moment has then stopped reading. */
 static void revoke(zke *z, void *insists) {
   zke_rwlock *rw = NULL;
   if (!await_seen(z)) return;
@@ -1323,7 +1324,7 @@ static void prepare_two(zke *z, void *arg) {
   zke_semaphore_resize(z, "/sem", 2, ZKE_FOREVER);
 }
 
-/* Holds the one permit until another one has been given out. */
+/* Holds the one permit until a second has been granted. */
 static void keep_permit(zke *z, void *arg) {
   zke_semaphore *sem = NULL;
   (void)arg;
@@ -1347,7 +1348,7 @@ static void lower_limit(zke *z, void *arg) {
     shared.open = true;
 }
 
-/* Those that ask once the limit was lowered are alone. */
+/* A process that asked after the limit was lowered holds alone. */
 static void use_lowered(zke *z, void *arg) {
   zke_semaphore *sem = NULL;
   (void)arg;
@@ -1371,8 +1372,8 @@ static bool session_lives(zke *z, int64_t session) {
   return lives;
 }
 
-/* Leads twice, and the first time hands over to the heir, which comes before
- * the third one then. */
+/* Leads twice, and the first time hands over to the heir, which then comes
+ * before the third candidate. */
 static void lead_and_name(zke *z, const char *name, const char *heir) {
   zke_election_options o = ZKE_INIT(zke_election_options);
   zke_election *e = NULL;
@@ -1411,7 +1412,7 @@ static void prepare_item(zke *z, void *arg) {
   zke_queue_free(queue);
 }
 
-/* Claims the item if it is there, and gives it back, at once or after a
+/* Claims the item if it is there, and returns it, immediately or after a
  * second. */
 static void claim_and_return(zke *z, void *later) {
   zke_queue *queue = NULL;
@@ -1429,7 +1430,7 @@ static void claim_and_return(zke *z, void *later) {
   zke_queue_free(queue);
 }
 
-/* Gets it in any case, and not before it is due. */
+/* Always gets it, and not before it is due. */
 static void take_returned(zke *z, void *arg) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
@@ -1459,8 +1460,8 @@ static void see_item(zke *z, void *arg) {
 
 /* ---- a configuration that is set by version ---- */
 
-/* Sets a node of its own data by version, as long as nobody was faster.  The
- * version tells how often that was done. */
+/* Sets the node to its own data by version, twice, unless another process was
+ * faster.  The version counts the sets. */
 static void count_in_config(zke *z, void *name) {
   zke_config *config = NULL;
   zke_stat stat, set;
@@ -1493,7 +1494,7 @@ static void see_number(zke *z, void *arg) {
 
 /* ---- a commit with a coordinator ---- */
 
-/* Once it has begun, the sites go on without it. */
+/* The sites do not need it any more once it has begun. */
 static void coordinate(zke *z, void *arg) {
   zke_two_phase_options o = ZKE_INIT(zke_two_phase_options);
   zke_two_phase *t = NULL;
@@ -1516,7 +1517,7 @@ static void answer_coordinator(zke *z, void *site) {
   decide(z, site, ZKE_TWO_PHASE_COMMIT, true);
 }
 
-/* The last acknowledgement has removed it. */
+/* The last acknowledgement has removed the transaction. */
 static void see_no_sale(zke *z, void *arg) {
   zke_two_phase_status *st = NULL;
   (void)arg;
@@ -1528,7 +1529,7 @@ static void see_no_sale(zke *z, void *arg) {
 
 /* ---- rounds ---- */
 
-/* In twice with the other, and out, unless it dies. */
+/* Enters and leaves twice with the other, unless that dies. */
 static void take_two_rounds(zke *z, void *arg) {
   zke_double_barrier *barrier = NULL;
   int rc = ZKE_OK;
@@ -1539,7 +1540,7 @@ static void take_two_rounds(zke *z, void *arg) {
     rc = zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL);
     if (!went(z, rc)) break;
     zke_lab_assert(shared.came >= 2 * round);
-    zke_lab_yield(); /* whoever dies here breaks the round */
+    zke_lab_yield(); /* a death here breaks the round */
     shared.left++;
     rc = zke_double_barrier_leave(barrier, ZKE_FOREVER);
     if (rc == ZKE_OK) zke_lab_assert(shared.left >= 2 * round);
@@ -1563,7 +1564,8 @@ const use uses[] = {
     {.name = "lock_threads",
      .parties = {{use_lock, "/a"}, {use_lock, "/a"}, {use_lock, "/a"}},
      .thread = true},
-    /* Who dies or loses its session gives up its place before another. */
+    /* A process that dies or loses its session gives up its place before
+     * another one. */
     {.name = "lock_wakes",
      .parties = {{use_lock_often, "/a"},
                  {use_lock_often, "/a"},
@@ -1603,7 +1605,7 @@ const use uses[] = {
     {.name = "double_barrier",
      .parties = {{use_double_barrier, NULL}, {use_double_barrier, NULL}},
      .waits = true,
-     .timeouts = true}, /* a step whose reply was lost is made again later */
+     .timeouts = true}, /* a step whose reply was lost is repeated later */
     {.name = "double_barrier_again",
      .parties = {{use_double_barrier, "again"}, {come_again, NULL}},
      .waits = true,
