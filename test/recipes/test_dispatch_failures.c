@@ -1,9 +1,9 @@
-/* test_dispatch_failures.c - what a recipe does where zke_dispatch() fails
+/* test_dispatch_failures.c - what a recipe does when zke_dispatch() fails
  *
  * A foreign writer holds SQLite's lock, the disk is full, or the reply to a
- * read is lost, while an object's turn comes.  What it could not do then a
- * later dispatch does, once the way is clear, without a call on the object; and
- * no call waits beyond its deadline because of it (support.h; zke_call_at()).
+ * read is lost, when an object's turn comes.  Once the obstacle is gone, a
+ * later dispatch does the step that failed, without a call on the object.  No
+ * call overruns its deadline because of it (support.h; zke_call_at()).
  */
 #include <pthread.h>
 #include <sqlite3.h>
@@ -30,15 +30,15 @@ static zke *z, *other;
 
 static sqlite3 *writer;
 
-/* The disk is full, for the log, while that is asked for. */
+/* The disk is full for the log, while a test asks for that. */
 static seam disk = {
     .vfs = "disk",
     .fail = {[SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
 
 enum { WRITER, DISK, READ, OBSTACLES };
 
-/* From now on nothing can be written, or read: by a full disk, a reply that is
- * lost, or a writer that has begun. */
+/* From now on writes or reads fail: by a full disk, a lost reply, or an open
+ * write transaction. */
 static void obstruct(int obstacle) {
   if (obstacle == DISK) {
     seam_fail(&disk, SEAM_xWrite, true);
@@ -57,7 +57,8 @@ static void clear(int obstacle) {
   ck_assert_int_eq(sqlite3_exec(writer, "ROLLBACK", 0, 0, 0), SQLITE_OK);
 }
 
-/* z waits for others so many ms; the other has no obstacle but the writer. */
+/* z has this busy timeout, in ms; the other session's only obstacle is the
+ * writer. */
 static void begin(int64_t busy_ms) {
   zke_options o = {
       .size = sizeof o, .busy_timeout_ms = busy_ms, .vfs = seam_vfs(&disk)};
@@ -75,20 +76,20 @@ static void end(void) {
 
 static int64_t soon(zke *of) { return zke_now(of) + 10000; }
 
-/* ---- a table of what waits, and of what it waits for ---- */
+/* ---- a table: what waits, and for what ---- */
 
 typedef struct family {
   const char *name;
   void (*start)(void);   /* z's object waits, or watches */
-  void (*provoke)(void); /* its turn comes, or there is news, by the other */
-  bool (*arrived)(void); /* it has gone on */
+  void (*provoke)(void); /* the other gives it its turn, or news */
+  bool (*arrived)(void); /* it has made its step */
   void (*end)(void);
 } family;
 
 static int heard; /* what listeners were told */
 
-/* The holder's znode goes, as by its death.  A release would spare the next in
- * line the write that these tests are about (line.h: a grant). */
+/* Delete the holder's znode, as its death would.  A release would make the
+ * write that these tests need for the next in line (line.h: a grant). */
 static void take_away(const char *directory) {
   ck_ok(zke_lock_break(other, directory, 0));
 }
@@ -122,7 +123,7 @@ static void rwlock_end(void) {
 }
 
 static zke_semaphore *semaphore, *held_semaphore;
-/* All permits are held by the other session; z's object waits for them. */
+/* The other session holds all permits; z's object waits for them. */
 static void semaphore_start(void) {
   zke_semaphore_options o = {.size = sizeof o, .limit = 2};
   ck_ok(zke_semaphore_new(z, "/s", &o, &semaphore));
@@ -195,7 +196,8 @@ static void queue_start(void) {
   ck_ok(zke_queue_new(other, "/q", NULL, &filling));
   ck_ok(zke_queue_start(queue, ZKE_QUEUE_ITEM));
 }
-/* One that another takes before this queue has looked: it waits on. */
+/* Put an item that another queue takes before this one looks: this one keeps
+ * waiting. */
 static void queue_provoke(void) {
   zke_queue_item *item = NULL;
   ck_ok(zke_queue_put(filling, "x", 1, NULL, soon(other)));
@@ -270,7 +272,8 @@ static const family families[] = {
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* The turn comes while nothing can be written, and the dispatch that hears of
- * it is over before that is mended.  Nobody calls the object. */
+ * it returns before the obstacle is removed.  The test makes no call on the
+ * object. */
 TEST_LOOP(goes_on_after_an_obstacle, 0, 2 * OBSTACLES * FAMILIES) {
   const family *f = &families[_i % FAMILIES];
   int obstacle = _i / FAMILIES % OBSTACLES;
@@ -294,8 +297,9 @@ TEST_LOOP(goes_on_after_an_obstacle, 0, 2 * OBSTACLES * FAMILIES) {
 
 /* ---- time ---- */
 
-/* While the way is barred each dispatch tries later, and none is due at once:
- * no program that goes by zke_next_deadline() is kept busy. */
+/* While the obstacle lasts, each retry comes later than the one before, and
+ * none is due immediately: a program that goes by zke_next_deadline() does not
+ * spin. */
 TEST(pauses_grow) {
   int64_t deadline = 0, longest = 0;
   begin(20);
@@ -324,11 +328,12 @@ static void bar(zke *of, int type, int state, const char *path, void *context) {
   if (bar_comes) obstruct(WRITER);
 }
 
-/* z, which waits 100 s for others, stands behind the other in a lock; what it
- * hears first, when its turn comes, bars its way. */
+/* z has a busy timeout of 100 s and stands behind the other in a lock.  When
+ * its turn comes, the first watcher that it calls creates the obstacle. */
 static char holder[200]; /* the znode in front */
 
-/* A lock that waits for the other session's, whose znode z watches besides. */
+/* A lock of z's that waits for the other session's; z also watches that znode
+ * itself. */
 static void begin_barred(void) {
   zke_party_list *list = NULL;
   begin(100000);
@@ -350,8 +355,8 @@ static void *dispatch_on(void *arg) {
   return NULL;
 }
 
-/* Take the lock from the holder once z's has seen that it has to wait: it
- * watches the holder's end, beside what bar() hears of. */
+/* Take the lock from the holder once z's lock waits: it then has a watch on the
+ * holder's end, besides that of bar(). */
 static void *take_away_soon(void *arg) {
   (void)arg;
   zke_watch_list *list = NULL;
@@ -368,8 +373,8 @@ static void *take_away_soon(void *arg) {
   return NULL;
 }
 
-/* A call with a deadline is not held up by the step that a watcher makes for
- * it: on its own thread, and (1) perhaps on another that dispatches. */
+/* A call with a deadline is not delayed by the step that a watcher makes for
+ * it: on its own thread, or (1) perhaps on another that dispatches. */
 TEST_LOOP(deadline_holds_for_a_watchers_step, 0, 2) {
   pthread_t taking, dispatching;
   begin_barred();
@@ -387,7 +392,7 @@ TEST_LOOP(deadline_holds_for_a_watchers_step, 0, 2) {
   end();
 }
 
-/* So it is not by another object's step, on the same thread. */
+/* Nor is it delayed by another object's step on the same thread. */
 TEST(deadline_holds_for_anothers_step) {
   begin_barred();
   ck_ok(zke_lock_start(lock));
@@ -405,7 +410,7 @@ TEST(deadline_holds_for_anothers_step) {
   end();
 }
 
-/* Where nobody waits a step waits for others as long as any call does, once. */
+/* If no call waits on the object, a step waits for the busy timeout, once. */
 TEST(dispatch_waits_once) {
   begin(1000);
   lock_start();
@@ -420,7 +425,7 @@ TEST(dispatch_waits_once) {
   end();
 }
 
-/* … and not once for each object. */
+/* … and once in all, not for each object. */
 TEST(dispatch_waits_once_for_all) {
   enum { MANY = 40 };
   zke_lock *mine[MANY], *theirs[MANY];
@@ -449,8 +454,8 @@ TEST(dispatch_waits_once_for_all) {
   end();
 }
 
-/* An item's owner has had its time, and the step that is to take the item waits
- * for a writer: the wait ends at its deadline all the same. */
+/* An item's claim is overdue, and the step that takes the item waits for a
+ * writer: the wait still ends at its deadline. */
 TEST(deadline_holds_for_an_overdue_item) {
   static const char *const items[] = {"a", "b"};
   zke_partition_options o = {.size = sizeof o, .release_ms = 20};
@@ -474,7 +479,8 @@ TEST(deadline_holds_for_an_overdue_item) {
   end();
 }
 
-/* What an object gives up behind a writer has one grace, however much it is. */
+/* An object that is freed while a writer blocks it has one grace for all that
+ * it gives up. */
 TEST(freed_with_much_to_give_up) {
   enum { CLAIMS = 100 };
   zke_queue_item *item = NULL;
@@ -501,7 +507,7 @@ TEST(freed_with_much_to_give_up) {
   end();
 }
 
-/* Takes when it is told; at the first time the disk is full. */
+/* Takes when it is told; the disk is full the first time. */
 static void take_told(zke_queue *q, int event, int64_t token, const char *name,
                       void *context) {
   zke_queue_item *item = NULL;
@@ -522,9 +528,9 @@ static int watched(void) {
   return count;
 }
 
-/* A try fails inside the listener, and what is to be watched then cannot be
- * watched either.  The listener is told nothing until that was done later, and
- * then of the end of a claim. */
+/* A try fails inside the listener, and the watches that it needs cannot be set
+ * either.  The listener is told nothing until both were done later; then it is
+ * told the end of a claim. */
 TEST(a_try_that_failed_in_the_listener_is_watched_for_later) {
   zke_queue_options o = {.size = sizeof o, .listener = take_told};
   zke_queue_item *claimed = NULL, *taken = NULL;
@@ -564,7 +570,7 @@ static void free_in_listener(zke_lock *l, int state, int64_t token,
   if (state == ZKE_LOCK_HELD) heard++;
 }
 
-/* Freed before its next try (0), or (1) by its listener in that. */
+/* Freed before its next try (0), or by its listener during it (1). */
 TEST_LOOP(freed_between_two_tries, 0, 2) {
   zke_lock_options o = {.size = sizeof o};
   int64_t deadline;
@@ -582,7 +588,7 @@ TEST_LOOP(freed_between_two_tries, 0, 2) {
     ck_until(zke_dispatch(z, NULL) == ZKE_OK && heard, 20000);
   else
     zke_lock_free(lock);
-  ck_ok(zke_next_deadline(z, &deadline)); /* nothing is to be done */
+  ck_ok(zke_next_deadline(z, &deadline)); /* nothing is due */
   ck_assert_msg(deadline > zke_now(z), "a deadline that stays");
   ck_rc(zke_lock_check(held_lock), ZKE_LOST);
   ck_ok(zke_lock_acquire(held_lock, soon(other)));
@@ -595,8 +601,8 @@ static void told_state(zke_lock *l, int state, int64_t token, void *context) {
   *(int *)context = state;
 }
 
-/* The session ends between two tries, when the object watches nothing: its
- * listener is told all the same. */
+/* The session ends between two tries, while the object has no watch: its
+ * listener is still told. */
 TEST(session_ends_between_two_tries) {
   int state = 0;
   zke_lock_options o = {

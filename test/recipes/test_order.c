@@ -1,13 +1,13 @@
 /* test_order.c - the common order of several services, checked
  *
  * Random programs: clients write, read and watch one register on each of three
- * services.  Two of these are engines of this test, whose handles read from the
- * past until they sync or write; the third is a file.  What came out has to fit
+ * services.  Two services are engines of this test, whose handles read old
+ * values until they sync or write; the third is a file.  The outcome must fit
  * one order of all steps (one_order.h).
  *
- * Rules that are not enough have to be caught: Never-Sync, which never syncs;
- * and the algorithm as it is printed, which syncs before a read on another
- * service than that of the last call, and does not count events as calls.
+ * The test must also catch rules that are too weak: Never-Sync, which never
+ * syncs; and the algorithm as printed, which syncs before a read on another
+ * service than the last call's, and does not count events as calls.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -23,16 +23,16 @@ enum { CLIENTS = 3, SERVICES = 3, LATE = 2, STEPS = 24 };
 
 /* ---- a service that is read late ---- */
 
-/* A late service's register: how often it was written, which is its value. */
+/* A late service's register: its value is the number of its writes. */
 static int written[LATE];
 static int syncs, reads;
-static bool steady; /* no news come by themselves */
+static bool steady; /* news do not come by themselves */
 static unsigned dice;
 
 typedef struct late {
   zke_handle head;
   int service, seen; /* what its reads show */
-  int watched;       /* the value that a watch waits to change; -1: none */
+  int watched;       /* the value that is watched for a change; -1: none */
   zke_watch_fn fn;
   void *context;
   bool pending, over;
@@ -44,7 +44,7 @@ static int roll(int sides) { return rand_r(&dice) % sides; }
 
 static late *late_of(zke *z) { return (late *)(void *)z; }
 
-/* News come when they come, in their order, and so do events. */
+/* News come late but in order, and so do events. */
 static void late_see(late *l, int value) {
   if (value > l->seen) l->seen = value;
   if (l->watched < 0 || l->watched >= l->seen) return;
@@ -132,7 +132,7 @@ static int64_t late_number(zke *z) {
   return 1;
 }
 
-/* The limits that were given, and whether the last one was taken back. */
+/* The limits that were set, and whether the last one was reset. */
 static int64_t limit_given;
 static bool limited;
 
@@ -143,7 +143,7 @@ static int64_t late_limit(zke *z, int64_t deadline_ms) {
   return ZKE_FOREVER;
 }
 
-/* A hook of a test, or what an engine without the call says. */
+/* A test's hook, or the answer of an engine without the call. */
 static int (*on_expire)(late *l), (*on_forget)(late *l);
 
 static int late_expire(zke *z, int64_t session) {
@@ -186,7 +186,7 @@ static int step_count;
 static zke *handles[CLIENTS][SERVICES], *file;
 static int file_writes, last[CLIENTS];
 
-/* What a client's watch on a service was set at. */
+/* The state in which a client set its watch on a service. */
 static struct watch {
   int client, service, value;
   bool armed;
@@ -197,7 +197,7 @@ static void add_step(int kind, int client, int service, int value) {
   steps[step_count++] = (order_step){kind, client, service, value};
 }
 
-/* An event tells of the write after the one that was read. */
+/* An event reports the write after the one that was read. */
 static void heard(zke *z, int type, int state, const char *path,
                   void *context) {
   struct watch *w = context;
@@ -251,8 +251,8 @@ static void do_read(zke *z, int client, int service, int rule) {
   zke_free(data);
 }
 
-/* A client stays with a service for a while; and it often acts on what it was
- * told, by a look at another service. */
+/* A client stays with a service for a while.  It often reacts to an event by a
+ * read of another service. */
 static void run_program(int rule) {
   int stays[CLIENTS] = {0};
   open_program(rule);
@@ -275,7 +275,7 @@ static void run_program(int rule) {
   close_program();
 }
 
-/* Which of so many programs comes out wrong first; 0: none. */
+/* The first of these programs with a wrong outcome; 0: none. */
 static int first_wrong(int rule, int programs) {
   int wrong = 0;
   syncs = reads = 0;
@@ -290,16 +290,16 @@ static int first_wrong(int rule, int programs) {
 
 LIMIT(600);
 
-/* The 33rd seed shows what is too weak within 35 programs, of which others need
- * thousands.  With FULL or a SEED it is another one. */
+/* With seed 33, 35 programs expose each weak rule; other seeds need thousands.
+ * FULL or SEED selects another seed. */
 static unsigned weak_seed(void) {
   long known = getenv("SEED") ? 0 : test_sample(0, 33);
   if (known) printf("SEED=%ld\n", known);
   return known ? (unsigned)known : test_seed();
 }
 
-/* Handles of zke_order() always fit, with fewer syncs than reads; what is too
- * weak is caught. */
+/* Outcomes with zke_order() always fit one order, with fewer syncs than reads;
+ * the weak rules are caught. */
 TEST_LOOP(outcomes_fit_one_order, 0, RULES) {
   register_late();
   dice = _i == ORDERED ? test_seed() : weak_seed();
@@ -312,7 +312,7 @@ TEST_LOOP(outcomes_fit_one_order, 0, RULES) {
 }
 LIMIT(10);
 
-/* ---- where a sync is sent, and where not ---- */
+/* ---- when a sync is sent, and when not ---- */
 
 static void expect_get(zke *session, int syncs_then) {
   char *data;
@@ -339,8 +339,8 @@ static void close_pair(void) {
   for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
 }
 
-/* A sync goes before the first read after another service was used; none before
- * further reads, nor where a change or a sync of the caller has gone there
+/* A sync precedes the first read after another service was used.  None precedes
+ * further reads, or a read after the caller has changed or synced that service
  * since. */
 TEST(a_sync_at_each_switch_to_reading) {
   open_pair();
@@ -357,7 +357,7 @@ TEST(a_sync_at_each_switch_to_reading) {
   close_pair();
 }
 
-/* An event is news: the other service is behind it. */
+/* An event is news: the other service may be older. */
 TEST(an_event_counts_as_a_use) {
   open_pair();
   expect_get(z[0], 1);
@@ -369,8 +369,8 @@ TEST(an_event_counts_as_a_use) {
   close_pair();
 }
 
-/* It does not make its own service any newer: what it tells of may be older
- * than what was seen elsewhere. */
+/* An event does not refresh its own service: it may be older than what was seen
+ * elsewhere. */
 TEST(an_event_makes_nothing_fresh) {
   open_pair();
   expect_get(z[0], 1);
@@ -381,7 +381,7 @@ TEST(an_event_makes_nothing_fresh) {
   close_pair();
 }
 
-/* A change that may not have been made makes nothing fresh. */
+/* A change with a lost reply. */
 static int late_set_lost(zke *session, const char *path, const void *data,
                          int len, int version, zke_stat *stat_out) {
   (void)session, (void)path, (void)data, (void)len, (void)version;
@@ -402,14 +402,14 @@ TEST(a_lost_change_makes_nothing_fresh) {
   close_pair();
 }
 
-/* Where the sync fails nothing is read. */
+/* A sync that fails. */
 static int late_sync_lost(zke *session, const char *path) {
   (void)session, (void)path;
   return zke_fail(ZKE_CONNECTIONLOSS, "the sync is lost");
 }
 
-/* Where the sync fails the read has its code and sentence, and nothing is
- * read. */
+/* If the sync fails, the read returns its code and sentence, and reads
+ * nothing. */
 TEST(a_failed_sync_fails_the_read) {
   open_pair();
   zke_engine losing = *inner[0]->head.engine;
@@ -423,8 +423,8 @@ TEST(a_failed_sync_fails_the_read) {
 
 /* ---- several at once ---- */
 
-/* Orders that become one do not leave a part behind for long: what was used in
- * the one before is not counted in the new one. */
+/* When orders become one, their earlier uses do not count in the new order, so
+ * the next read syncs. */
 TEST(a_joined_order_begins_anew) {
   open_pair();
   zke *third, *joined[2] = {z[0], NULL};
@@ -442,7 +442,7 @@ TEST(a_joined_order_begins_anew) {
   close_pair();
 }
 
-/* A call that goes to all parts, or to several, keeps to the limit there. */
+/* A call that goes to all or several parts keeps to the limit. */
 TEST(a_limit_holds_where_all_parts_are_called) {
   open_pair();
   zke_limit(z[0], 77);
@@ -457,7 +457,7 @@ TEST(a_limit_holds_where_all_parts_are_called) {
   close_pair();
 }
 
-/* Sessions are shown by services, too: to look for them is a read. */
+/* Services also list sessions: that is a read. */
 TEST(a_look_at_sessions_is_a_read) {
   zke_session_list *list;
   zke_strings *paths;
@@ -475,8 +475,8 @@ TEST(a_look_at_sessions_is_a_read) {
   close_pair();
 }
 
-/* Calls that go to each part are uses of it, also those without a path: what
- * is read elsewhere afterwards is no older. */
+/* A call that goes to each part uses each, even a call without a path: later
+ * reads elsewhere are no older. */
 TEST(calls_on_all_parts_are_uses) {
   int overdue;
   open_pair();
@@ -504,7 +504,7 @@ TEST(a_look_at_watches_is_a_read) {
   close_pair();
 }
 
-/* A part whose session cannot be ended for want of memory is tried again. */
+/* A part whose session cannot be ended because memory ran out. */
 static int tries;
 
 static int expire_at_second(late *l) {
@@ -513,8 +513,8 @@ static int expire_at_second(late *l) {
   return ZKE_OK;
 }
 
-/* A part whose session could not be ended is ended by the next call, which is
- * refused already. */
+/* If a part's session could not be ended, the next call ends it; that call is
+ * already refused. */
 TEST(an_end_is_tried_again) {
   open_pair();
   on_expire = expire_at_second;
@@ -527,7 +527,8 @@ TEST(an_end_is_tried_again) {
   close_pair();
 }
 
-/* Two threads forget a pair: neither returns while it can still be called. */
+/* Two threads forget a pair: neither returns while the watcher can still be
+ * called. */
 static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER;
 static late *door_of;
 static int waiting;
@@ -570,8 +571,8 @@ static zke *open_both_mounted(void) {
   return session;
 }
 
-/* While a thread is still forgetting a pair, another one that forgets it too is
- * done: the watcher is not called after that. */
+/* While one thread is still forgetting a pair, another thread forgets it too
+ * and returns: the watcher is not called after that. */
 TEST(two_threads_forget_a_pair) {
   pthread_t thread;
   zke *session = open_both_mounted();

@@ -1,7 +1,7 @@
 /* test_recipe_sql.c - the program's own SQL in what recipes change
  *
- * zke_op_sql() among the operations that a recipe takes along: it has an effect
- * once, whatever happens to the reply, or none; and what its function says is
+ * zke_op_sql() among the operations that a recipe takes along.  It takes effect
+ * once or not at all, whatever happens to the reply; and its function's code is
  * the result.
  */
 #ifndef _GNU_SOURCE
@@ -23,7 +23,7 @@
 /* What a function does, and how often it was called. */
 typedef struct job {
   const char *sql;
-  int code; /* what it returns where the SQL went well */
+  int code; /* what it returns if the SQL succeeded */
   int calls;
 } job;
 
@@ -35,7 +35,7 @@ static int work(sqlite3 *db, int64_t zxid, void *context) {
   return rc == SQLITE_OK ? j->code : rc;
 }
 
-/* A row more. */
+/* Adds a row. */
 static job adds(int code) {
   return (job){"INSERT INTO own DEFAULT VALUES", code, 0};
 }
@@ -81,10 +81,10 @@ static zke *open_own(void) {
 
 static int64_t soon(zke *z) { return zke_now(z) + 2000; }
 
-/* What a function says, and what the call says to it: small numbers, which mean
- * "not yet" and "look again" inside of the recipes; SQLite's; codes on which
- * they look again or try again, and those that mean the end of the session, of
- * a claim or of a transaction. */
+/* A function's code, and the call's code for it: small numbers, which mean "not
+ * yet" and "look again" inside the recipes; SQLite's codes; codes at which the
+ * recipes look or try again; and codes that mean the end of the session, of a
+ * claim or of a transaction. */
 static const struct {
   int says, rc;
 } sentences[] = {
@@ -135,9 +135,8 @@ static int put(zke *z, zke_queue *queue, job *j, const char *key) {
 /* 0: no reply is lost.  The step of a put is the last of its changes. */
 static const int losses[] = {0, ZKE_TEST_FAIL_BEFORE, ZKE_TEST_FAIL_AFTER};
 
-/* zke_queue_put_with(): the row and the item come once, whether the reply is
- * lost before the step was made, after it or not at all; without and with a
- * key. */
+/* zke_queue_put_with() makes the row and the item once, whether the reply is
+ * lost before the step, after it or not at all; without and with a key. */
 TEST_LOOP(a_put_takes_sql_along_once, 0, 6) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 0);
@@ -153,13 +152,13 @@ TEST_LOOP(a_put_takes_sql_along_once, 0, 6) {
   ck_ok(zke_close(z));
 }
 
-/* The time is over when the step has been made. */
+/* The deadline passes during the step. */
 static int work_long(sqlite3 *db, int64_t zxid, void *context) {
   seam_pass(60000);
   return work(db, zxid, context);
 }
 
-/* A reply that is lost when the time is over is looked into all the same. */
+/* A reply that is lost after the deadline is still resolved. */
 TEST(a_late_lost_reply_is_looked_into) {
   static seam s;
   zke_options o = ZKE_INIT(zke_options);
@@ -183,8 +182,8 @@ TEST(a_late_lost_reply_is_looked_into) {
   ck_ok(zke_close(z));
 }
 
-/* Whatever the function says is said by the call, once; nothing is put, and
- * nothing waits for room. */
+/* The call returns the function's code, after one call of it; nothing is put,
+ * and nothing waits for room. */
 TEST_LOOP(a_refused_put_has_the_functions_code, 0, SENTENCES) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 5);
@@ -203,7 +202,7 @@ TEST_LOOP(a_refused_put_has_the_functions_code, 0, SENTENCES) {
   ck_ok(zke_close(z));
 }
 
-/* SQL runs only where there is room, and where the key is free. */
+/* SQL runs only if there is room and the key is free. */
 TEST(a_put_that_cannot_be_runs_no_sql) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 1);
@@ -224,8 +223,8 @@ TEST(a_put_that_cannot_be_runs_no_sql) {
   ck_ok(zke_close(z));
 }
 
-/* The other operations' results are the caller's, and their refusal is the
- * call's; arguments that cannot be are refused. */
+/* The caller gets the other operations' results, and the call returns their
+ * refusal; impossible arguments are refused. */
 TEST(a_put_takes_operations_along) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 0);
@@ -258,7 +257,7 @@ TEST(a_put_takes_operations_along) {
   ck_ok(zke_close(z));
 }
 
-/* zke_queue_ack(): the result's row and the end of the claim come once. */
+/* zke_queue_ack() makes the result's row and ends the claim once. */
 TEST_LOOP(an_ack_takes_sql_along_once, 0, 3) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 0);
@@ -283,8 +282,8 @@ TEST_LOOP(an_ack_takes_sql_along_once, 0, 3) {
   ck_ok(zke_close(z));
 }
 
-/* A refused ack has the function's code, once, and the claims are held: of one
- * item and of two. */
+/* A refused ack returns the function's code, after one call of it, and the
+ * claims stay: of one item and of two. */
 TEST_LOOP(a_refused_ack_has_the_functions_code, 0, SENTENCES) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 0);
@@ -311,8 +310,8 @@ TEST_LOOP(a_refused_ack_has_the_functions_code, 0, SENTENCES) {
 
 /* ---- a lock's guard, and zke_recipe_multi() ---- */
 
-/* zke_recipe_multi() makes the call once: its loss is told, and the function's
- * code is handed on. */
+/* zke_recipe_multi() makes the call once: it reports a lost reply, and passes
+ * on the function's code. */
 TEST(a_multi_is_made_once) {
   zke *z = open_own();
   zke_op op;
@@ -330,8 +329,8 @@ TEST(a_multi_is_made_once) {
   ck_ok(zke_close(z));
 }
 
-/* zke_lock_op() before the SQL: a former holder's function is not called;
- * behind it, it is called and has no effect. */
+/* With zke_lock_op() before the SQL, a former holder's function is not called.
+ * With it after the SQL, it is called and has no effect. */
 TEST_LOOP(a_former_holder_changes_no_row, 0, 2) {
   zke *z = open_own(), *other = test_session(z, NULL);
   zke_lock *lock, *next;
@@ -358,8 +357,8 @@ TEST_LOOP(a_former_holder_changes_no_row, 0, 2) {
 /* ---- the two-phase commit ----
  *
  * A site's vote takes along its row in "sale"; its acknowledgement sells the
- * row or deletes it, and adds one to "told".  What is done twice is seen there:
- * of "sale" the site is the key, in "told" it may stand any number of times. */
+ * row or deletes it, and adds a row to "told".  The tables show what is done
+ * twice: the site is the key of "sale", and "told" takes any number of rows. */
 
 enum { C = ZKE_TWO_PHASE_COMMIT, A = ZKE_TWO_PHASE_ABORT, SETTLES = 2 };
 static const char *const sites[] = {"a", "b"};
@@ -369,10 +368,10 @@ static const char make_sale[] =
     "CREATE TABLE IF NOT EXISTS told(site TEXT,decision TEXT);"
     "DELETE FROM sale;DELETE FROM told";
 
-/* A site's statement, in which ?1 is the site. */
+/* A site's statement; ?1 is the site. */
 typedef struct part {
   const char *sql, *site;
-  int code; /* what it returns where the SQL went well */
+  int code; /* what it returns if the SQL succeeded */
   int calls;
 } part;
 
@@ -424,7 +423,7 @@ static void prepare_sale(zke *z) {
   ck_ok(zke_multi(z, &op, 1, NULL));
 }
 
-/* The sites are sold, or have nothing any more, and were told so once. */
+/* The sites' rows are sold, or gone, and each was told once. */
 static void ck_settled(zke *z, int decision) {
   bool commit = decision == C;
   ck_assert_int_eq(number(z, "SELECT count(*)FROM sale"), commit ? 2 : 0);
@@ -436,7 +435,8 @@ static void ck_settled(zke *z, int decision) {
                    commit ? 2 : 0);
 }
 
-/* A store with a transaction: its coordinator goes at once, its sites are t. */
+/* A store with a transaction: its coordinator leaves immediately, its sites are
+ * t. */
 static zke *begin_sale(zke_two_phase *t[2]) {
   zke *z = test_open(":memory:");
   zke_two_phase *all;
@@ -454,8 +454,8 @@ static void end_sale(zke *z, zke_two_phase *t[2]) {
   ck_ok(zke_close(z));
 }
 
-/* The row comes once with the vote, and is sold once with the acknowledgement,
- * whether the reply is lost before the step, after it or not at all. */
+/* The vote makes the row once, and the acknowledgement sells it once, whether
+ * the reply is lost before the step, after it or not at all. */
 TEST_LOOP(votes_and_acks_take_sql_along_once, 0, 3) {
   zke_two_phase *t[2];
   zke *z = begin_sale(t);
@@ -479,8 +479,8 @@ TEST_LOOP(votes_and_acks_take_sql_along_once, 0, 3) {
   end_sale(z, t);
 }
 
-/* The function is called once, its code is the call's, and nothing is done and
- * nothing given: not the vote, not an acknowledgement, not the last one. */
+/* The function is called once, the call returns its code, and nothing is
+ * changed or given: by a vote, an acknowledgement, or the last one. */
 TEST_LOOP(a_refused_site_has_the_functions_code, 0, SENTENCES) {
   int says = sentences[_i].says, rc = sentences[_i].rc;
   zke_two_phase *t[2];
@@ -506,7 +506,7 @@ TEST_LOOP(a_refused_site_has_the_functions_code, 0, SENTENCES) {
   end_sale(z, t);
 }
 
-/* A sentence is SQLite's, and the site may vote otherwise then. */
+/* The sentence is SQLite's, and the site may then vote differently. */
 TEST(a_site_whose_row_is_refused_aborts) {
   zke_two_phase *t[2];
   zke *z = begin_sale(t);
@@ -531,7 +531,8 @@ TEST(a_site_whose_row_is_refused_aborts) {
 
 static int sale_form;
 
-/* A use has codes of the library; SQLite's, where its memory fails, is none. */
+/* A use returns codes of the library; SQLite's code for failed memory is not
+ * one. */
 static int as_code(int rc) {
   return rc > 0 ? zke_fail(ZKE_SQL, "SQLite's code %d", rc) : rc;
 }
@@ -542,7 +543,7 @@ static int finish_site(zke *z, zke_two_phase *t, const char *site) {
   return rc == ZKE_OK ? as_code(settle(t, site, decision, 0, NULL)) : rc;
 }
 
-/* One process that is coordinator and both sites. */
+/* One process is the coordinator and both sites. */
 static int use_sale(zke *z) {
   zke_two_phase_options o = {.size = sizeof o, .form = sale_form};
   zke_two_phase *all = NULL, *t[2] = {NULL};
@@ -561,7 +562,7 @@ static int use_sale(zke *z) {
   return rc;
 }
 
-/* Both sites come again with the same calls; a transaction that has gone was
+/* Both sites come again with the same calls; if the transaction is gone, it was
  * settled. */
 static void check_sale(zke *other, int rc) {
   zke_two_phase *t[2] = {NULL};
@@ -587,20 +588,21 @@ static void check_sale(zke *other, int rc) {
 static const recipe_use sale_use = {"two_phase_sql", prepare_sale, use_sale,
                                     check_sale};
 
-/* A site's process dies before and after each of its steps: what its next
- * process finds undone it does, and nothing twice. */
+/* A site's process dies before and after each of its steps: its next process
+ * does what is left, and nothing twice. */
 TEST_LOOP(a_death_anywhere_leaves_rows_to_finish, 0, 4) {
   sale_form = _i;
   ck_assert_int_gt(recipe_deaths(&sale_use), 20);
 }
 
-/* Any reply of it gets lost. */
+/* Each of its replies is lost. */
 TEST_LOOP(a_lost_reply_doubles_no_row, 0, 4) {
   sale_form = _i;
   recipe_lost_replies(&sale_use);
 }
 
-/* Any allocation or system call of it fails, and its session ends anywhere. */
+/* Each of its allocations and system calls fails, and its session ends at any
+ * place. */
 TEST_LOOP(a_fault_doubles_no_row, 0, 4) {
   setenv("FAULT_MOST", "15", 0);
   sale_form = _i;
@@ -609,8 +611,9 @@ TEST_LOOP(a_fault_doubles_no_row, 0, 4) {
 
 /* ---- the configuration ---- */
 
-/* zke_config_set_guarded() is made again after a lost reply, where nothing but
- * its guards would say that it was made.  So what writes is no guard. */
+/* zke_config_set_guarded() is repeated after a lost reply, and only its guards
+ * could show that the first try took effect.  So an operation that writes is
+ * refused as a guard. */
 TEST(sql_is_no_guard) {
   zke *z = open_own();
   zke_config *config;
