@@ -1,27 +1,26 @@
 /* host_torture.c - programs with tables of their own, killed and deposed
  *
  * Runs the programs of doc/examples that keep their tables beside the tree:
- * outbox (shops and mailers), jobs (leaders, workers and who adds jobs) and
- * ledger.py under a lock of the command.  While they run it stops them, lets
- * them go on, kills them with SIGKILL at random instants and starts others in
- * their place; and a process deposes leaders, breaks locks and claims, and ends
- * sessions, of programs that live, know nothing of it, or are stopped.  In a
- * table "deposed" it notes which token it took, and how far the programs'
- * tables had come: a later row with that token is a former holder's, even
- * before the next holder has written anything.  A run in which it has ended by
- * itself, or has not made that table, is bad: it has shown nothing.
+ * outbox (shops and mailers), jobs (leaders, workers and processes that add
+ * jobs) and ledger.py under a lock of the command.  It stops them, continues
+ * them, kills them with SIGKILL at random instants and starts others.  Another
+ * process, the deposer, deposes leaders, breaks locks and claims, and ends
+ * sessions of programs that are alive, unaware or stopped.  In a table
+ * "deposed" it notes each token that it took, and how far the programs' tables
+ * had come: a later row with that token was written by a former holder, even if
+ * the next holder has written nothing yet.  If the deposer ends by itself, or
+ * has not made that table, the run fails: it has shown nothing.
  *
- * A checker reads the programs' tables with plain SQLite, in the midst of it
- * and at the end: the rules below.  Since each step of the programs is one
- * transaction, they hold in every snapshot.
+ * A checker reads the programs' tables with plain SQLite, during the run and at
+ * the end, and checks the rules below.  Each step of the programs is one
+ * transaction, so the rules hold in every snapshot.
  *
  *   KILLS=n     how many; 300
- *   SEED=n      printed; who is killed when follows from it as far as the
- *               scheduler lets it
- *   SECONDS=n   end after so many, whatever KILLS says; without limit
+ *   SEED=n      printed; it decides the kills as far as the scheduler lets it
+ *   SECONDS=n   end after this time, whatever KILLS says; no limit
  *
- * Arguments: what the names of the programs begin with, the command zke, the
- * Python program, a directory for the database (/dev/shm where that is there).
+ * Arguments: the prefix of the programs' names, the command zke, the Python
+ * program, a directory for the database (/dev/shm if there is one).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -45,9 +44,9 @@
 #include "zkembed.h"
 
 enum {
-  BACKLOG = 300,     /* orders and jobs that may wait: then none are added */
+  BACKLOG = 300,     /* add no orders and jobs while this many wait */
   CHECK_MS = 150,    /* between two looks of the checker */
-  SETTLE_MS = 90000, /* to end what the dead have left */
+  SETTLE_MS = 90000, /* to finish what the dead have left */
   WORDS = 12,        /* of a program's arguments */
   DEPOSE_MS = 60     /* between two acts of the deposer, at most */
 };
@@ -114,7 +113,7 @@ static const rule rules[] = {
 
 enum { RULES = sizeof rules / sizeof *rules };
 
-/* A number of the tables, or -1 while they are not there. */
+/* A number from the tables, or -1 while they do not exist. */
 static int64_t number(sqlite3 *db, const char *sql) {
   sqlite3_stmt *st;
   int64_t n = -1;
@@ -125,7 +124,7 @@ static int64_t number(sqlite3 *db, const char *sql) {
   return n;
 }
 
-/* One rule: true where it holds. */
+/* One rule: true if it holds. */
 static bool check_rule(sqlite3 *db, const rule *r) {
   sqlite3_stmt *st;
   if (sqlite3_prepare_v2(db, r->sql, -1, &st, NULL) != SQLITE_OK)
@@ -139,7 +138,7 @@ static bool check_rule(sqlite3 *db, const rule *r) {
   return rc == SQLITE_DONE;
 }
 
-/* All rules, on one snapshot; also where not all tables are there yet. */
+/* All rules, on one snapshot; true while some table does not exist. */
 static bool check_tables(sqlite3 *db) {
   bool good = true;
   if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
@@ -164,13 +163,13 @@ static sqlite3 *open_tables(void) {
 
 /* ---- the programs ---- */
 
-/* What a process does.  "=outbox" is an example, "@" the database, "zke" the
- * command, and what follows "python3" the Python program. */
+/* What a process runs.  "=outbox" is an example, "@" the database, "zke" the
+ * command; the word after "python3" is the Python program. */
 typedef struct role {
   const char *words[WORDS];
-  bool adds;   /* is not started while much is left to do */
+  bool adds;   /* not started while much is left to do */
   bool ends;   /* may end by itself */
-  bool nested; /* has a child, which is to outlive it */
+  bool nested; /* has a child, which must outlive it */
 } role;
 
 static const role roles[] = {
@@ -204,7 +203,7 @@ typedef struct slot {
 static slot slots[SLOTS];
 static int started;
 
-/* A word as the program is to get it, in a buffer that lives until exec(). */
+/* A word as the program gets it; the buffer must live until exec(). */
 static char *word(const char *w, char buffer[4200]) {
   const char *text = w;
   if (strcmp(w, "@") == 0) text = database;
@@ -248,7 +247,7 @@ static void go_on(slot *s) {
   s->stopped = false;
 }
 
-/* Kill a process, and its child or not: one that was stopped goes on alone. */
+/* Kill a process, and perhaps its child; a stopped child is continued. */
 static void kill_slot(slot *s, bool child) {
   if (!s->pid) return;
   kill(child ? -s->pid : s->pid, SIGKILL);
@@ -257,8 +256,8 @@ static void kill_slot(slot *s, bool child) {
   s->pid = 0;
 }
 
-/* One of ours has ended by itself.  Those that may, and well or because their
- * session was ended, are started again.  False: something is wrong with it. */
+/* A process has ended by itself.  It is started again if it may end, and ended
+ * well or because its session was ended.  False: something is wrong. */
 static bool judge_end(int i, int status) {
   const role *r = &roles[i];
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -269,14 +268,14 @@ static bool judge_end(int i, int status) {
   return false;
 }
 
-/* The deposer goes on until it is killed, so it has failed. */
+/* The deposer should run until it is killed, so it has failed. */
 static bool deposer_ended(int status) {
   deposer = 0;
   fprintf(stderr, "the deposer ended by itself: %x\n", (unsigned)status);
   return false;
 }
 
-/* See who has ended by itself, orphans of the killed too. */
+/* Collect the processes that have ended, including orphans. */
 static bool see_ends(void) {
   int status;
   bool good = true;
@@ -293,14 +292,15 @@ static bool see_ends(void) {
 
 /* ---- the deposer ---- */
 
-/* Whose znodes, how often, and may their sessions be ended, too? */
+/* A place: its path, how often it is taken, and whether its session may be
+ * ended too. */
 typedef struct place {
   const char *path;
   int of_twenty; /* so many of twenty acts */
   bool expire;
 } place;
 
-/* Python takes long to begin, so its lock is taken from it less often. */
+/* Python starts slowly, so its lock is taken less often. */
 static const place places[] = {{"/boss", 7, true},
                                {"/workers", 4, true},
                                {"/outbox/taken", 6, false},
@@ -312,7 +312,7 @@ static const place *choose_place(int die) {
   return p;
 }
 
-/* The child of a place with the lowest number: the one that holds. */
+/* The child of a place with the lowest number: the holder. */
 static const char *first_of(const zke_strings *names) {
   const char *first = NULL, *lowest = NULL;
   for (int i = 0; i < names->count; i++) {
@@ -338,8 +338,8 @@ typedef struct loss {
   int64_t token;
 } loss;
 
-/* A zke_sql_fn: note the token, and how far the tables have come.  Each row
- * from here on is written when the token is out of office. */
+/* A zke_sql_fn: note the token, and how far the tables have come.  The token is
+ * no longer valid for rows from here on. */
 static int note_loss(sqlite3 *db, int64_t zxid, void *context) {
   const loss *l = context;
   char sql[300];
@@ -358,8 +358,8 @@ static int make_notes(sqlite3 *db, int64_t zxid, void *context) {
                       NULL, NULL, NULL);
 }
 
-/* Take an office: end its session and note that then, or delete the znode and
- * note it in the same transaction, provided that the token is still its. */
+/* Take an office: end its session and then note that, or delete the znode and
+ * note it in the same transaction, if the token is still current. */
 static int take_office(zke *z, const char *path, const zke_stat *stat, loss *l,
                        bool expire) {
   zke_op ops[2];
@@ -370,7 +370,7 @@ static int take_office(zke *z, const char *path, const zke_stat *stat, loss *l,
   return zke_multi(z, ops, expire ? 1 : 2, NULL);
 }
 
-/* Take an office from whoever has it. */
+/* Take an office from its holder. */
 static void depose(zke *z, const place *p, bool expire) {
   zke_strings *names;
   zke_stat stat = {0};
@@ -386,7 +386,8 @@ static void depose(zke *z, const place *p, bool expire) {
   zke_free(names);
 }
 
-/* A process of its own, since this one opens the database by plain SQLite. */
+/* The deposer is a separate process because this one opens the database by
+ * plain SQLite. */
 static pid_t start_deposer(unsigned seed) {
   pid_t pid = program_fork();
   if (pid) return pid;
@@ -414,8 +415,8 @@ static int64_t left_to_do(sqlite3 *db) {
                 "(SELECT count(*)FROM jobs WHERE NOT done)");
 }
 
-/* Start who is missing, and let go on who has been stopped for long enough.
- * False: one has ended that should not have. */
+/* Start missing processes, and continue those that were stopped for long
+ * enough.  False: a process has ended that should not have. */
 static bool tend(bool add) {
   if (!see_ends()) return false;
   for (int i = 0; i < SLOTS; i++) {
@@ -425,8 +426,8 @@ static bool tend(bool add) {
   return true;
 }
 
-/* One of them is stopped for a while, or killed: true.  Those that take long to
- * begin are spared mostly. */
+/* Stop a process for a while, or kill it: true.  Slow starters are mostly
+ * spared. */
 static bool harass(unsigned *random) {
   int i = rand_r(random) % SLOTS;
   slot *s = &slots[i];
@@ -442,7 +443,8 @@ static bool harass(unsigned *random) {
   return true;
 }
 
-/* Until it is enough.  Returns the kills, or -1: something was wrong. */
+/* Run until there are enough kills, or time is up.  Returns the kills, or -1:
+ * something was wrong. */
 static long torment(sqlite3 *db, unsigned seed, long kills) {
   unsigned random = seed;
   long done = 0, seconds = program_setting("SECONDS", 0);
@@ -460,7 +462,7 @@ static long torment(sqlite3 *db, unsigned seed, long kills) {
   return done;
 }
 
-/* Kill the deposer.  False: it has ended by itself, now or before. */
+/* Kill the deposer.  False: it had ended by itself. */
 static bool end_deposer(void) {
   int status = 0;
   if (!deposer) return false;
@@ -472,14 +474,14 @@ static bool end_deposer(void) {
   return true;
 }
 
-/* The deposer's table is there; without it no rule is looked at. */
+/* Does the deposer's table exist?  Without it no rule is checked. */
 static bool has_notes(sqlite3 *db) {
   bool can = number(db, "SELECT count(*)FROM deposed") >= 0;
   if (!can) printf("no table of the deposed: no rule was looked at\n");
   return can;
 }
 
-/* All are dead, those too that have outlived their parents. */
+/* Kill all, including children that have outlived their parents. */
 static void end_all(void) {
   for (int i = 0; i < SLOTS; i++) kill_slot(&slots[i], true);
   int64_t end = program_ms() + SETTLE_MS;
@@ -487,8 +489,8 @@ static void end_all(void) {
     poll(NULL, 0, 5);
 }
 
-/* Whatever the dead have left is done by one of each kind.  False: it is
- * not. */
+/* One process of each kind finishes what the dead have left.  False: it was not
+ * finished. */
 static bool settle(sqlite3 *db) {
   int64_t end = program_ms() + SETTLE_MS;
   bool good = true;
@@ -513,7 +515,7 @@ static bool is_whole(void) {
   return status == 0;
 }
 
-/* How much was done, so that nobody takes little for much. */
+/* Print how much was done, so a run that did little is noticed. */
 static void count_done(sqlite3 *db) {
   static const char *const what[][2] = {
       {"orders", "SELECT count(*)FROM orders"},
@@ -537,7 +539,7 @@ static void choose_directory(const char *given) {
   snprintf(errors, sizeof errors, "%s/errors", directory);
 }
 
-/* Orphans become children of this process, so that it can wait for them. */
+/* Adopt orphans, so that this process can wait for them. */
 static void prepare(char **argv) {
   examples = argv[1];
   command = argv[2];

@@ -86,7 +86,7 @@ static int highest_who(const history *h) {
 
 /* ---- holders ---- */
 
-/* From taking to leaving or dying; each process takes one at a time. */
+/* From taking to leaving or dying; a process takes one at a time. */
 typedef struct interval {
   int64_t start, end, number;
   int32_t who, weight;
@@ -97,8 +97,8 @@ typedef struct intervals {
   int count;
 } intervals;
 
-/* All of a resource, by their start.  What a process did after it was marked
- * as dying does not count: it may have died in it. */
+/* All intervals of a resource, by their start.  What a process did after its
+ * DYING record does not count: it may have died during it. */
 static intervals find_intervals(const history_case *c) {
   const history *h = c->h;
   int people = highest_who(h) + 1;
@@ -130,17 +130,17 @@ static int by_end(const void *a, const void *b) {
   return (x->end > y->end) - (x->end < y->end);
 }
 
-/* The highest fencing values of those who have left. */
+/* The highest fencing values of the holders that have left. */
 typedef struct fence {
-  int64_t any, alone; /* of all, of those who had taken everything */
+  int64_t any, alone; /* of all; of those that held alone */
 } fence;
 
 static bool is_alone(const interval *i, int64_t capacity) {
   return i->weight >= capacity;
 }
 
-/* Who shares with others may be told later than one of them, so only those are
- * compared of whom one was alone. */
+/* Holders that share may get their values in another order than their records.
+ * So compare only if one of the two was alone. */
 static bool check_fence(history_case *c, const fence *f, const interval *now,
                         int64_t capacity) {
   int64_t highest = is_alone(now, capacity) ? f->any : f->alone;
@@ -155,7 +155,7 @@ static void raise_fence(fence *f, const interval *left, int64_t capacity) {
     f->alone = left->number;
 }
 
-/* Go through takings in their order, beside them through the ends. */
+/* Merge the takings, in their order, with the ends. */
 static bool check_intervals(history_case *c, const intervals *v,
                             const interval *ends, int64_t capacity) {
   int64_t taken = 0;
@@ -195,19 +195,19 @@ enum { IDLE, WAITING, HOLDING, DEAD };
 
 typedef struct watchman {
   int waiting, holding, stopped; /* processes */
-  int64_t since;    /* the resource has been free, wanted and all were awake */
-  int64_t gathered; /* … before the last stop */
+  int64_t since;    /* since when it is free, wanted and all are awake */
+  int64_t gathered; /* such time before the last stop */
   bool running;
 } watchman;
 
-/* One process is in another state now. */
+/* A process has changed its state. */
 static void count_state(watchman *w, int *state, int now) {
   w->waiting += (now == WAITING) - (*state == WAITING);
   w->holding += (now == HOLDING) - (*state == HOLDING);
   *state = now;
 }
 
-/* What a record makes of its process's state. */
+/* The state of the process after a record. */
 static int state_after(const history_record *r, int state) {
   switch (r->event) {
     case HISTORY_WANTED:
@@ -222,7 +222,7 @@ static int state_after(const history_record *r, int state) {
   }
 }
 
-/* The clock that measures how long nobody has taken it. */
+/* The clock of how long nobody has taken the resource. */
 static bool let_run(history_case *c, watchman *w, int64_t now, int64_t limit) {
   if (w->running) w->gathered += now - w->since;
   if (w->running && w->gathered > limit) {
@@ -273,7 +273,7 @@ static int by_number(const void *a, const void *b) {
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* What became of each item; the number of items. */
+/* Find what became of each item; returns their number. */
 static int find_items(const history_case *c, item *items) {
   int count = 0, kept = 0;
   for (int i = 0; i < c->h->count; i++) {
@@ -306,15 +306,15 @@ static int find_items(const history_case *c, item *items) {
   return kept;
 }
 
-/* How many have died: each may have got one item and not said so. */
+/* How many have died: each may have got one item without a record. */
 static int deaths(const history *h) {
   int count = 0;
   for (int i = 0; i < h->count; i++) count += h->at[i].event == HISTORY_DYING;
   return count;
 }
 
-/* Without acks an item is done with when it was got, else when the ack was at
- * least begun: who dies in it may have done it. */
+/* Without acks an item is done when it was got; with acks, when the ack was at
+ * least begun: it may have succeeded although the process died. */
 static bool check_item(history_case *c, const item *i, bool acks, int *lost) {
   int ends = acks ? i->acked : i->got;
   if (!i->putting)
@@ -349,7 +349,8 @@ bool history_queue(history_case *c, bool acks) {
 
 /* ---- barriers ---- */
 
-/* How many had come, and neither passed nor died, before record `at`. */
+/* The parties that had come, and neither passed nor died, before record
+ * `at`. */
 static int come_before(const history_case *c, int at, bool *inside,
                        int people) {
   int count = 0;

@@ -1,24 +1,23 @@
 /* recipe_torture.c - recipes in processes that are stopped and killed
  *
- * Some workers use each recipe of the table below in a loop, on a few paths,
- * while this program stops them (SIGSTOP), lets them go on and kills them with
- * SIGKILL at random instants, and starts others in the place of the dead.
- * Now and then one of their changes loses its reply, before or after it took
- * effect.  They append what they do to a file; in the end an inspector uses
- * each recipe once more, empties the queues, finishes the transactions, reads
- * the fenced tables, runs zke_check(), and the history is checked
- * (recipe_history.h).
+ * Workers use each recipe of the table below in a loop, on a few paths.  This
+ * program stops them (SIGSTOP), continues them, kills them with SIGKILL at
+ * random instants, and starts others in their place.  Now and then one of their
+ * changes loses its reply, before or after it took effect.  They append what
+ * they do to a file.  At the end an inspector uses each recipe once more,
+ * empties the queues, finishes the transactions, reads the fenced tables and
+ * runs zke_check(); and the history is checked (recipe_history.h).
  *
  *   KILLS=n     how many; 2000
- *   SEED=n      printed; who is killed when, and what the workers do, follows
- *               from it as far as the scheduler lets it
- *   SECONDS=n   end after so many, whatever KILLS says; without limit
+ *   SEED=n      printed; it decides the kills, and what the workers do, as far
+ *               as the scheduler lets it
+ *   SECONDS=n   end after this time, whatever KILLS says; no limit
  *   RECIPE=s    only the recipes whose name contains it
  *
- * Arguments: a directory for the database; /dev/shm where that is there.
+ * Arguments: a directory for the database; /dev/shm if there is one.
  *
- * A recipe joins by a function that does one round of it and a line in the
- * table, and where it knows a new kind of rule, by a check of the history.
+ * To add a recipe, write a function that does one round of it and a line in the
+ * table, and a check of the history if it needs a new kind of rule.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -65,8 +64,7 @@ enum {
   SITES = 3,         /* of a transaction */
   OPEN = 3,          /* transactions at a time, about */
   PERIOD_MS = 30,    /* of a job */
-  FASHION = 4        /* recipes that are in use at a time, for the workers to
-                        meet */
+  FASHION = 4        /* recipes in use at a time, so that the workers meet */
 };
 #define PROGRESS_NS INT64_C(15000000000)
 #define FASHION_NS INT64_C(40000000)
@@ -100,12 +98,12 @@ static int chance(worker *w, int of) { return rand_r(&w->random) % of; }
 
 static int64_t deadline(const worker *w) { return zke_now(w->z) + WAIT_MS; }
 
-/* Hold something for a while: mostly not, sometimes some milliseconds. */
+/* Hold something for a while: mostly no time, sometimes milliseconds. */
 static void linger(worker *w) {
   if (chance(w, 4) == 0) poll(NULL, 0, chance(w, 4));
 }
 
-/* What came of asking: true when it was had. */
+/* Record the outcome of a request; true if it was granted. */
 static bool judge(const worker *w, int rc, int64_t number, int weight) {
   if (rc == ZKE_OK) {
     note(w, HISTORY_TAKEN, number, weight);
@@ -117,15 +115,15 @@ static bool judge(const worker *w, int rc, int64_t number, int weight) {
   return rc == ZKE_OK;
 }
 
-/* A call that has to work. */
+/* A call that must succeed. */
 static void must(const worker *w, int rc) {
   if (rc == ZKE_OK) return;
   note(w, HISTORY_FAILED, rc, 0);
   fprintf(stderr, "%s: %s\n", w->path, zke_errmsg());
 }
 
-/* Was it too late: at the deadline, or was a reply lost when there was no time
- * left to try again? */
+/* Was the call too late: did its deadline pass, or was a reply lost with no
+ * time left to retry? */
 static bool was_late(const worker *w, int rc, int64_t deadline_ms) {
   return rc == ZKE_OPERATIONTIMEOUT ||
          (rc == ZKE_CONNECTIONLOSS && zke_now(w->z) + 60 > deadline_ms);
@@ -218,7 +216,7 @@ static void may_lose(worker *w, int rc) {
   if (rc != ZKE_LOST) must(w, rc);
 }
 
-/* At least once: done with it only by the acknowledgement. */
+/* At least once: only the acknowledgement finishes the item. */
 static void work_on(worker *w, zke_queue *queue, const zke_queue_item *item) {
   linger(w);
   if (!chance(w, 3)) may_lose(w, zke_queue_prolong(queue, item, 5));
@@ -258,7 +256,7 @@ static void use_queue(worker *w, void (*out)(worker *, zke_queue *)) {
 static void do_queue(worker *w) { use_queue(w, take); }
 static void do_claims(worker *w) { use_queue(w, claim); }
 
-/* Is among those who met what one brought oneself, and nothing twice? */
+/* Do the parties that met include this one's data, and nothing twice? */
 static bool has_brought(const worker *w, const zke_party_list *list) {
   int32_t who[PARTIES];
   bool mine = false;
@@ -274,8 +272,8 @@ static bool has_brought(const worker *w, const zke_party_list *list) {
   return mine;
 }
 
-/* A party is out.  If its grace was over before it could withdraw, it may still
- * be counted, like one that died inside: then this is not noted. */
+/* A party is out.  If its grace ended before it could withdraw, it may still be
+ * counted, like a party that died inside: then do not record this. */
 static void note_withdrawal(const worker *w, int64_t began) {
   if (zke_now(w->z) < began + ZKE_GRACE_MS) note(w, HISTORY_GAVE_UP, 0, 0);
 }
@@ -316,8 +314,8 @@ static void do_meeting(worker *w) {
   zke_double_barrier_free(meeting);
 }
 
-/* A setting that lost its reply while others changed the directory may be in
- * doubt.  Then it does not stand. */
+/* A set that lost its reply while others changed the directory may be in doubt.
+ * Then its barrier must not stand. */
 static void must_not_stand(worker *w) {
   zke_party_list *list = NULL;
   must(w, zke_barrier_parties(w->z, w->path, &list));
@@ -326,8 +324,8 @@ static void must_not_stand(worker *w) {
   zke_free(list);
 }
 
-/* What is not there is not removed: token 0 would also remove what somebody
- * sets from now on. */
+/* Remove nothing if there is no barrier: token 0 would also remove one that is
+ * set from now on. */
 static void remove_gate(worker *w, zke_barrier *gate) {
   int64_t token = 0;
   linger(w);
@@ -338,7 +336,7 @@ static void remove_gate(worker *w, zke_barrier *gate) {
   if (rc != ZKE_NONODE) must(w, rc);
 }
 
-/* Each setting of a gate is taken from when it stands until somebody goes to
+/* A set gate counts as taken from when it stands until a process begins to
  * remove it. */
 static void set_gate(worker *w) {
   zke_barrier_options o = {.size = sizeof o, .ephemeral = chance(w, 2)};
@@ -374,7 +372,7 @@ static void do_gate(worker *w) {
     set_gate(w);
 }
 
-/* Each addition is of 1, so no sum may come twice. */
+/* Each addition adds 1, so no sum may come twice. */
 static void do_counter(worker *w) {
   zke_counter *counter = NULL;
   int64_t sum = 0;
@@ -475,7 +473,7 @@ static void do_periodic(worker *w) {
 }
 
 /* A binding that lost its reply while others changed the directory may be in
- * doubt.  Then it is not there. */
+ * doubt.  Then it must not exist. */
 static void must_be_unbound(worker *w, zke_names *names) {
   zke_binding *b = NULL;
   int rc = zke_names_lookup(names, "printer", &b);
@@ -484,7 +482,7 @@ static void must_be_unbound(worker *w, zke_names *names) {
   zke_free(b);
 }
 
-/* A name bound until the session ends, or before. */
+/* Bind a name for the session, and unbind it. */
 static void do_names(worker *w) {
   zke_names *names = NULL;
   int64_t token = 0;
@@ -527,7 +525,7 @@ static bool is_member(const zke_party_list *list, const char *name) {
   return false;
 }
 
-/* Who has joined is there until it leaves. */
+/* A member that has joined is in the list until it leaves. */
 static void do_group(worker *w) {
   zke_group *group = NULL;
   zke_party_list *list = NULL;
@@ -566,7 +564,7 @@ static void set_both(worker *w) {
   if (rc != ZKE_NODEEXISTS && rc != ZKE_CONNECTIONLOSS) must(w, rc);
 }
 
-/* So what is in memory is of one moment. */
+/* So the cache must show one moment. */
 static void do_config(worker *w) {
   zke_config *config = NULL;
   zke_config_tree *tree = NULL;
@@ -628,9 +626,9 @@ static void do_partition(worker *w) {
 
 /* ---- transactions ----
  *
- * A transaction's payload is its number, from which all else follows: its form
- * and how each site votes, whichever process acts for the site.  So its
- * outcome is known beforehand, but in the ephemeral form, where a death
+ * A transaction's payload is its number, which decides everything else: its
+ * form and how each site votes, whichever process acts for the site.  So its
+ * outcome is known beforehand, except in the ephemeral form, where a death
  * aborts.  A process acts for a site while it holds the site's lock. */
 
 static const char *const sites[SITES] = {"ann", "bob", "cat"};
@@ -649,7 +647,7 @@ static void note_decision(worker *w, int64_t number, int decision) {
   note(w, HISTORY_DECIDED, number, decision == ZKE_TWO_PHASE_COMMIT);
 }
 
-/* See what was decided, if it is within a time, and acknowledge it. */
+/* Wait a limited time for the decision, and acknowledge it. */
 static void conclude(worker *w, zke_two_phase *t, int64_t number, int ms) {
   int decision = 0;
   int64_t end = zke_now(w->z) + ms;
@@ -701,7 +699,7 @@ static zke_strings *pending(worker *w, const char *site) {
   return names;
 }
 
-/* Act for a site, unless another does: all that it has to do. */
+/* Do everything that a site has to do, unless another process acts for it. */
 static void serve(worker *w, int site) {
   zke_lock *lock = lock_of(w, site);
   if (zke_lock_try(lock) == ZKE_OK) {
@@ -734,9 +732,10 @@ static void do_two_phase(worker *w) {
 /* ---- a fence ----
  *
  * Each resource has a table, fenced by a lock that is also stolen now and then.
- * Its holders add rows, and write on when they have lost the lock.  A row has a
- * number of its own, and the writer's token in two columns.  One of these is
- * the fence's; which one changes.  So the tokens never fall from row to row. */
+ * Its holders add rows, and keep writing when they have lost the lock.  A row
+ * has its own number, and the writer's token in two columns.  The fence is on
+ * one of these, and changes between them.  So the tokens never fall from row to
+ * row. */
 
 enum { FENCED = 1 }; /* no result of the API: the fence has refused the row */
 
@@ -759,7 +758,7 @@ static int write_by_multi(worker *w, char *sql) {
   return fence_said(zke_errmsg()) ? FENCED : ZKE_SQL;
 }
 
-/* On a connection of the program's own. */
+/* On the program's own connection. */
 static int write_by_own(worker *w, char *sql) {
   int rc = zke_sql_begin(w->z, w->db);
   if (rc != ZKE_OK) return rc;
@@ -769,7 +768,7 @@ static int write_by_own(worker *w, char *sql) {
   return rc;
 }
 
-/* Add a row with a token; ZKE_OK, FENCED, or ZKE_CONNECTIONLOSS: who knows. */
+/* Add a row with a token; ZKE_OK, FENCED, or ZKE_CONNECTIONLOSS: unknown. */
 static int add_row(worker *w, int64_t token) {
   char sql[160];
   int64_t number = (int64_t)w->who << 32 | ++w->items;
@@ -814,7 +813,7 @@ static void prepare_fence(worker *w) {
   }
 }
 
-/* A write is refused only where its writer has lost the lock. */
+/* A write is refused only if its writer has lost the lock. */
 static void write_as_holder(worker *w, zke_lock *lock, int64_t token) {
   for (int i = chance(w, 3); i >= 0; i--) {
     if (add_row(w, token) == FENCED && zke_lock_check(lock) == ZKE_OK)
@@ -837,7 +836,7 @@ static void do_fence(worker *w) {
     may_lose(w, zke_lock_release(lock));
     if (add_row(w, token) == ZKE_OK) must(w, ZKE_DATAINCONSISTENCY);
   } else if (rc != ZKE_OPERATIONTIMEOUT) {
-    may_lose(w, rc); /* stolen while it was being had */
+    may_lose(w, rc); /* stolen while it was being acquired */
   }
   zke_lock_free(lock);
 }
@@ -855,9 +854,9 @@ static bool check_permits(history_case *c) {
   return history_exclusive(c, PERMITS) && history_progress(c, PROGRESS_NS);
 }
 
-/* When a setting was over: somebody went to remove it, or its setter died.  The
- * note of a death comes before the signal, so the setter may still write one
- * behind it. */
+/* When a set gate ended: a process began to remove it, or its setter died.  A
+ * death is recorded before the signal, so the setter may still append a record
+ * after it. */
 static int64_t gate_end(const history *h, int at) {
   const history_record *set = &h->at[at];
   for (int i = 0; i < h->count; i++) {
@@ -869,7 +868,7 @@ static int64_t gate_end(const history *h, int at) {
   return INT64_MAX;
 }
 
-/* Nobody came after a barrier had been set and passed before it was removed. */
+/* No party came after a barrier was set and passed it before it was removed. */
 static bool nobody_slipped(history_case *c, int at) {
   const history *h = c->h;
   int64_t end = gate_end(h, at), *came = NULL;
@@ -900,8 +899,8 @@ static int by_value(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
-/* No sum was told twice, and what is there in the end is what was told and at
- * most what was begun by those who died. */
+/* No sum was returned twice.  The final value is the number of the sums
+ * returned, plus at most the additions that dead processes had begun. */
 static bool check_counter(history_case *c) {
   int64_t begun = 0, told = 0, last = -1;
   int64_t *sums = calloc((size_t)c->h->count + 1, sizeof *sums);
@@ -936,7 +935,7 @@ static int64_t *sorted_numbers(const history *h, int event, size_t *count) {
   return numbers;
 }
 
-/* Look each record of one kind up among those of another: it must be there, or
+/* Look up each record of one kind among those of another: it must be there, or
  * it must not. */
 static bool all_are_in(history_case *c, int event, int other, bool there,
                        const char *problem) {
@@ -953,7 +952,7 @@ static bool all_are_in(history_case *c, int event, int other, bool there,
   return good;
 }
 
-/* The table has what was acknowledged, and nothing that was refused. */
+/* The table has the acknowledged rows, and no refused ones. */
 static bool check_fence(history_case *c) {
   return all_are_in(c, HISTORY_PUT, HISTORY_LEFT, true, "a row was lost") &&
          all_are_in(c, HISTORY_GAVE_UP, HISTORY_LEFT, false,
@@ -962,7 +961,7 @@ static bool check_fence(history_case *c) {
                     "a row that nobody wrote");
 }
 
-/* What is decided is what follows from the votes that must have been given. */
+/* The decision follows from the votes that the sites must give. */
 static bool check_outcome(history_case *c, const history_record *r) {
   bool all = true;
   for (int site = 0; site < SITES; site++) {
@@ -985,7 +984,7 @@ static bool check_two_phase(history_case *c) {
   return history_decisions(c, SITES);
 }
 
-/* Runs follow each other by a period, whoever dies in them. */
+/* Runs are at least a period apart, whichever process dies in them. */
 static bool check_periodic(history_case *c) {
   int64_t last = INT64_MIN;
   for (int i = 0; i < c->h->count; i++) {
@@ -1031,7 +1030,7 @@ static void empty_queue(worker *w) {
   zke_queue_free(queue);
 }
 
-/* What the counter has come to. */
+/* The counter's final value. */
 static void read_counter(worker *w) {
   zke_counter *counter = NULL;
   int64_t sum = 0;
@@ -1041,7 +1040,7 @@ static void read_counter(worker *w) {
   zke_counter_free(counter);
 }
 
-/* Is the table's fence whole? */
+/* Is the table's fence complete? */
 static bool is_fenced(worker *w) {
   char sql[160];
   sqlite3_stmt *st = NULL;
@@ -1056,7 +1055,7 @@ static bool is_fenced(worker *w) {
   return whole;
 }
 
-/* The fence once more, and then the rows of its table, in their order. */
+/* Check the fence, then read the rows of its table in order. */
 static void read_fenced(worker *w) {
   char sql[80];
   sqlite3_stmt *st = NULL;
@@ -1076,7 +1075,7 @@ static void read_fenced(worker *w) {
   sqlite3_finalize(st);
 }
 
-/* All sites of a transaction are back. */
+/* All sites of a transaction return. */
 static void end_transaction(worker *w, const char *name) {
   zke_two_phase *t[SITES];
   int64_t number = strtoll(name + 1, NULL, 10);
@@ -1087,8 +1086,8 @@ static void end_transaction(worker *w, const char *name) {
   for (int i = 0; i < SITES; i++) zke_two_phase_free(t[i]);
 }
 
-/* The sites' locks are free when the last who acted for them are known to be
- * dead. */
+/* The sites' locks are free once the deaths of their last holders have been
+ * noticed. */
 static void end_transactions(worker *w) {
   zke_lock *locks[SITES];
   for (int i = 0; i < SITES; i++) {
@@ -1108,7 +1107,7 @@ typedef struct torture_recipe {
   const char *name; /* of its directory, too */
   void (*round)(worker *w);
   bool (*check)(history_case *c);
-  void (*end)(worker *w); /* see to what is left; NULL: one more round */
+  void (*end)(worker *w); /* the final inspection; NULL: one more round */
 } torture_recipe;
 
 static const torture_recipe recipes[] = {
@@ -1149,7 +1148,7 @@ static bool is_wanted(int recipe) {
 
 static volatile int *stop; /* shared */
 
-/* The recipes take turns, some at a time. */
+/* The recipes take turns, a few at a time. */
 static int choose_recipe(worker *w) {
   int64_t turn = history_now() / FASHION_NS;
   if (wanted()) return chance(w, RECIPES);
@@ -1231,7 +1230,7 @@ static void continue_one(slot *s) {
   s->stopped = false;
 }
 
-/* Did one end by itself?  Then something is wrong with it. */
+/* Did a process end by itself?  Then something is wrong. */
 static bool has_ended(slot *s) {
   int status;
   if (waitpid(s->pid, &status, WNOHANG) != s->pid) return false;
@@ -1239,7 +1238,8 @@ static bool has_ended(slot *s) {
   return true;
 }
 
-/* Stop, continue and kill until it is enough.  Returns the kills, or -1. */
+/* Stop, continue and kill until there are enough kills, or time is up.  Returns
+ * the kills, or -1. */
 static long torment(unsigned seed, long kills) {
   unsigned random = seed;
   long done = 0, seconds = program_setting("SECONDS", 0);
@@ -1265,7 +1265,7 @@ static long torment(unsigned seed, long kills) {
   return done;
 }
 
-/* Let all end by themselves.  False: one does not. */
+/* Let all processes end by themselves.  False: one does not. */
 static bool settle(void) {
   int64_t end = program_ms() + SETTLE_MS;
   bool good = true;
@@ -1287,7 +1287,7 @@ static void complain(void *context, const char *sentence) {
   fprintf(stderr, "zke_check: %s\n", sentence);
 }
 
-/* In a process of its own, so that the next run may fork. */
+/* In a separate process, so the next run may fork. */
 static void inspect(void) {
   worker w = {.who = ++people};
   open_worker(&w);
@@ -1305,7 +1305,7 @@ static void inspect(void) {
   must(&w, zke_close(w.z));
 }
 
-/* What concerns one path: what was done with it, and who lived. */
+/* The records that concern one path, and all deaths and stops. */
 static history part_of(const history *h, int recipe, int resource) {
   history part = {0};
   for (int i = 0; i < h->count; i++) {
@@ -1325,7 +1325,7 @@ static bool check_one(const history *h, int recipe, int resource) {
   return good;
 }
 
-/* How much was done with each, so that nobody takes little for much. */
+/* Print how much was done with each, so a run that did little is noticed. */
 static void count_done(const history *h) {
   for (int i = 0; i < RECIPES; i++) {
     int done = 0;

@@ -1,34 +1,33 @@
 /* serve_torture.c - servers of one file that are killed, over and over
  *
- * In each round some clients with raw connections work on two `zke FILE serve`
- * of one file, beside direct users of the file in other processes.  Servers are
- * killed by SIGKILL at random instants and begun again, and so are clients and
- * direct users.  A client whose server has died comes back with its session's
- * id and password, to either of them.  What is promised:
+ * In each round, clients with raw connections work on two `zke FILE serve` of
+ * one file, and direct users of the file do so in other processes.  Servers,
+ * clients and direct users are killed by SIGKILL at random instants and started
+ * again.  A client whose server has died comes back with its session's id and
+ * password, to either server.  What is promised:
  *
- *   lock      "/guarded" is raised by whoever holds the lock of "/lock", in one
- *             step with a check of its own node there: its number and its
- *             version are equal, or two held the lock at once.  Direct users
- *             have it by recipes/lock.h; clients by nodes with Curator's names,
- *             as its own lock does it
+ *   lock      whoever holds the lock of "/lock" raises "/guarded", in one step
+ *             with a check of its own node there: if its number and its version
+ *             differ, two held the lock together.  Direct users lock by
+ *             recipes/lock.h; clients by nodes with Curator's names, as
+ *             Curator's own lock does
  *   counter   "/counter" is raised by version: no acknowledged step is lost,
  *             none is made twice
  *   queue     each acknowledged item of "/queue" is taken once or still there
- *   sessions  one that comes back in time is let in and has its ephemeral node;
- *             one that is told to be over has none any more
+ *   sessions  a session that comes back in time is let in and has its ephemeral
+ *             node; a session that is reported as over has none
  *   order     no client is told a lower zxid than before
  *
  *   KILLS=n   how many in all; 200
- *   SEED=n    of the first round, the others run on; printed with each
- *             complaint.  Who does what follows from it; when it happens is the
- *             scheduler's
- *   MISTAKE=n something is done wrong, and has to be found: 1: a client holds
- *             the lock although it is not the first in line; 2: a direct user
- *             does not take the lock
+ *   SEED=n    of the first round; the others follow from it; printed with each
+ *             complaint.  It decides who does what; the scheduler decides when
+ *   MISTAKE=n plant a mistake, which must be found: 1: a client holds the lock
+ *             although it is not the first in line; 2: a direct user does not
+ *             take the lock
  *
- * Arguments: the program `zke`, a directory on a disk for every other round
- * (the others are in memory where /dev/shm is).  Exit status 1: something was
- * wrong, and the round's files are kept.  Begin with play().
+ * Arguments: the program `zke`, and a directory on a disk for every other round
+ * (the others are in memory if there is /dev/shm).  Exit status 1: something
+ * was wrong, and the round's files are kept.  Start reading at play().
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -53,12 +52,12 @@
 
 enum {
   SERVERS = 2,
-  CLIENTS = 6, /* by the wire; the direct users have the numbers behind */
+  CLIENTS = 6, /* by the wire; the direct users' numbers follow */
   DIRECT = 2,
   USERS = CLIENTS + DIRECT,
-  ITEMS = 20000, /* that one user puts into the queue, at most */
+  ITEMS = 20000, /* most that one user puts into the queue */
   KILLS_A_ROUND = 40,
-  ANSWER_MS = 20000, /* what takes longer does not happen */
+  ANSWER_MS = 20000, /* nothing takes longer */
   SETTLE_MS = 20000,
   QUEUE_FULL = 60,
   TEXT = 200
@@ -66,11 +65,11 @@ enum {
 
 /* ---- what is shared ---- */
 
-/* An item of the queue; each step is noted before it is tried. */
+/* An item of the queue; each step is counted before it is tried. */
 typedef struct item {
   atomic_int put;     /* 0: never tried, 1: perhaps, 2: acknowledged */
   atomic_int taken;   /* acknowledged deletions */
-  atomic_int perhaps; /* those of which nobody knows */
+  atomic_int perhaps; /* deletions with unknown results */
 } item;
 
 typedef struct tally {
@@ -116,8 +115,8 @@ static void complain(const char *format, ...) {
   fflush(stdout);
 }
 
-/* What a round cannot go on without.  All that it started ends with this
- * process. */
+/* A call without which a round cannot go on.  Everything that it started ends
+ * with this process. */
 static void must(int rc, const char *what) {
   if (rc == 0) return;
   fprintf(stderr, "SEED=%" PRIu64 ": %s: %s\n", round_seed, what, zke_errmsg());
@@ -140,7 +139,7 @@ typedef struct client {
   bool has_own; /* the session's node was made */
 } client;
 
-/* Codes beside ZooKeeper's. */
+/* Codes besides ZooKeeper's. */
 enum { LOST = -1000, NEW_SESSION = -1001 };
 
 #define PUT(c, name, ...)                             \
@@ -183,7 +182,7 @@ static int finish(client *c, zke_jute_reader *r) {
 
 /* ---- sessions ---- */
 
-/* Connect to one of the servers that are there; false: none lets us. */
+/* Connect to one of the running servers; false: none accepts. */
 static bool dial(client *c) {
   int first = below(&c->random, SERVERS);
   for (int i = 0; i < SERVERS; i++) {
@@ -193,8 +192,8 @@ static bool dial(client *c) {
   return false;
 }
 
-/* Ask for the session, or for a new one; LOST, 0, or NEW_SESSION where it is
- * over. */
+/* Ask for the session, or for a new one; LOST, 0, or NEW_SESSION if the old one
+ * is over. */
 static int greet(client *c) {
   zke_jute_connect_response a;
   zke_jute_reader r;
@@ -255,7 +254,7 @@ static int look_for_own(client *c) {
   return rc == LOST ? LOST : 0;
 }
 
-/* A session of ours is over: what it owned is gone. */
+/* Our session is over: its node must be gone. */
 static int look_for_remains(client *c, int64_t before) {
   zke_jute_stat_response stat;
   char path[TEXT];
@@ -266,7 +265,7 @@ static int look_for_remains(client *c, int64_t before) {
   return rc == LOST ? LOST : 0;
 }
 
-/* Make the node that says that the session lives. */
+/* Make the node that shows that the session is alive. */
 static int make_own(client *c) {
   char path[TEXT];
   own_path(c, c->id, path);
@@ -291,8 +290,8 @@ static void judge_refusal(client *c) {
 
 static bool is_stopping(void) { return atomic_load(&shared->stop) == 2; }
 
-/* One attempt: connected to a server, with the session of before or a new one,
- * and its node there. */
+/* One attempt: connect to a server, with the old session or a new one, and
+ * check or make its node. */
 static int try_to_come_back(client *c, int64_t *over) {
   peer_hang_up(&c->peer);
   if (!dial(c)) return LOST;
@@ -309,7 +308,7 @@ static int try_to_come_back(client *c, int64_t *over) {
   return c->has_own ? look_for_own(c) : make_own(c);
 }
 
-/* Come back to a server; NEW_SESSION where the session is another one now. */
+/* Come back to a server; NEW_SESSION if the session is now another one. */
 static int come_back(client *c) {
   int64_t before = c->id, over = 0;
   while (!is_stopping() && try_to_come_back(c, &over) != 0)
@@ -350,8 +349,8 @@ typedef struct user {
   zke *z;
 } user;
 
-/* Where a call says LOST or NEW_SESSION nobody knows whether the change was
- * made; a direct user's calls do not, unless it is killed. */
+/* If a call returns LOST or NEW_SESSION, it is unknown whether the change was
+ * made.  A direct user's calls never return these. */
 
 static int user_create(user *u, const char *path, const char *data, int mode,
                        char *made) {
@@ -501,7 +500,7 @@ static void count_up(user *u) {
   note_step(&shared->counter, rc);
 }
 
-/* The number behind a name's last '-'. */
+/* The number after a name's last '-'. */
 static long sequence_of(const char *name) {
   const char *dash = strrchr(name, '-');
   return dash ? atol(dash + 1) : -1;
@@ -522,8 +521,8 @@ static bool find_mine(user *u, const char *prefix, char *path) {
   return found;
 }
 
-/* Stand in line; false: not in it.  After a loss the node may be there.  The
- * name is Curator's: what is between "_c_" and "-lock-" is nobody else's. */
+/* Stand in line; false: not in it.  After a loss the node may exist.  The name
+ * is Curator's: the part between "_c_" and "-lock-" is unique. */
 static bool enter_line(user *u, char *path) {
   static unsigned attempts;
   char prefix[TEXT - 10], name[TEXT];
@@ -538,7 +537,7 @@ static bool enter_line(user *u, char *path) {
 
 enum { HELD, WAITING, OUT };
 
-/* Is our node the first, there, or gone with its session? */
+/* Is our node first, behind others, or gone with its session? */
 static int place_in_line(user *u, const char *path) {
   zke_strings names;
   int rc = user_children(u, "/lock", &names);
@@ -686,7 +685,7 @@ static void be_client(int number, int life) {
   c.random = u.random = random_of(number, life);
   come_back(&c);
   work(&u);
-  begin(&c, ZKE_JUTE_CLOSE); /* if it gets lost, the session times out */
+  begin(&c, ZKE_JUTE_CLOSE); /* if this is lost, the session times out */
   finish(&c, &r);
   peer_hang_up(&c.peer);
 }
@@ -724,7 +723,7 @@ static struct scene {
   int lives;
 } scene;
 
-/* A server that was killed leaves nothing that its successor minds. */
+/* A killed server must leave nothing that stops its successor. */
 static void start_server(int i) {
   static const char *const options[] = {"--timeout-min", "500ms",
                                         "--connections", "0", NULL};
@@ -741,8 +740,8 @@ static void kill_server(int i) {
   scene.server[i] = 0;
 }
 
-/* A direct user, whose session ends at once, or a client, whose session has to
- * time out: until then it may hold the lock. */
+/* Kill a direct user, whose session ends immediately, or a client, whose
+ * session must time out: until then it may hold the lock. */
 static void kill_user(void) {
   bool direct = below(&scene.random, 3);
   int i = direct ? CLIENTS + below(&scene.random, DIRECT)
@@ -751,15 +750,15 @@ static void kill_user(void) {
   scene.user[i] = start_user(i, ++scene.lives);
 }
 
-/* How long no server is there, in ms: longer than sessions live, about as long,
- * or for a moment. */
+/* How long there is no server, in ms: longer than a session's timeout, about as
+ * long, or a moment. */
 static int outage(int n) {
   if (n < 2) return 4500;
   return below(&scene.random, n < 6 ? 2500 : 200);
 }
 
-/* One kill: of a server, of both at once, of a user.  Now and then no
- * server is there for longer than sessions live. */
+/* One kill: of a server, of both servers together, or of a user.  Now and then
+ * there is no server for longer than a session's timeout. */
 static int one_kill(void) {
   pause_ms(20 + below(&scene.random, 250));
   int n = below(&scene.random, 100);
@@ -792,7 +791,7 @@ static void make_tree(void) {
   must(zke_close(z), "zke_close");
 }
 
-/* The users end in order, within the time. */
+/* The users must end regularly, within the time. */
 static void stop_users(void) {
   int64_t end = program_ms() + SETTLE_MS;
   atomic_store(&shared->stop, 1);
@@ -809,7 +808,8 @@ static void stop_users(void) {
   }
 }
 
-/* One that has not begun is no process: to kill number 0 would kill us. */
+/* Skip servers that have not started: killing number 0 would kill this process
+ * too. */
 static void stop_servers(void) {
   for (int i = 0; i < SERVERS; i++) {
     int status = 0;
@@ -827,7 +827,8 @@ static void violated(void *context, const char *sentence) {
   complain("zke_check: %s", sentence);
 }
 
-/* What ended sessions owned is gone, at once or when they time out. */
+/* Wait until the ended sessions' nodes are gone, by the timeout at the
+ * latest. */
 static void await_empty(zke *z, const char *path) {
   int64_t end = program_ms() + SETTLE_MS;
   for (;;) {
@@ -843,7 +844,7 @@ static void await_empty(zke *z, const char *path) {
   }
 }
 
-/* A number that was raised: each step once. */
+/* Each step of the number was made once. */
 static void judge_number(zke *z, const char *path, tally *t) {
   char *data;
   int len;
@@ -913,7 +914,7 @@ static void judge(void) {
   if (system(command) != 0) complain("zke check fails");
 }
 
-/* One file, from an empty one to its end; how many were killed. */
+/* One round, from an empty file to its checks; returns the kills. */
 static int play(int kills, const char *disk, bool on_disk) {
   int killed = 0;
   memset(shared, 0, sizeof *shared);
@@ -955,8 +956,8 @@ static void add_up(int killed) {
   for (int i = 0; i < USERS; i++) totals.items += shared->items[i];
 }
 
-/* A run that is stopped ends its round early, so its processes and its
- * directory go as always. */
+/* A stopped run ends its round early, so it cleans up its processes and its
+ * directory as always. */
 static void stop(int signal) {
   (void)signal;
   stopped = 1;
