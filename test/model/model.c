@@ -1,17 +1,17 @@
 /* model.c - the tree's semantics a second time, in memory, without SQLite
  *
  *     memory    one block, which can be copied
- *     paths     what is one
+ *     paths     which strings are paths
  *     digests   SHA-1, base64
- *     lists     ACLs and who may do what
+ *     lists     ACLs, and who may do what
  *     nodes     the tree
  *     watches   rows, watchers, events
  *     ops       one operation on the tree, in the order of its checks
  *     sessions  begin, end, delivery
  *     calls     the engine's functions
  *
- * It is to be plainly right, so lists are searched from the front and strings
- * are compared.  An undo is a copy of the whole block.
+ * It must be plainly correct, so it searches lists from the front and compares
+ * strings.  An undo copies the whole block back.
  */
 #include "model.h"
 
@@ -33,19 +33,19 @@ enum { CLASSES = 40, ONE_SHOT = -1 };
 
 struct model {
   size_t size, top;
-  void *unused[CLASSES]; /* released blocks, by the power of two */
+  void *unused[CLASSES]; /* released blocks, by power of two */
   zke_os os;
   int64_t zxid, container_ms;
   int data_limit;
   node *root;
-  zke *sessions; /* by id; those that have ended stay until they are closed */
+  zke *sessions; /* by id; ended ones stay until they are closed */
 };
 
 /* ---- memory ---- */
 
 /* Mapped, because in the laboratory malloc() is its arena, whose regions are
- * smaller than this.  Pages that are not used are not touched.  A model that
- * needs more ends the program. */
+ * smaller than this.  Unused pages are not touched.  A model that needs more
+ * ends the program. */
 static model *model_new(size_t bytes) {
   model *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -63,7 +63,7 @@ void model_restore(model *m, const void *from) {
   memcpy(m, from, ((const model *)from)->top);
 }
 
-/* A block has its class before it. */
+/* A block is preceded by its class. */
 static void *mem_new(model *m, size_t size) {
   size_t power = 5;
   while (((size_t)1 << power) < size + 16) power++;
@@ -99,21 +99,21 @@ static char *mem_text(model *m, const char *s) {
   return mem_copy(m, s, strlen(s));
 }
 
-/* What a function needs until it returns. */
+/* Memory for the time of a call. */
 static void *temp_new(size_t size) {
   void *block = calloc(1, size);
   if (!block) abort();
   return block;
 }
 
-/* What callers get, for zke_free(). */
+/* Memory for callers, who release it by zke_free(). */
 static void *out_new(zke *z, size_t size) {
   void *block = zke_alloc(z, size);
   if (!block) abort();
   return memset(block, 0, size);
 }
 
-/* Strings that belong together, in one block. */
+/* Several strings in one block. */
 struct text {
   const char *at;
   text *next;
@@ -163,7 +163,7 @@ static bool path_client(const char *path, bool open) {
   return true;
 }
 
-/* How many bytes follow the first of a character; -1: it is none. */
+/* The number of bytes that follow a character's first; -1: not a first byte. */
 static int path_more(unsigned char first) {
   if (first < 0x80) return 0;
   if (first < 0xc2 || first > 0xf4) return -1;
@@ -171,7 +171,7 @@ static int path_more(unsigned char first) {
   return first < 0xf0 ? 2 : 3;
 }
 
-/* One character of UTF-8; U+FFFD where there is none. */
+/* One character of UTF-8; U+FFFD if it is invalid. */
 static int path_decode(const unsigned char **at) {
   const unsigned char *s = *at;
   int more = path_more(s[0]);
@@ -242,7 +242,7 @@ static void sha_block(uint32_t h[5], const unsigned char *block) {
   for (int i = 0; i < 5; i++) h[i] += s[i];
 }
 
-/* SHA-1 of some bytes, padded as the standard has it. */
+/* SHA-1 of some bytes, padded as the standard says. */
 static void sha_sum(const char *bytes, size_t len, unsigned char out[20]) {
   uint32_t h[5] = {0x67452301u, 0xefcdab89u, 0x98badcfeu, 0x10325476u,
                    0xc3d2e1f0u};
@@ -327,7 +327,7 @@ struct node {
   char *path, *name;      /* the name is the path's end */
   int64_t czxid, mzxid, pzxid, ctime, mtime, owner, ttl, emptied;
   int32_t version, aversion, creates, nchild;
-  int32_t ahead;      /* creates as this multi counts them */
+  int32_t ahead;      /* creates, as this multi counts them */
   int64_t ahead_zxid; /* which multi */
   int kind, len;
   bool due; /* found by this sweep */
@@ -367,7 +367,7 @@ static void node_data(model *m, node *n, const void *data, int len) {
   n->len = len < 0 ? -1 : len;
 }
 
-/* A node below another, in the order of names among its siblings. */
+/* A new node below another, among its siblings in order of names. */
 static node *node_new(model *m, node *up, const char *path) {
   node *n = mem_new(m, sizeof *n), **at;
   n->up = up;
@@ -414,7 +414,7 @@ static void node_tell(const node *n, zke_stat *out) {
   if (out) *out = node_stat(n);
 }
 
-/* The node after this one, of the tree below top; parents first. */
+/* The next node of the tree below top; parents first. */
 static node *node_next(const node *n, const node *top) {
   if (n->down) return n->down;
   while (n != top && !n->next) n = n->up;
@@ -461,7 +461,7 @@ static void node_plant(model *m) {
 
 /* ---- sessions' structs ---- */
 
-/* That the session watches; as the server knows it. */
+/* A watch as the server knows it: what the session watches. */
 struct row {
   row *next;
   char *path;
@@ -469,14 +469,14 @@ struct row {
   int64_t since;
 };
 
-/* Whom to call; as the client knows it. */
+/* A watch as the client knows it: whom to call. */
 struct watcher {
   watcher *next;
   char *path;
   int types, mode; /* a sum of CHILD and DATA */
   zke_watch_fn fn;
   void *context;
-  int64_t since; /* zxid that the registration saw */
+  int64_t since; /* the zxid at registration */
 };
 
 struct event {
@@ -485,7 +485,7 @@ struct event {
   char *path;
   int64_t zxid;
   list *acl;
-  watcher *only; /* who alone is told, whatever the list says; or NULL */
+  watcher *only; /* the only one told, whatever the list says; or NULL */
 };
 
 struct alarm_at {
@@ -495,7 +495,7 @@ struct alarm_at {
   int64_t when;
 };
 
-/* What is still to be removed, since a reply was lost. */
+/* Nodes that must still be removed because a reply was lost. */
 struct discard {
   discard *next;
   char *path;
@@ -513,7 +513,7 @@ struct zke {
   model *m;
   zke *next;
   int64_t id, started, pid;
-  bool gone;       /* not in the tree any more */
+  bool gone;       /* no longer in the tree */
   bool end_untold; /* a session event is to be delivered */
   int state;
   char *chroot;
@@ -525,11 +525,11 @@ struct zke {
   pair otherwise; /* the default watcher */
   int unread;     /* events withheld */
   int fail_when, fail_skip;
-  discard *discards;  /* the newest first */
+  discard *discards;  /* newest first */
   int64_t discard_at; /* when a read or a dispatch tries again */
 };
 
-/* Does a list give one of these permissions to the session's identities? */
+/* Does a list give the session's identities one of these permissions? */
 static bool may(const zke *z, const list *acl, int32_t perms) {
   for (int i = 0; i < acl->count; i++) {
     const entry *e = &acl->at[i];
@@ -548,8 +548,8 @@ static int list_add_auth(zke *z, list *l, int32_t perms) {
   return ZKE_OK;
 }
 
-/* Add an entry of a list that the caller gave, with "auth" spelt out; the
- * server's code for one that is none. */
+/* Add an entry of the caller's list, with "auth" expanded; the server's code if
+ * it is invalid. */
 static int list_add_given(zke *z, list *l, const zke_acl *a) {
   if (!a->scheme) return ZKE_INVALIDACL;
   if (strcmp(a->scheme, "auth") == 0) return list_add_auth(z, l, a->perms);
@@ -566,7 +566,8 @@ static bool text_same(const char *a, const char *b) {
   return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* What is given twice counts once; what auth stands for may come again. */
+/* An entry given twice counts once; the expansion of "auth" may repeat
+ * entries. */
 static bool list_given_before(const zke_acls *acls, int at) {
   const zke_acl *a = &acls->data[at];
   for (int i = 0; i < at; i++) {
@@ -578,7 +579,7 @@ static bool list_given_before(const zke_acls *acls, int at) {
   return false;
 }
 
-/* semantics.md 8: the list as it is kept. */
+/* semantics.md 8: the list as it is stored. */
 static int list_make(zke *z, const zke_acls *acls, list **out) {
   size_t most = 0;
   int rc = ZKE_OK;
@@ -661,7 +662,7 @@ static void event_drop_at(zke *z, event **at) {
 
 static void event_drop(zke *z) { event_drop_at(z, &z->events); }
 
-/* The event that a watcher is owed, which was set too late; NULL: it waits. */
+/* The event that is owed to a watcher that was set too late; NULL: it waits. */
 static event **event_owed(zke *z, const watcher *w) {
   event **at = &z->events;
   while (*at && (*at)->only != w) at = &(*at)->next;
@@ -693,7 +694,7 @@ static void watcher_drop(zke *z, watcher **at) {
   mem_free(z->m, w);
 }
 
-/* Is it the row's, or one whose row has fired already? */
+/* Does the watcher belong to the row, or has its row already fired? */
 static bool watcher_has(const watcher *w, const row *r) {
   return w->mode == r->mode && (w->types & r->type) && w->since >= r->since &&
          strcmp(w->path, r->path) == 0;
@@ -709,7 +710,7 @@ static watcher *watcher_add(zke *z, const char *path, int types, int mode,
   return w;
 }
 
-/* A reading call's watch. */
+/* The watch of a reading call. */
 static void watch_once(zke *z, const char *path, int type, const pair *p) {
   if (!p->fn) return;
   row *r = row_find(z, path, type, ONE_SHOT);
@@ -740,7 +741,7 @@ static void watch_stay(zke *z, const char *path, int mode, const pair *p) {
   if (!known) watcher_add(z, path, ZKE_WATCH_ANY, mode, p);
 }
 
-/* Rows that no watcher needs go with the last that did. */
+/* Remove rows that no watcher needs any more. */
 static void watch_tidy(zke *z) {
   for (row **at = &z->rows; *at;) {
     bool needed = false;
@@ -756,7 +757,7 @@ static void watch_tidy(zke *z) {
   }
 }
 
-/* Takes back what a pair (NULL: anybody) has for the path and types. */
+/* Remove a pair's watches (NULL: all) of the path and types. */
 static int watch_remove(zke *z, const char *path, int types, const pair *p) {
   int rc = ZKE_NOWATCHER;
   for (watcher **at = &z->watchers; *at;) {
@@ -777,8 +778,8 @@ static int watch_remove(zke *z, const char *path, int types, const pair *p) {
 
 /* ---- the tree's changes ---- */
 
-/* semantics.md 2.3: the counter sticks at its end, but for those to come in
- * the same multi. */
+/* semantics.md 2.3: the counter sticks at its maximum, except for later creates
+ * of the same multi. */
 static int32_t tree_number(const model *m, const node *up) {
   return up->ahead_zxid == m->zxid ? up->ahead : up->creates;
 }
@@ -807,7 +808,7 @@ static void tree_remove(model *m, node *n) {
 
 /* ---- ops ---- */
 
-/* What an operation on the tree was asked, with whole paths. */
+/* The arguments of an operation on the tree, with whole paths. */
 typedef struct ask {
   const char *path;
   const void *data;
@@ -900,7 +901,7 @@ static int op_delete(zke *z, const ask *a) {
   return ZKE_OK;
 }
 
-/* What set, set_acl and check look at before. */
+/* The checks that set, set_acl and check share. */
 static int op_find(zke *z, const char *path, int32_t perms, node **out) {
   if (!path_server(path)) return ZKE_BADARGUMENTS;
   *out = node_find(z->m, path);
@@ -908,7 +909,7 @@ static int op_find(zke *z, const char *path, int32_t perms, node **out) {
   return may(z, (*out)->acl, perms) ? ZKE_OK : ZKE_NOAUTH;
 }
 
-/* After -2 comes 0: a version of -1 would mean any. */
+/* After -2 comes 0, since a version of -1 would mean any. */
 static int32_t version_after(int32_t version) {
   if (version == -2) return 0;
   return version == INT32_MAX ? INT32_MIN : version + 1;
@@ -936,7 +937,7 @@ static int op_check(zke *z, const ask *a) {
   return version_fits(n->version, a->version) ? ZKE_OK : ZKE_BADVERSION;
 }
 
-/* A set_acl with the list as it will be stored, likewise. */
+/* Likewise, a set_acl with the list as it will be stored. */
 static int op_set_acl_of(zke *z, const ask *a, list *acl) {
   node *n;
   int rc = op_find(z, a->path, ZKE_PERM_ADMIN, &n);
@@ -989,7 +990,7 @@ static void session_forget_rows(zke *z) {
   while (z->events) event_drop(z);
 }
 
-/* By parents, then by names. */
+/* In order of parents, then of names. */
 static bool remove_before(const node *a, const node *b) {
   int order = strcmp(a->up->path, b->up->path);
   return order ? order < 0 : strcmp(a->name, b->name) < 0;
@@ -1002,7 +1003,7 @@ static node *session_first(zke *z) {
   return first;
 }
 
-/* One zxid; the session hears nothing of it. */
+/* All with one zxid; the session gets no events. */
 static void session_remove(zke *z) {
   z->m->zxid++;
   z->gone = true;
@@ -1010,7 +1011,7 @@ static void session_remove(zke *z) {
   for (node *n; (n = session_first(z));) tree_remove(z->m, n);
 }
 
-/* A session, after all that are older. */
+/* A new session, after all older ones. */
 static zke *session_new(model *m, const zke_handle *head,
                         const zke_options *o) {
   zke **at = &m->sessions, *z = mem_new(m, sizeof *z);
@@ -1067,14 +1068,14 @@ static const char *shown(const zke *z, const char *path) {
   return *rest ? rest : "/";
 }
 
-/* Pairs to be called, each once. */
+/* The pairs to call, each once. */
 typedef struct calls {
   int count, room;
   pair *at;
 } calls;
 
-/* A function and its context are called once for an event, however many watches
- * named them. */
+/* Each pair of a function and its context is called once for an event, however
+ * many watches have it. */
 static void calls_add(calls *c, zke_watch_fn fn, void *context) {
   for (int i = 0; i < c->count; i++)
     if (c->at[i].fn == fn && c->at[i].context == context) return;
@@ -1086,7 +1087,7 @@ static void calls_add(calls *c, zke_watch_fn fn, void *context) {
   c->at[c->count++] = (pair){fn, context};
 }
 
-/* Calls them; how many there were. */
+/* Call them; returns their number. */
 static int calls_make(calls *c, zke *z, int type, const char *path) {
   for (int i = 0; i < c->count; i++)
     c->at[i].fn(z, type, z->state, path, c->at[i].context);
@@ -1107,7 +1108,7 @@ static bool watcher_hears(const watcher *w, const event *e) {
   return e->type != ZKE_EVENT_CHILD && path_below(e->path, w->path);
 }
 
-/* Those at one path; one-shots are taken off. */
+/* Add the watchers of one path; remove the one-shot ones. */
 static void event_collect_at(zke *z, const event *e, size_t len, calls *c) {
   for (watcher **at = &z->watchers; *at;) {
     watcher *w = *at;
@@ -1121,14 +1122,15 @@ static void event_collect_at(zke *z, const event *e, size_t len, calls *c) {
   }
 }
 
-/* The path's own first, then those of the nearest above. */
+/* The watchers of the path itself first, then those of the nearest
+ * ancestors. */
 static void event_collect(zke *z, const event *e, calls *c) {
   for (size_t len = strlen(e->path); len > 0; len--)
     event_collect_at(z, e, len, c);
 }
 
-/* Call the watchers of the session's oldest event, unless it may not read of
- * it; how many were called. */
+/* Call the watchers of the session's oldest event, unless the session may not
+ * read it; returns how many were called. */
 static int event_deliver(zke *z) {
   event *e = z->events;
   calls c = {0};
@@ -1185,7 +1187,7 @@ static int alarm_deliver(zke *z, int64_t now) {
 
 /* ---- calls ---- */
 
-/* The whole path; NULL where the client refuses it. */
+/* The whole path; NULL if the client refuses it. */
 static char *whole(const zke *z, const char *path, int mode) {
   bool open = path_is_sequential(mode);
   if (!path || path[0] != '/') return NULL;
@@ -1213,14 +1215,14 @@ static int lose(zke *z, bool read) {
 }
 
 /* Does it look like a number that a sequential create appends?  It has ten
- * characters, a minus among them; one more only below -999999999. */
+ * characters, perhaps with a minus; eleven only below -999999999. */
 static bool is_number(const char *s) {
   size_t len = strlen(s), minus = *s == '-';
   if (minus + strspn(s + minus, "0123456789") != len) return false;
   return len == 10 || (len == 11 && minus && (s[1] == '1' || s[1] == '2'));
 }
 
-/* The first node that a discard still means, or NULL. */
+/* The first node that a discard must still remove, or NULL. */
 static node *discard_first(zke *z, const discard *d) {
   node *first = NULL;
   const char *path = d->path;
@@ -1236,7 +1238,7 @@ static node *discard_first(zke *z, const discard *d) {
   return first;
 }
 
-/* One zxid for all of them, none where there is nothing to remove. */
+/* One zxid for all of them; none if there is nothing to remove. */
 static void discard_apply(zke *z) {
   bool any = false;
   z->m->zxid++;
@@ -1249,8 +1251,8 @@ static void discard_apply(zke *z) {
 static int64_t model_now(zke *z) { return clock_ms(z->m, ZKE_CLOCK_MONOTONIC); }
 static int64_t model_wall(zke *z) { return wall(z->m); }
 
-/* What changes anything, watches too, does it at once; other calls when a
- * moment has passed. */
+/* Apply the discards: immediately before a call that changes anything, watches
+ * included; before other calls after a pause. */
 static int enter(zke *z, bool changes) {
   if (z->state != ZKE_STATE_CONNECTED) return ZKE_INVALIDSTATE;
   if (!z->discards || (!changes && model_now(z) < z->discard_at)) return ZKE_OK;
@@ -1259,7 +1261,7 @@ static int enter(zke *z, bool changes) {
   return ZKE_OK;
 }
 
-/* What no value has: found before the handle is looked at. */
+/* An impossible length is found before the handle is looked at. */
 static bool length_is_bad(const void *data, int len) {
   return len < -1 || (!data && len > 0);
 }
@@ -1268,7 +1270,7 @@ static bool data_is_bad(const zke *z, const void *data, int len) {
   return length_is_bad(data, len) || len > z->m->data_limit;
 }
 
-/* One change of the tree: its zxid, and its reply that may be lost. */
+/* One change of the tree, with its zxid; its reply may be lost. */
 static int change(zke *z, int (*op)(zke *, ask *), ask *a) {
   int rc = enter(z, true);
   if (rc != ZKE_OK) return rc;
@@ -1328,7 +1330,7 @@ static int model_create_ttl(zke *z, const char *path, const void *data, int len,
   return create_any(z, &a, true, path_out, stat_out);
 }
 
-/* A change of one node that exists, or should. */
+/* A change of one node that should exist. */
 static int change_at(zke *z, int (*op)(zke *, ask *), ask *a,
                      zke_stat *stat_out) {
   if (length_is_bad(a->data, a->len)) return ZKE_BADARGUMENTS;
@@ -1440,7 +1442,7 @@ static int model_get(zke *z, const char *path, zke_watch_fn fn, void *context,
   return rc;
 }
 
-/* Names behind one, at most so many; 0: all. */
+/* The names after one, at most this many; 0: all. */
 static zke_strings *out_names(zke *z, const node *n, const char *after,
                               int most) {
   text *names = NULL, *last = NULL;
@@ -1484,7 +1486,7 @@ static int model_count(zke *z, const char *path, int64_t *count_out) {
   return rc;
 }
 
-/* The node counts, too. */
+/* The node itself counts too. */
 static int model_usage(zke *z, const char *path, int64_t *count_out,
                        int64_t *bytes_out) {
   char *all;
@@ -1537,7 +1539,7 @@ static int model_sync(zke *z, const char *path) {
   return enter(z, false);
 }
 
-/* An entry as it is shown: who has no ADMIN does not see hashes. */
+/* An entry as it is shown: without ADMIN, without hashes. */
 static void acl_show(const entry *e, bool admin, zke_acl *to, char **at) {
   to->perms = e->perms;
   to->scheme = strcpy(*at, e->scheme);
@@ -1548,8 +1550,8 @@ static void acl_show(const entry *e, bool admin, zke_acl *to, char **at) {
   *at += strlen(e->id) + 3;
 }
 
-/* A node's list as get_acl shows it: without digests for whoever may not change
- * it. */
+/* A node's list as get_acl shows it: without digests if the caller may not
+ * change it. */
 static zke_acls *out_acls(zke *z, const node *n) {
   const list *l = n->acl;
   bool admin = may(z, n->acl, ZKE_PERM_ADMIN);
@@ -1588,7 +1590,7 @@ static bool op_is_zero(const zke_op *op) {
   return !op->reserved_int;
 }
 
-/* What is found before anything is done. */
+/* The mistakes that are found before anything is done. */
 static int multi_check(zke *z, const zke_op *ops, int count) {
   int64_t sum = 0;
   for (int i = 0; i < count; i++) {
@@ -1635,7 +1637,7 @@ static int multi_one(zke *z, const zke_op *op, zke_op_result *r) {
   return r->rc;
 }
 
-/* All or nothing: a refusal brings the copy back. */
+/* All or nothing: a refusal restores the copy. */
 static int multi_all(zke *z, const zke_op *ops, int count,
                      zke_op_result *results) {
   model *m = z->m;
@@ -1675,7 +1677,7 @@ static int model_multi(zke *z, const zke_op *ops, int count,
   return lost ? ZKE_CONNECTIONLOSS : rc;
 }
 
-/* What the session was not told of below a path. */
+/* The events below a path that the session has not been told. */
 static void read_untold(zke *z, const zke_op *op, const char *path,
                         zke_op_result *r) {
   size_t count = 0;
@@ -1696,7 +1698,7 @@ static void read_untold(zke *z, const zke_op *op, const char *path,
   free(all);
 }
 
-/* What a read of a node gives, or its code. */
+/* The result of a read of a node, or its code. */
 static void read_node(zke *z, const zke_op *op, const node *n,
                       zke_op_result *r) {
   r->rc = n ? ZKE_OK : ZKE_NONODE;
@@ -1782,7 +1784,7 @@ static int model_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   return rc;
 }
 
-/* semantics.md 5.9: what is told at once of a watch that was set before. */
+/* semantics.md 5.9: the event that a watch set earlier gets immediately. */
 static int watch_missed(const node *n, int type, int64_t zxid) {
   if (type == ZKE_WATCH_EXIST) return n ? ZKE_EVENT_CREATED : 0;
   if (!n) return ZKE_EVENT_DELETED;
@@ -1932,7 +1934,7 @@ static int model_expire(zke *z, int64_t session) {
   return ZKE_OK;
 }
 
-/* By the time since when they might go. */
+/* In order of the times since which they may be removed. */
 static bool sweep_before(const node *a, const node *b) {
   int64_t x = a->kind == CONTAINER ? a->emptied : a->mtime + a->ttl;
   int64_t y = a->kind == CONTAINER ? b->emptied : b->mtime + b->ttl;
@@ -1946,8 +1948,8 @@ static node *sweep_first(model *m) {
   return first;
 }
 
-/* Remove the nodes of a kind that are due.  A parent of the same kind that
- * becomes free by it waits for the next sweep. */
+/* Remove the nodes of a kind that are due.  A parent of the same kind that this
+ * empties waits for the next sweep. */
 static void sweep_kind(model *m, int kind) {
   for (node *n = m->root; n; n = node_next(n, m->root))
     n->due = n->kind == kind && node_is_due(m, n);
@@ -1957,7 +1959,7 @@ static void sweep_kind(model *m, int kind) {
   }
 }
 
-/* A TTL node whose last child is a container that goes, goes with it. */
+/* A TTL node whose last child is a removed container is removed too. */
 void model_sweep(model *m) {
   sweep_kind(m, CONTAINER);
   sweep_kind(m, TTL);
@@ -1992,7 +1994,7 @@ static void session_show(const zke *z, zke_session_info *i) {
   for (event *e = z->events; e; e = e->next) i->events++;
 }
 
-/* All sessions as a list (-1), or the one that is asked for. */
+/* All sessions as a list (-1), or one. */
 static int model_sessions(zke *z, int64_t session, zke_session_list **out) {
   int rc = enter(z, false), most = 0;
   if (rc != ZKE_OK) return rc;
@@ -2021,7 +2023,7 @@ static int by_watch(const void *a, const void *b) {
   return y->type - x->type;
 }
 
-/* A watch that is to be listed; the text goes before *end. */
+/* List a watch; its text goes before *end. */
 static void watch_show(const zke *s, const row *r, int64_t owner, char **end,
                        zke_watch_info *out) {
   *end -= strlen(r->path) + 1;
@@ -2065,8 +2067,8 @@ static int model_test_fail(zke *z, int when, int skip) {
   return ZKE_OK;
 }
 
-/* What fn does is one step, call by call; it is undone as a whole where the
- * engine undoes it. */
+/* fn's calls are one step, which is undone as a whole when the engine undoes
+ * it. */
 static int model_batch(zke *z, zke_batch_fn fn, void *context) {
   model *m = z->m;
   void *before = temp_new(model_used(m));
@@ -2077,7 +2079,7 @@ static int model_batch(zke *z, zke_batch_fn fn, void *context) {
   return rc;
 }
 
-/* Nobody waits for the model. */
+/* Nothing waits for the model. */
 static int64_t model_nothing(zke *z) {
   (void)z;
   return 0;

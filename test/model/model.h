@@ -1,14 +1,14 @@
-/* model.h - the tree's semantics a second time, in memory, without SQLite
+/* model.h - a second implementation of the tree's semantics, in memory
  *
- * Written from doc/semantics.md, doc/differences.md and zkembed.h.  Nothing of
- * zkembed.c is in it, so where the two answer alike, a mistake would have to
- * have been made twice.
+ * It is written from doc/semantics.md, doc/differences.md and zkembed.h.  It
+ * contains nothing of zkembed.c, so if the two agree on a wrong answer, the
+ * mistake was made twice.
  *
  * It is an engine behind zkembed.h: zke_open() of "model:" makes one, and each
- * function that the table at the end of model.c has answers as zkembed.c is to
- * answer.  All that a model knows lies in one block, its handles too:
- * model_save() and model_restore() copy it.  There are no globals.  Time and
- * the process's number come from zke_options.os of the first session.
+ * function in the table at the end of model.c must answer as zkembed.c does.
+ * All state of a model is in one block, its handles included; model_save() and
+ * model_restore() copy it.  There are no globals.  The time and the process's
+ * number come from zke_options.os of the first session.
  *
  * Covered: every function of zkembed.h whose answer depends on the tree, the
  * sessions, the watches or the identities.
@@ -39,25 +39,25 @@ typedef struct model model;
 
 extern const zke_engine model_engine;
 
-/* The model that a handle is of; it stays until model_end(). */
+/* The handle's model; it stays until model_end(). */
 model *model_of(zke *z);
 void model_end(model *m);
 
 /* model_used    - how many bytes model_save() writes
- * model_restore - back to what was saved of this very model: the handles of
- *                 then are valid again, later ones are not */
+ * model_restore - back to a saved state of this same model: the handles of
+ *                 that time are valid again, later ones are not */
 size_t model_used(const model *m);
 void model_save(const model *m, void *to);
 void model_restore(model *m, const void *from);
 
-/* Remove the containers and TTL nodes whose time is over, as a sweep does. */
+/* Remove the containers and TTL nodes that are due, as a sweep does. */
 void model_sweep(model *m);
 
-/* To play what an engine has done, in its numbers:
+/* To replay what an engine has done, with its numbers:
  *
  * model_zxid      - the zxid of the last change
- * model_set_zxid  - the next change has the one after this
- * model_sweep_one - remove one node, if its time is over; false: it is not */
+ * model_set_zxid  - the next change gets the next zxid
+ * model_sweep_one - remove one node if it is due; false: it is not */
 int64_t model_zxid(const model *m);
 void model_set_zxid(model *m, int64_t zxid);
 bool model_sweep_one(model *m, const char *path);

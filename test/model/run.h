@@ -1,11 +1,11 @@
-/* run.h - what the two sides of a run have in common */
+/* run.h - what the two sides of a run share */
 #ifndef ZKE_MODEL_RUN_H
 #define ZKE_MODEL_RUN_H
 
 #include "test/conformance/conformance.h"
 
-/* Steps beside those of the conformance generator: what a ZooKeeper server has
- * not, or what it does in its own time. */
+/* Steps besides the conformance generator's: what a ZooKeeper server does not
+ * have, or does in its own time. */
 #define RUN_EXTRA_LIST(X) \
   X(NONE, 0)              \
   X(ADVANCE, 300)         \
@@ -39,15 +39,15 @@ typedef struct run_step {
   cf_op op;
   run_extra extra;
   int64_t number;
-  bool twice; /* the model does it, is set back, and does it again */
+  bool twice; /* the model does it, is reset, and does it again */
 } run_step;
 
-/* The clock of both: the wall's, and how far it is ahead of the monotonic. */
+/* The clock of both: wall time, and its lead over the monotonic time. */
 typedef struct run_clock {
   int64_t ms, ahead;
 } run_clock;
 
-/* One of the two. */
+/* One side. */
 typedef struct run_side {
   const char *file; /* for zke_open(); NULL: in memory */
   zke *given;       /* a session of the tree to run on; NULL: open a new one */
@@ -60,13 +60,13 @@ extern run_side run_engine, run_model;
 
 void run_begin(run_side *side, run_clock *clock, int64_t container_ms);
 void run_end(run_side *side);
-/* Time has passed: what is due goes. */
+/* Let time pass, and remove what is due. */
 void run_advance(run_side *side, const run_clock *clock);
 void run_call(const run_side *side, cf_zke *z, const run_step *s, cf_reply *r);
 int run_batch(cf_zke *z, zke_batch_fn fn, void *context);
 
-/* Make random steps on both sides.  true: no difference; else it is printed,
- * shrunk unless the engine's tree is given.  run_steps_done and
+/* Make random steps on both sides. true: no difference.  A difference is
+ * printed, and shrunk unless the engine's tree is given. run_steps_done and
  * run_events_compared count over all seeds. */
 bool run_seed(uint64_t seed, int length);
 extern int64_t run_steps_done, run_events_compared;

@@ -1,6 +1,6 @@
 /* side.c - the calls of a run, the same for the engine and for the model
  *
- * Those that conformance makes too are its own, from its zke.c. */
+ * Calls that conformance makes too come from its zke.c. */
 #include "zkembed.h"
 
 #include "test/conformance/zke.c"
@@ -33,8 +33,8 @@ static cf_store *store_of(zke *anchor) {
   return s;
 }
 
-/* Let a new model go on from a tree without nodes: the harness's session has
- * the id that it has there, and the next change the same zxid. */
+/* Let a new model continue from a tree without nodes: the harness's session
+ * gets the id that it has there, and the next change the same zxid. */
 static void follow(run_side *side, zke *given) {
   zke *first = side->anchor;
   model_set_zxid(side->model, zke_session_id(given) - 1);
@@ -42,7 +42,7 @@ static void follow(run_side *side, zke *given) {
        "zke_open_session");
   must(zke_close(first), "zke_close");
   side->store->anchor = side->anchor;
-  zke_zxid(); /* from the first call on the thread is told of them */
+  zke_zxid(); /* from the first call on the thread is told zxids */
   must(zke_sync(given, "/"), "zke_sync");
   model_set_zxid(side->model, zke_zxid());
 }
@@ -72,8 +72,8 @@ void run_end(run_side *side) {
   if (side->model) model_end(side->model);
 }
 
-/* The clock of a tree that is given passes in sleeps.  The engine sweeps in a
- * dispatch; a second one finds nothing. */
+/* The clock of a given tree advances in sleeps.  The engine sweeps in a
+ * dispatch; a second dispatch finds nothing. */
 void run_advance(run_side *side, const run_clock *clock) {
   if (side->model) {
     model_sweep(side->model);
@@ -141,7 +141,7 @@ static void side_ephemerals(zke *z, const run_step *s, cf_reply *r) {
   zke_free(paths);
 }
 
-/* Calls whose outputs nobody asks for, and arguments that are refused. */
+/* Calls with NULL for their outputs, and arguments that are refused. */
 static void side_dead_end(zke *z, const run_step *s, cf_reply *r) {
   const char *path = s->op.path;
   const zke_op foreign = {.type = 99, .path = path};
@@ -180,7 +180,7 @@ static void side_state(zke *z, cf_reply *r) {
                     zke_now(z), zke_wall(z), (uint64_t)zke_session_id(z));
 }
 
-/* A watch that was set so many changes ago: by the newest zxid of the root. */
+/* Set a watch as of this many changes before the root's newest zxid. */
 static int side_set_watch(cf_zke *c, const run_step *s) {
   zke_stat stat = {0};
   zke_exists(c->anchor, "/", NULL, NULL, &stat);
@@ -189,7 +189,7 @@ static int side_set_watch(cf_zke *c, const run_step *s) {
                        context_of(c, &s->op));
 }
 
-/* What gives nothing but a code. */
+/* Calls that return only a code. */
 static int side_plain(cf_zke *c, const run_step *s) {
   const cf_op *op = &s->op;
   switch (s->extra) {
@@ -284,7 +284,7 @@ static void side_once(cf_zke *z, const run_step *s, cf_reply *r) {
     cf_zke_call(z, &s->op, r);
 }
 
-/* The model does some steps twice, with its state put back in between. */
+/* The model makes some steps twice, with its state restored in between. */
 void run_call(const run_side *side, cf_zke *z, const run_step *s, cf_reply *r) {
   if (side->model && s->twice) {
     void *before = cf_alloc(model_used(side->model));
