@@ -1,10 +1,9 @@
-/* test_election.c - what elections have besides other lines
- * (recipes/election.h)
+/* test_election.c - what only elections promise (recipes/election.h)
  *
- * test_lines has what all lines promise, and the order of the events, which are
- * those of ZooKeeper's LeaderElectionSupport.  Here are the word, handing over
- * and observers.  What happens in the middle of a call is brought about by the
- * table of system calls: another session acts there.
+ * test_lines tests what all lines promise, and the order of the events, which
+ * are those of ZooKeeper's LeaderElectionSupport.  Here are the word, handing
+ * over and observers.  The table of system calls lets another session act in
+ * the middle of a call.
  */
 #include "lines.h"
 #include "recipes.h"
@@ -27,11 +26,11 @@
 static bool twins;      /* dan's objects are named "twin" */
 static int acts;        /* bob's listener takes office (1), and resigns (2) or
                               frees its candidate (3) */
-static int64_t highest; /* token that a listener has heard */
+static int64_t highest; /* the highest token that a listener has heard */
 static int64_t heard[PARTIES]; /* the last token of each */
 static zke_observer *observer[PARTIES];
 
-/* What must have come before an event; 0: anything. */
+/* The event that must precede an event; 0: any. */
 static int before_event(int event) {
   switch (event) {
     case ZKE_ELECTION_STARTED:
@@ -45,16 +44,16 @@ static int before_event(int event) {
   }
 }
 
-/* Bob's listener may call anything. */
+/* Let bob's listener make its calls. */
 static void act(zke_election *election) {
   ck_ok(zke_election_ready(election));
   if (acts == 2) ck_ok(zke_election_resign(election));
   if (acts == 3) zke_election_free(election);
 }
 
-/* The listener of a candidate tells READY, ELECTED, FAILED and STOPPED; nothing
- * if somebody observes.  Its events come in their order, each in its state, and
- * a token with those of ELECTED only. */
+/* A candidate's listener tells READY, ELECTED, FAILED and STOPPED; nothing if
+ * there is an observer.  It checks that events come in order and in their
+ * states, and that only ELECTED has a token. */
 static void listen(zke_election *election, int event, int64_t token, void *c) {
   static const char *const words[] = {
       [ZKE_ELECTION_READY_COMPLETE] = "READY",
@@ -101,7 +100,7 @@ static int create(zke *session, const char *who, void **object) {
   return ZKE_OK;
 }
 
-/* The listener of an observer tells "name=value", or "nobody". */
+/* An observer's listener tells "name=value", or "nobody". */
 static void observe(zke_observer *o, const char *name, int64_t token,
                     const char *value, int len, void *c) {
   (void)o, (void)c;
@@ -150,7 +149,7 @@ static int step_loses(step *s) {
   return zke_delete(z[4], path, -1);
 }
 
-/* "queue ann bob cid": the leader, and who comes next. */
+/* "queue ann bob cid": the leader, and then the line. */
 static int step_queue(step *s) {
   char text[200] = "";
   zke_party_list *list;
@@ -165,8 +164,8 @@ static int step_queue(step *s) {
   return sees(s, "%s", text);
 }
 
-/* "office ann": the word of the office is ann's, with her token and in her
- * session; "office nobody": there is none. */
+/* "office ann": the word is ann's, with her token and her session; "office
+ * nobody": there is none. */
 static int step_office(step *s) {
   char mine[100] = "nobody", *data = NULL;
   zke_stat stat;
@@ -182,8 +181,8 @@ static int step_office(step *s) {
   return ZKE_OK;
 }
 
-/* "changed N": so many children have come or gone since "changed", the last one
- * in one step with the word of the office, if there is one. */
+/* "changed N": this many children were created or deleted since the last
+ * "changed"; the last of them in one step with the word, if there is one. */
 static int step_changed(step *s) {
   static int before;
   zke_stat stat = test_stat(s->session, PATH), word;
@@ -225,7 +224,7 @@ static int step_leader(step *s) {
   return rc;
 }
 
-/* The last that was told; the observer may have missed others. */
+/* The last leader that was told; the observer may have missed others. */
 static int step_last(step *s) {
   const char *comma = strrchr(told, ',');
   sees(s, "%s", comma ? comma + 2 : told);
@@ -248,7 +247,7 @@ static const step_recipe of_election = {
 
 static void open_all(void) { open_steps(&of_election); }
 
-/* Nothing stays behind. */
+/* Close everything; nothing may be left. */
 static void close_all(void) {
   for (int i = 0; i < PARTIES; i++) zke_observer_free(observer[i]);
   free_parties();
@@ -264,7 +263,7 @@ static void play_election(const char *script) {
 /* ---- events ---- */
 
 /* A candidate without rivals passes all states in one call; its token comes
- * with ELECTED; resigning ends its candidacy once. */
+ * with ELECTED.  A second resignation finds nothing. */
 TEST(the_first_is_elected) {
   play_election(
       "ann is STOP; ann start; told ann ELECTED; ann is ELECTED; ann check;"
@@ -272,9 +271,9 @@ TEST(the_first_is_elected) {
       "ann check -> LOST; ann resign -> LOST; told ");
 }
 
-/* Those behind the leader are told READY, and nothing more until their turn, or
- * until the one before goes: then they are determined anew.  Each new leader
- * has a greater token, as the listener asserts. */
+/* Candidates behind the leader are told READY, and nothing more until their
+ * turn comes or the candidate in front leaves: then their place is determined
+ * again.  Each new leader has a greater token (the listener checks). */
 TEST(the_others_are_ready_and_follow_in_order) {
   play_election(
       "ann start; bob start; cid start; told ann ELECTED, bob READY, cid READY;"
@@ -284,8 +283,8 @@ TEST(the_others_are_ready_and_follow_in_order) {
       "bob resign; news bob STOPPED, ann ELECTED");
 }
 
-/* A leader whose session has ended hears FAILED; the word of its office has
- * gone; no call of it claims anything (P5, P6). */
+/* A leader whose session has ended hears FAILED. Its word is gone, and none of
+ * its calls claims anything (P5, P6). */
 TEST(an_expired_session_leads_no_more) {
   play_election(
       "ann start; bob start; ann ready; told ann ELECTED, bob READY;"
@@ -294,8 +293,8 @@ TEST(an_expired_session_leads_no_more) {
       "ann resign -> INVALIDSTATE");
 }
 
-/* P11: arguments that make no sense are refused, among them a name with a line
- * break; the output is NULL then. */
+/* P11: invalid arguments are refused, such as a name with a line break; the
+ * output is then NULL. */
 TEST(arguments_are_checked) {
   zke_election *election = NULL;
   zke_observer *o = NULL;
@@ -329,7 +328,7 @@ TEST(another_kind_on_the_path_is_refused) {
   close_all();
 }
 
-/* A mark that names nobody is ignored, and does not stay. */
+/* A mark that names no candidate is ignored and removed. */
 TEST(a_mark_that_names_nobody_goes) {
   open_line(LINE_ELECTION);
   ck_ok(zke_ensure_path(z[0], PATH, ZKE_CONTAINER, ZKE_FOREVER));
@@ -345,8 +344,8 @@ TEST(a_mark_that_names_nobody_goes) {
   close_line();
 }
 
-/* Nobody dispatches: a leader that has lost its place hands nothing over, takes
- * no office, and leads no longer when it is asked to lead again. */
+/* Without a dispatch: a leader that has lost its place cannot hand over or take
+ * office, and does not lead when it is asked to lead again. */
 TEST(a_lost_place_is_not_handed_over) {
   play_line(LINE_ELECTION,
             "ann start; ann loses;"
@@ -362,8 +361,7 @@ TEST(a_lost_place_is_not_handed_over) {
             "bob is HELD");
 }
 
-/* The listener takes office, resigns or frees, as it hears that it is
- * elected. */
+/* The listener takes office, resigns or frees when it hears ELECTED. */
 TEST_LOOP(a_listener_may_call_anything, 1, 4) {
   acts = _i;
   open_all();
@@ -375,8 +373,8 @@ TEST_LOOP(a_listener_may_call_anything, 1, 4) {
 
 /* ---- taking office ---- */
 
-/* The word is the leader's alone: refused to others, once however often it is
- * asked for, and not written again after the place was lost. */
+/* Only the leader may write the word: others are refused; it is written once,
+ * however often it is asked for, and not after the place was lost. */
 TEST(only_the_leader_takes_office) {
   play_election(
       "ann start; bob start; office nobody;" /* first in line only */
@@ -384,12 +382,12 @@ TEST(only_the_leader_takes_office) {
       "ann ready; office ann; ann ready; office ann;"
       "delete " WORD
       "; ann loses;"
-      "ann dispatches; office nobody;" /* wants to write it, but is none */
+      "ann dispatches; office nobody;" /* its place is lost */
       "ann ready -> LOST");
 }
 
-/* Resigning takes it back in one step with the place.  A former leader's word
- * that somehow stayed is replaced, in one step: nobody sees two or none. */
+/* Resigning removes the word in one step with the place.  A former leader's
+ * word that was left is replaced in one step: readers never see two or none. */
 TEST(the_word_comes_and_goes_in_one_step) {
   play_election(
       "ann start; bob start; ann ready; changed ; ann resign; changed 2;"
@@ -402,7 +400,7 @@ TEST(the_word_comes_and_goes_in_one_step) {
       "office ann");
 }
 
-/* "Leader key deleted by somebody else": it is written again. */
+/* "Leader key deleted by somebody else": the leader writes it again. */
 TEST(a_deleted_word_is_written_again) {
   play_election(
       "ann start; bob start; ann ready;"
@@ -417,7 +415,8 @@ TEST(a_deleted_word_is_written_again) {
       "ann resign; all dispatch; office nobody");
 }
 
-/* Who lost its place, but lives, takes its word back; not the next one's. */
+/* A live leader that lost its place removes its own word, not its
+ * successor's. */
 TEST(a_lost_place_takes_the_word_back) {
   play_election(
       "ann start; bob start; ann ready; ann loses; ann dispatches;"
@@ -428,22 +427,22 @@ TEST(a_lost_place_takes_the_word_back) {
 
 /* ---- handing over ---- */
 
-/* Handing over brings the named candidate before all that came earlier; these
- * keep their order.  Tokens rise with each hand-over. */
+/* Handing over puts the named candidate before all earlier ones, which keep
+ * their order.  Tokens rise with each hand-over. */
 TEST(the_named_one_leads_next) {
   play_election(
       "ann start; bob start; cid start; dan start; ann ready;"
       "told ann ELECTED, bob READY, cid READY, dan READY;"
       "ann hands cid; told ann STOPPED; office nobody; queue cid bob dan;"
       "news bob READY, cid ELECTED;"
-      "cid watches 1;" /* its own znode, not bob's any more */
+      "cid watches 1;" /* its own znode, no longer bob's */
       "cid ready; cid hands dan; all dispatch; queue dan bob; dan check;"
       "ann start; queue dan bob ann; dan resign; all dispatch;"
       "queue bob ann; bob check");
 }
 
-/* A name that no candidate has, the leader's own, or a caller that does not
- * lead: refused, and the leader stays in office. */
+/* Refused: a name without a candidate, the leader's own name, and a caller that
+ * does not lead.  The leader stays in office. */
 TEST(handing_over_to_nobody_changes_nothing) {
   play_election(
       "ann start; bob start; ann ready; told ann ELECTED, bob READY;"
@@ -452,8 +451,8 @@ TEST(handing_over_to_nobody_changes_nothing) {
       "news ; ann check; office ann; queue ann bob");
 }
 
-/* Two candidates have one name: the first of them is meant; handed on to the
- * same name, the other. */
+/* If two candidates have one name, the first of them leads; a further hand-over
+ * to that name makes the other lead. */
 TEST(of_several_of_a_name_the_first_leads) {
   twins = true;
   play_election(
@@ -462,8 +461,9 @@ TEST(of_several_of_a_name_the_first_leads) {
       "all dispatch; dan' is ELECTED; queue twin bob");
 }
 
-/* The heir dies before it knows, or when it leads; the next in line leads.  Its
- * mark is for another znode than that of its next session, and goes. */
+/* The heir dies before it knows, or while it leads; the next in line leads.
+ * Its mark names another znode than that of its next session, and is
+ * removed. */
 TEST(an_heir_that_dies_is_passed_over) {
   play_election(
       "ann start; bob start; cid start; ann hands cid;"
@@ -509,7 +509,7 @@ static void dispatch_two(void) {
   zke_dispatch(intruder, NULL);
 }
 
-/* Whether or not it was a candidate. */
+/* Resign, if it is a candidate. */
 static void resign(zke_election *which) {
   int rc = zke_election_resign(which);
   if (rc != ZKE_LOST) ck_ok(rc);
@@ -524,8 +524,8 @@ static void go_home(void) {
   dispatch_two();
 }
 
-/* The leader hands over while the heir is still joining: wherever that falls,
- * the heir hears of it. */
+/* The leader hands over at any moment while the heir is joining: the heir hears
+ * of it. */
 TEST(an_heir_that_is_joining_hears_of_it) {
   int handed_over = 0;
   bool more = true;
@@ -551,7 +551,7 @@ TEST(an_heir_that_is_joining_hears_of_it) {
 
 static void heir_goes(void) { ck_ok(zke_election_resign(heir)); }
 
-/* The leader's place is deleted under it, by the intruder. */
+/* The intruder deletes the leader's place. */
 static void leader_goes(void) {
   zke_strings *own;
   ck_ok(zke_ephemerals(intruder, zke_session_id(caller), PATH "/_c_", &own));
@@ -560,14 +560,14 @@ static void leader_goes(void) {
   zke_free(own);
 }
 
-/* The heir goes, and the leader's place before the caller's next change. */
+/* The heir goes now, and the leader's place before the caller's next change. */
 static void both_go(void) {
   heir_goes();
   act_at(1, leader_goes);
 }
 
-/* The heir, the leader's own place, or first the one and then the other, goes
- * in the middle of handing over: somebody leads afterwards, and only one. */
+/* The heir, the leader's own place, or first one and then the other, goes in
+ * the middle of handing over: afterwards exactly one candidate leads. */
 TEST_LOOP(handing_over_survives_losses_in_its_middle, 0, 3) {
   static void (*const goes[])(void) = {heir_goes, leader_goes, both_go};
   int refused = 0, lost = 0;
@@ -583,7 +583,7 @@ TEST_LOOP(handing_over_survives_losses_in_its_middle, 0, 3) {
       more = n < 6;
     else if (!more)
       ck_ok(rc);
-    if (rc != ZKE_OK) /* else it was over already */
+    if (rc != ZKE_OK) /* else the call was over already */
       ck_assert(rc == (_i ? ZKE_LOST : ZKE_NONODE) ||
                 (_i == 2 && rc == ZKE_NONODE));
     refused += rc != ZKE_OK;
@@ -598,8 +598,8 @@ TEST_LOOP(handing_over_survives_losses_in_its_middle, 0, 3) {
   part();
 }
 
-/* A place that was taken away before the n-th change of handing over is lost,
- * also where a read has lost its reply: nothing was handed over. */
+/* If the place was taken away before the n-th change of handing over, and a
+ * read lost its reply: the place is lost, and nothing was handed over. */
 TEST(a_lost_read_is_no_handing_over) {
   meet(&caller, &intruder);
   for (int n = 0; n < 30; n++) {
@@ -618,9 +618,9 @@ TEST(a_lost_read_is_no_handing_over) {
   part();
 }
 
-/* Handing over loses its reply, made (1) or not (0), and at some moment the
- * leader's place is deleted: the call says that it was handed over exactly if
- * the heir leads. */
+/* Handing over loses its reply, after (1) or before (0) it takes effect, and at
+ * some moment the leader's place is deleted: the call succeeds exactly if the
+ * heir leads. */
 TEST_LOOP(a_place_that_is_taken_away_was_not_handed_over, 0, 2) {
   int lost = 0, when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
   bool more = true;
@@ -642,8 +642,7 @@ TEST_LOOP(a_place_that_is_taken_away_was_not_handed_over, 0, 2) {
   part();
 }
 
-/* Taking office while somebody takes the place away, or another's word is put
- * in between. */
+/* The intruder writes another's word. */
 static void word_comes(void) {
   zke_create(intruder, WORD, "1 old", 5, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
              NULL);
@@ -652,7 +651,7 @@ static void word_comes(void) {
 static void word_goes(void) { zke_delete(intruder, WORD, -1); }
 
 /* Before each change of ready() the place is deleted, or another word comes or
- * goes: in the end the word is the leader's, or there is none. */
+ * goes: at the end the word is the leader's, or there is none. */
 TEST_LOOP(taking_office_survives_changes_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {leader_goes, word_comes, word_goes};
   zke_stat stat;
@@ -679,14 +678,14 @@ TEST_LOOP(taking_office_survives_changes_in_its_middle, 0, 3) {
   part();
 }
 
-/* The word can be read no more. */
+/* Make the word unreadable. */
 static void word_is_hidden(void) {
   const zke_acl acl = {ZKE_PERM_ALL - ZKE_PERM_READ, "world", "anyone"};
   zke_set_acl(intruder, WORD, -1, &(zke_acls){1, &acl}, NULL);
 }
 
-/* The listener of one that says that it is ready as soon as it leads; before
- * the n-th change of that the word is hidden. */
+/* A listener that calls ready() as soon as it leads; before the n-th change of
+ * that call the word becomes unreadable. */
 static void ready_at_once(zke_election *election, int event, int64_t token,
                           void *n) {
   (void)token;
@@ -700,7 +699,7 @@ static int run_lead(call *c) {
 }
 
 /* A listener takes office inside lead(), which then cannot read its word and
- * fails: the word goes with the place. */
+ * fails: the word is removed with the place. */
 TEST(a_lead_that_fails_in_office_takes_the_word_back) {
   int n = 1, failed = 0;
   open_two();
@@ -765,8 +764,8 @@ TEST_LOOP(observers_hear_it_when_memory_was_short, 0, 2) {
   ck_ok(zke_close(one));
 }
 
-/* An observer hears what is the case when it starts, then each change: office,
- * death, resignation, handing over.  First in line is not in office. */
+/* An observer hears the state when it starts, then each change: office, death,
+ * resignation, handing over.  The first in line is not yet in office. */
 TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
   play_election(
       "dan observes; told nobody; ann start; bob start; news ;"
@@ -777,8 +776,8 @@ TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
       "cid ready; news cid");
 }
 
-/* A leader's value: with its office, changed in place, kept when the word is
- * written again, and gone with the office. */
+/* A leader's value comes with its office, can be changed, stays when the word
+ * is written again, and goes with the office. */
 TEST(observers_hear_of_the_leaders_value) {
   play_election(
       "dan observes; told nobody; ann start; bob start; ann value one; news ;"
@@ -791,7 +790,7 @@ TEST(observers_hear_of_the_leaders_value) {
       "news nobody, bob=two; bob loses; bob value late -> LOST");
 }
 
-/* No word that a candidate could have written: nobody. */
+/* A word that no candidate could have written counts as nobody. */
 TEST(observers_ignore_what_is_no_word) {
   static const char *const no_words[] = {"",    "hello", "12",
                                          "0 x", "-3 x",  "x 12"};
@@ -810,10 +809,10 @@ TEST(observers_ignore_what_is_no_word) {
 }
 
 /* An observer waits for a leader, or for its end, on this thread or another; a
- * cancel without a wait hits nothing. */
+ * cancel without a wait has no effect. */
 TEST(observers_can_wait) {
   play_election(
-      "dan observes; dan awaits_now 0;" /* nobody leads: so it is */
+      "dan observes; dan awaits_now 0;" /* nobody leads: true already */
       "dan awaits_20 1 -> OPERATIONTIMEOUT; dan gives_up -> IDLE;"
       "dan awaits_20 1 -> OPERATIONTIMEOUT;"
       "ann start; cid observes later; cid begins awaits 1;"
@@ -821,8 +820,8 @@ TEST(observers_can_wait) {
       "cid begins awaits 0; ann resign; cid returns");
 }
 
-/* One thread waits with an observer, for one thing: a second one is refused,
- * and the first still gets what it waits for. */
+/* Only one thread may wait with an observer, for one thing: a second is
+ * refused, and the first still gets what it waits for. */
 TEST(an_observer_waits_for_one_thing) {
   play_election(
       "cid observes later; cid waits awaits 1; cid awaits 0 -> MISUSE;"
@@ -830,8 +829,8 @@ TEST(an_observer_waits_for_one_thing) {
       "ann start; ann ready; cid returns; cid awaits_now 1");
 }
 
-/* After its session's end an observer claims no leader, and does not take its
- * own end for that of the leader it waits for. */
+/* After its session's end an observer reports no leader, and does not take this
+ * for the end of the leader that it waits for. */
 TEST(an_observer_without_a_session_knows_nobody) {
   play_election(
       "ann start; ann ready; told ann ELECTED; cid observes; told ann;"
@@ -841,7 +840,7 @@ TEST(an_observer_without_a_session_knows_nobody) {
       "dan returns -> INVALIDSTATE; ann is ELECTED");
 }
 
-/* The word of who is in office, or "". */
+/* The word, or "". */
 static const char *word(void) {
   static char text[100];
   char *data = NULL;
@@ -854,7 +853,7 @@ static const char *word(void) {
 
 /* ---- any history, one after the other ---- */
 
-/* A hand-over, or an office that is taken. */
+/* Hand over, or take office. */
 static void hands_over_or_is_ready(unsigned *random, int i) {
   if (rand_r(random) % 3 == 0)
     zke_election_ready(party[i]);
@@ -862,8 +861,8 @@ static void hands_over_or_is_ready(unsigned *random, int i) {
     zke_election_hand_over(party[i], identities[rand_r(random) % 3]);
 }
 
-/* Never two leaders; with everything dispatched one, where there is a
- * candidate; the word is the leader's or nobody's. */
+/* Never two leaders; exactly one after all dispatches if there is a candidate;
+ * the word is the leader's, or there is none. */
 static void expect_one_leader(unsigned *random) {
   int leaders = 0, candidates = 0;
   bool settled = rand_r(random) % 2;
@@ -885,8 +884,8 @@ static void expect_one_leader(unsigned *random) {
     ck_assert_int_le(leaders, 1);
 }
 
-/* Random calls, hand-overs and lost sessions: never two leaders, one where
- * there is a candidate and all is dispatched, and rising tokens. */
+/* Random calls, hand-overs and lost sessions: never two leaders, one if there
+ * is a candidate and all is dispatched, and rising tokens. */
 TEST(any_history_has_one_leader_and_rising_tokens) {
   open_line(LINE_ELECTION);
   play_history(&(line_history){.calls = 3000,
@@ -910,8 +909,7 @@ static zke_election *candidate(zke *own) {
   return election;
 }
 
-/* A process that stands for election, takes office when it is its turn, and
- * stays there. */
+/* A process that stands for election, takes office in its turn, and stays. */
 static void play_candidate(zke *own) {
   zke_election *election = candidate(own);
   int rc = zke_election_start(election);
@@ -924,7 +922,7 @@ static void play_candidate(zke *own) {
   for (;;) test_pause();
 }
 
-/* A process that observes, and sleeps between the events. */
+/* A process that observes, and sleeps between events. */
 static void play_observer(zke *own) {
   zke_observer *o = NULL;
   int rc = zke_observer_new(own, PATH, NULL, &o);
@@ -935,8 +933,8 @@ static void play_observer(zke *own) {
   give_up("observe", rc);
 }
 
-/* The leader's kill -9 wakes the next in line and who observes, and nobody
- * else; the next one takes office. */
+/* A kill -9 of the leader wakes the next in line and the observers, and no
+ * others; the next one takes office. */
 TEST(a_leaders_death_wakes_the_next_and_the_observers) {
   enum { OBSERVER = CROWD - 1 };
   pid_t pid[CROWD];
@@ -968,7 +966,7 @@ TEST(a_leaders_death_wakes_the_next_and_the_observers) {
   while (waitpid(-1, NULL, 0) > 0) continue;
 }
 
-/* Nobody else believes to lead. */
+/* Lead; no other process may believe that it leads. */
 static void rule(zke_election *election) {
   store(&shared->inside[self], 1);
   for (int n = 0; n < 20; n++) {
@@ -994,7 +992,7 @@ static int play_term(zke_election *election, unsigned *random) {
   return rc == ZKE_NONODE ? zke_election_resign(election) : rc;
 }
 
-/* A process that does nothing else, until it is killed. */
+/* A process that plays terms until it is killed. */
 static void play_terms(zke *own) {
   zke_election *election = candidate(own);
   unsigned random = crew_seed;
@@ -1004,7 +1002,7 @@ static void play_terms(zke *own) {
 }
 
 /* Terms, hand-overs and deaths: never two leaders, always a next one, and
- * their tokens rise. */
+ * rising tokens. */
 TEST(tokens_rise_while_leaders_are_killed) {
   share();
   strike_at_random(play_terms, 30, &shared->logged, 30);
@@ -1040,12 +1038,11 @@ static int hand_to_and_fro(zke *user, zke_election *a, zke_election *b,
   if (rc == ZKE_OK) rc = zke_election_hand_over(b, "a");
   if (rc == ZKE_OK) rc = zke_election_lead(a, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_election_check(a);
-  /* the sentence stays: to whom it was to go has gone */
+  /* the sentence stays: the heir is gone */
   return rc == ZKE_NONODE ? ZKE_LOST : rc;
 }
 
-/* Two candidates of two sessions and an observer; hand_to_and_fro() has what
- * they do. */
+/* Two candidates of two sessions, and an observer, for hand_to_and_fro(). */
 static int use_two(zke *user) {
   zke *further = NULL;
   zke_election *a = NULL, *b = NULL;
@@ -1069,7 +1066,7 @@ static int use_two(zke *user) {
   return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
 }
 
-/* Another leads and takes office; whatever stayed is gone after its term. */
+/* Another candidate leads and takes office; after its term nothing is left. */
 static void check_election(zke *by, int rc) {
   zke_election *election = make(by, "other", NULL);
   char *data;

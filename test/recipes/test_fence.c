@@ -1,7 +1,7 @@
-/* test_fence.c - recipes/fence: rows without the token in office are refused
+/* test_fence.c - recipes/fence: rows without the current token are refused
  *
- * By whichever way a former holder writes, SQLite refuses it; the holder's
- * writes pass, and other tables are nobody's concern.
+ * SQLite refuses a former holder's writes in every way of writing.  The
+ * holder's writes pass, and other tables are not affected.
  */
 #include "recipes/fence.h"
 
@@ -41,14 +41,14 @@ static void must(sqlite3 *db, const char *sql) {
   ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
 }
 
-/* The same by a connection of its own. */
+/* The same by a separate connection. */
 static void must_once(const char *sql) {
   sqlite3 *db = plain();
   must(db, sql);
   sqlite3_close(db);
 }
 
-/* A shop with two tables, and the tree beside them. */
+/* A shop with two tables, and the tree in the same file. */
 static zke *open_shop(void) {
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_HOST};
   zke *z;
@@ -75,7 +75,7 @@ static zke_lock *acquire(zke *z) {
 
 /* ---- the ways to write ---- */
 
-/* What a way came to: was it let pass?  Any failure must be the fence's. */
+/* Did the write pass?  Any failure must be the fence's. */
 static bool passed(int rc, const char *sentence) {
   static const char expected[] = "fenced: that token does not hold /";
   if (rc == SQLITE_OK) return true;
@@ -117,7 +117,7 @@ static bool by_op(zke *z, const char *sql) {
   return passed(rc, rc == ZKE_OK ? "" : zke_errmsg());
 }
 
-/* By the sqlite3 shell, where it is installed; elsewhere as by_plain(). */
+/* By the sqlite3 shell, if it is installed; otherwise as by_plain(). */
 static bool by_shell(zke *z, const char *sql) {
   char command[1000], line[600] = "";
   if (system("command -v sqlite3 >/dev/null") != 0) return by_plain(z, sql);
@@ -145,7 +145,7 @@ static const char *const statements[] = {
      "fence=excluded.fence")};
 enum { STATEMENTS = sizeof statements / sizeof *statements };
 
-/* Does zke_claim() find the token in office at the path?  It says the same on
+/* Does zke_claim() find the token current at the path?  It must say the same on
  * the engine's connection and on an adopted one. */
 static bool claims(zke *z, const char *path, int64_t token) {
   char sql[100];
@@ -161,9 +161,8 @@ static int64_t triggers(void) {
                      "SELECT count(*)FROM sqlite_schema WHERE type='trigger'");
 }
 
-/* How many of all statements pass, by all ways, with this token.  What is
- * refused changes nothing.  Where there is a fence, zke_claim() agrees with
- * it. */
+/* How many of all statements pass, in all ways, with this token.  A refused one
+ * must change nothing.  If there is a fence, zke_claim() must agree with it. */
 static int passing(zke *z, int64_t token) {
   int count = 0;
   for (int s = 0; s < STATEMENTS; s++) {
@@ -188,10 +187,10 @@ static int passing(zke *z, int64_t token) {
   ck_assert_int_eq(passing(z, token), STATEMENTS *WAYS)
 #define ck_fenced(z, token) ck_assert_int_eq(passing(z, token), 0)
 
-/* ---- who is refused ---- */
+/* ---- which writers are refused ---- */
 
-/* The holder's writes pass; without a token none does; another table is as it
- * was; and without the fence all is as it was. */
+/* The holder's writes pass; without a token none does.  Another table is not
+ * affected; without the fence, none is. */
 TEST(holders_write_and_others_do_not) {
   zke *z = open_shop();
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -215,7 +214,7 @@ TEST(holders_write_and_others_do_not) {
 enum { STEAL, BREAK, EXPIRE, CLOSE, LOSSES };
 
 /* After a steal, a break, an expiry or a close the former holder is refused,
- * already before the next one holds, and the next one is not. */
+ * even before the next one holds.  The next holder is not. */
 TEST_LOOP(a_former_holder_is_refused, 0, LOSSES) {
   zke *z = open_shop(), *next = test_open(shop);
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -243,7 +242,7 @@ TEST_LOOP(a_former_holder_is_refused, 0, LOSSES) {
   close_shop(next);
 }
 
-/* A process that takes the lock, tells its token, and stands still. */
+/* A process that takes the lock, writes its token, and sleeps. */
 static void hold_for_ever(int out) {
   zke *z;
   zke_lock *lock;
@@ -269,8 +268,8 @@ static pid_t start_holder(int64_t *token) {
   return pid;
 }
 
-/* kill -9, with a process that takes over, or where nobody is left and a
- * further process begins later. */
+/* kill -9 of the holder, with a process that takes over, or with none until
+ * another process starts later. */
 TEST_LOOP(a_dead_holder_is_refused, 0, 2) {
   zke *z = open_shop();
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -291,7 +290,7 @@ TEST_LOOP(a_dead_holder_is_refused, 0, 2) {
   close_shop(z);
 }
 
-/* A restart: the file alone remains, and later tokens are others. */
+/* A restart: only the file remains, and later tokens differ. */
 TEST(a_restart_refuses_all_tokens_before) {
   zke *z = open_shop();
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -308,7 +307,7 @@ TEST(a_restart_refuses_all_tokens_before) {
   close_shop(z);
 }
 
-/* Temporary tables and views of a connection do not stand in for ours. */
+/* A connection's temporary tables and views do not replace zkembed's. */
 TEST(temporary_names_deceive_nobody) {
   zke *z = open_shop();
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -323,8 +322,8 @@ TEST(temporary_names_deceive_nobody) {
   close_shop(z);
 }
 
-/* A DELETE brings no token: it passes.  Where its row is updated before, in the
- * same transaction, it does not. */
+/* A DELETE has no token, so it passes.  With an update of its row before it, in
+ * the same transaction, it does not. */
 TEST(a_deletion_is_covered_by_an_update) {
   zke *z = open_shop();
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -344,7 +343,8 @@ static bool pays(zke *z, int64_t token) {
   return by_op(z, sql);
 }
 
-/* A semaphore's: each of two acquisitions; what was given back does not. */
+/* A semaphore's tokens: each of two acquisitions passes, a released one does
+ * not. */
 TEST(a_semaphores_tokens) {
   zke *z = open_shop();
   zke_semaphore_options o = {.size = sizeof o, .limit = 3};
@@ -363,7 +363,7 @@ TEST(a_semaphores_tokens) {
   close_shop(z);
 }
 
-/* A leader's, from its election to its resignation. */
+/* A leader's token, from its election to its resignation. */
 TEST(a_leaders_token) {
   zke *z = open_shop();
   zke_election_options o = {.size = sizeof o, .name = "n"};
@@ -401,15 +401,15 @@ TEST(a_multilocks_token) {
   close_shop(z);
 }
 
-/* Is it accepted, both by the trigger and by zke_claim()?  They agree. */
+/* Is the token accepted?  The trigger and zke_claim() must agree. */
 static bool may_write(zke *z, int64_t token) {
   bool paid = pays(z, token);
   ck_assert_int_eq(claims(z, "/rw", token), paid);
   return paid;
 }
 
-/* A read/write lock's writer may write; its readers may not, nor may a writer
- * that has become a reader. */
+/* A read/write lock's writer may write.  Its readers may not, and a writer that
+ * became a reader may not either. */
 TEST(a_writers_token) {
   zke *z = open_shop();
   zke_rwlock *rw;
@@ -428,7 +428,7 @@ TEST(a_writers_token) {
 
 /* ---- names ---- */
 
-/* The only fence is this one. */
+/* This must be the only fence. */
 static void expect_fence(zke *z, const char *table, const char *path,
                          const char *column) {
   zke_fence_infos *list;
@@ -440,8 +440,8 @@ static void expect_fence(zke *z, const char *table, const char *path,
   zke_free(list);
 }
 
-/* Tables, columns and paths that would end a quote, a comment or a statement,
- * and words of SQL, are names like others. */
+/* Names of tables, columns and paths that would end a quote, a comment or a
+ * statement, and SQL keywords. */
 static const char *const hostile[] = {"select",
                                       "two words",
                                       "it's",
@@ -461,8 +461,8 @@ static const char *const hostile[] = {"select",
                                       "1"};
 enum { HOSTILE = sizeof hostile / sizeof *hostile };
 
-/* With names that would break out of quotes or statements a fence is made,
- * found, enforced and removed, and no other table is touched. */
+/* With names that would break out of quotes or statements, a fence is made,
+ * found, enforced and removed, and no other table is changed. */
 TEST_LOOP(names_break_out_of_nothing, 0, HOSTILE) {
   zke *z = open_shop();
   const char *name = hostile[_i];
@@ -496,8 +496,8 @@ TEST_LOOP(names_break_out_of_nothing, 0, HOSTILE) {
   close_shop(z);
 }
 
-/* Names are found in any case, as SQLite finds them, and a renamed table or
- * column stays fenced, beside a new table of the old name. */
+/* Names are found in upper and lower case, as by SQLite.  A renamed table or
+ * column stays fenced, also if there is a new table of the old name. */
 TEST(a_renamed_table_stays_fenced) {
   zke *z = open_shop();
   ck_ok(zke_fence_set(z, "PAY", LOCK, NULL));
@@ -516,8 +516,8 @@ TEST(a_renamed_table_stays_fenced) {
 
 /* ---- what is refused ---- */
 
-/* What cannot be fenced, and paths that are no lock, are refused with a
- * sentence that says why, and no trigger is made. */
+/* Things that cannot be fenced, and paths without a lock, are refused with a
+ * sentence that says why; no trigger is made. */
 TEST(what_cannot_be_fenced_is_told) {
   zke *z = open_shop();
   zke_fence_options o = {.size = sizeof o, .column = "nope"};
@@ -551,8 +551,8 @@ TEST(what_cannot_be_fenced_is_told) {
   close_shop(z);
 }
 
-/* A virtual table cannot have triggers.  SQLite may be built without the kind
- * that is tried here. */
+/* A virtual table cannot have triggers.  SQLite may be built without the module
+ * that the test uses. */
 TEST(a_virtual_table_cannot_be_fenced) {
   zke *z = open_shop();
   if (sqlite3_compileoption_used("ENABLE_RTREE")) {
@@ -583,16 +583,16 @@ TEST(a_second_lock_only_when_asked) {
   close_shop(z);
 }
 
-/* The pause between two tries: another process fences the table otherwise. */
+/* In the pause between two tries, another process makes another fence. */
 static void fence_in_pause(void *context, int64_t ns) {
   zke_fence_options o = {.size = sizeof o, .replace = 1};
   (void)ns;
   ck_ok(zke_fence_set(*(zke **)context, "pay", "/others", &o));
 }
 
-/* A change whose reply was lost, and then another process has made a fence of
- * its own: that one stays.  A removal was made, or what it was to remove has
- * gone.  Whether a fence was made nobody can tell. */
+/* A change loses its reply, and then another process makes its own fence: that
+ * one stays.  A removal succeeds: it was made, or its fence is gone.  If a new
+ * fence was made, the call cannot know that. */
 TEST_LOOP(a_lost_reply_spares_the_next_fence, 0, 4) {
   zke *y = open_shop(), *z;
   zke_os os = {.size = sizeof os, .context = &y, .sleep = fence_in_pause};
@@ -613,8 +613,8 @@ TEST_LOOP(a_lost_reply_spares_the_next_fence, 0, 4) {
   close_shop(y);
 }
 
-/* One of the two triggers was dropped by hand: the fence is made whole again.
- * A trigger of the program's that has such a name is not taken for one. */
+/* One of the two triggers was dropped: the fence is completed again.  A
+ * program's own trigger with such a name is not taken for a fence. */
 TEST(half_a_fence_is_mended) {
   zke *z = open_shop();
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -635,7 +635,8 @@ TEST(half_a_fence_is_mended) {
   close_shop(z);
 }
 
-/* A fence holds zkembed's tables in the database; a tree in memory has none. */
+/* A fence keeps zkembed's tables in the database; a tree in memory has no
+ * fences. */
 TEST(tables_stay_while_there_is_a_fence) {
   zke *z = open_shop(), *memory = test_open(":memory:");
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -651,9 +652,9 @@ TEST(tables_stay_while_there_is_a_fence) {
 
 /* ---- deaths, lost replies, faults ----
  *
- * A holder makes the fence, removes it, or writes a fenced row, and it goes
- * wrong at any step.  Wherever that was, the table has a whole fence or none,
- * and the row is the old one or the new one. */
+ * A holder makes the fence, removes it, or writes a fenced row, and any step
+ * goes wrong.  Afterwards the table has a whole fence or none, and the row is
+ * the old or the new one. */
 
 static const char fenced_row[] = "UPDATE pay SET sum=1,fence=%lld WHERE id=1";
 
@@ -685,7 +686,7 @@ static int make_fence(zke *z) {
   return rc;
 }
 
-/* What a holder does; FENCED is there before, and not removed. */
+/* What a holder does; for FENCED the fence exists before, and stays. */
 enum { MAKING, REMOVING, FENCED };
 
 static int use_as_holder(zke *z, int what) {
@@ -726,8 +727,9 @@ static bool writes(zke *z, int64_t token) {
   return through;
 }
 
-/* The next one makes the fence whole and gets the lock.  It may write then; the
- * former holder may not, whose token is in the row or still in the view. */
+/* The next holder completes the fence and gets the lock.  Then it may write;
+ * the former holder, whose token is in the row or still in the view, may
+ * not. */
 static void take_over(zke *z) {
   int64_t former[] = {
       test_number(shop, "SELECT fence FROM pay"),
@@ -743,8 +745,8 @@ static void take_over(zke *z) {
   ck_ok(zke_fence_remove(z, "pay"));
 }
 
-/* There are `there` triggers after a success, and two or none in any case; but
- * two where the use does not change that. */
+/* After a success there are `there` triggers; otherwise two or none, but two if
+ * the use does not change the fence. */
 static void check_fence(zke *z, int rc, int there, bool stays) {
   int64_t count = triggers();
   if (rc == ZKE_OK || stays) ck_assert_int_eq(count, there);
