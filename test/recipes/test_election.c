@@ -283,7 +283,7 @@ TEST(the_others_are_ready_and_follow_in_order) {
       "bob resign; news bob STOPPED, ann ELECTED");
 }
 
-/* A leader whose session has ended hears FAILED. Its word is gone, and none of
+/* A leader whose session has ended hears FAILED.  Its word is gone, and none of
  * its calls claims anything (P5, P6). */
 TEST(an_expired_session_leads_no_more) {
   play_election(

@@ -1,20 +1,20 @@
-/* test_object.c - what holds for the objects of all recipes
+/* test_object.c - what the objects of all recipes promise
  *
  * Each recipe with a blocking call is a row of the table below.  For each:
  *
- * - A listener may free the object while a blocking call runs on it, in the
- *   thread of that call or in another one that dispatches.  Nothing of the
- *   object is used afterwards.
- * - A thread that gives up what another one waits for ends that wait.
- * - To give up what an object does not have is ZKE_LOST.
+ * - A listener may free the object while a blocking call runs on it, in that
+ *   call's thread or in another that dispatches.  The object is not used
+ *   afterwards.
+ * - A thread that gives up what another thread waits for ends that wait.
+ * - Giving up what an object does not have is ZKE_LOST.
  *
- * - Below a chroot that is missing nothing can be made, and that is said.
- * - In the function of a batch no object does anything.
+ * - Below a missing chroot nothing can be made, and the sentence says so.
+ * - In the function of a batch objects do nothing.
  * - Without an object, or a handle, each function of the recipes' headers is
  *   ZKE_BADARGUMENTS.
  *
- * And for some: a call ends if a listener frees the object before it sleeps; a
- * look that has failed is made again by the call that sleeps.
+ * And for some: a call ends if a listener frees the object before it sleeps;
+ * the sleeping call repeats a look that has failed.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -55,13 +55,13 @@
 enum { POISON = 0xdd };
 
 typedef struct block {
-  struct block *next; /* of those that were released */
+  struct block *next; /* in the list of released blocks */
   size_t size;
 } block;
 
 static block *released;
 
-/* Where a sanitizer watches, it is to see what happens. */
+/* With a sanitizer, release blocks for it to watch. */
 static void heap_release(block *b) {
 #if TEST_ADDRESS_SANITIZER
   free(b);
@@ -75,8 +75,8 @@ static void heap_release(block *b) {
 #endif
 }
 
-/* An allocator that keeps and poisons what is released, to find who writes to
- * it. */
+/* An allocator that keeps and poisons released blocks, to find writes to
+ * them. */
 static void *heap_resize(void *context, void *old, size_t size) {
   block *b = old ? (block *)old - 1 : NULL, *new_ = NULL;
   (void)context;
@@ -97,8 +97,8 @@ static bool all_poison(const block *b) {
   return true;
 }
 
-/* Nothing was written into what had been released.  (An assertion for each
- * byte would be a system call for each: Check notes where it stands.) */
+/* Released blocks were not written to.  (No assertion for each byte: Check
+ * makes a system call for each.) */
 static void heap_check(void) {
   while (released) {
     block *b = released;
@@ -111,13 +111,13 @@ static void heap_check(void) {
 /* ---- sessions ---- */
 
 static zke *z, *other;
-static atomic_int sleeps; /* how often z's threads began to sleep */
+static atomic_int sleeps; /* how often z's threads have begun to sleep */
 
 static void count_sleep(seam_call *c) {
   if (c->time) atomic_fetch_add(&sleeps, 1);
 }
 
-/* Each time on another database. */
+/* Each time with another database. */
 static void begin(void) {
   static int databases;
   char name[32];
@@ -141,9 +141,9 @@ static int64_t soon(void) { return zke_now(z) + 10000; }
 
 static void *object; /* z's */
 static void (*free_object)(void *);
-static atomic_int armed; /* what is told now counts */
-static atomic_int told;  /* how much was */
-static int free_at;      /* with which of it the object is freed; 0: never */
+static atomic_int armed;     /* calls of the listener count now */
+static atomic_int told;      /* how many there were */
+static int free_at;          /* which of them frees the object; 0: none */
 static atomic_int was_freed; /* it was */
 
 static void heard(void *x) {
@@ -162,7 +162,8 @@ typedef struct kind {
   int (*begin)(void *object);   /* before the blocking call, or NULL */
   int (*block)(void *object);   /* one call that waits at most ten seconds */
   int (*give_up)(void *object); /* or NULL */
-  void (*before)(void);         /* the other session: makes it wait, or NULL */
+  void (*before)(void);         /* by the other session: makes it wait, or
+                                   NULL */
   void (*nudge)(void);          /* and then ends that */
   void (*after)(void);          /* cleans up, or NULL */
 } kind;
@@ -170,7 +171,7 @@ typedef struct kind {
 static const kind *current;
 static void *theirs;
 
-/* The other session has what is waited for, and gives it up. */
+/* The other session holds what the call waits for, and gives it up. */
 static void others_take(void) {
   theirs = current->make(other);
   ck_ok(current->block(theirs));
@@ -178,7 +179,7 @@ static void others_take(void) {
 static void others_give_up(void) { ck_ok(current->give_up(theirs)); }
 static void others_free(void) { current->free(theirs); }
 
-/* Listeners, by what they are told. */
+/* Listeners, by their parameters. */
 #define HEARS(type)                                                      \
   static void hear_##type(zke_##type *o, int what, int64_t n, void *c) { \
     (void)what, (void)n, (void)c;                                        \
@@ -333,7 +334,7 @@ static int block_meet(void *x) {
   zke_free(list);
   return rc;
 }
-/* A meeting of one party, which needs nobody else. */
+/* A meeting of one party. */
 static void *make_alone(zke *of) {
   zke_double_barrier_options o = {.size = sizeof o,
                                   .listener = hear_double_barrier};
@@ -405,7 +406,7 @@ GIVES_UP(periodic, zke_periodic_release(x, 0))
 #t, make_##t, free_##t, NULL, block_##t, give_up_##t, others_take, \
         others_give_up, others_free                                    \
   }
-/* Rows whose wait ends when another thread gives up; then the others. */
+/* First the rows whose wait ends when another thread gives up. */
 static const kind kinds[] = {
     TAKEN(lock),
     TAKEN(rwlock),
@@ -469,9 +470,9 @@ static pthread_t start_block(void) {
 
 /* ---- freed by the listener ---- */
 
-enum { MOST = 4 }; /* things told of which each once frees the object */
+enum { MOST = 4 }; /* events, each of which frees the object once */
 
-/* The call ends, well or not, and what the object had has been given up.  The
+/* The call ends, well or not, and the object has given up everything.  The
  * listener runs in the blocked thread, or in this one, which dispatches. */
 static void free_in_listener(int at, bool dispatches) {
   free_object = current->free;
@@ -498,7 +499,7 @@ static void free_in_listener(int at, bool dispatches) {
 }
 
 /* Every recipe's listener may free its object at any event, in a call or a
- * dispatch: the call ends, and nothing released is written to (the allocator
+ * dispatch: the call ends, and released memory is not written to (the allocator
  * poisons it). */
 TEST_LOOP(freed_by_its_listener, 0, KINDS) {
   current = &kinds[_i];
@@ -515,7 +516,7 @@ TEST_LOOP(freed_by_its_listener, 0, KINDS) {
 BLOCKS(two, zke_group_wait(x, 2, soon()))
 BLOCKS(other_node, zke_config_wait(x, "b", 0, soon(), NULL))
 
-/* Calls whose first look tells something, and that go on to wait. */
+/* Calls whose first look calls the listener, and that then wait. */
 static const kind telling[] = {
     {"observer", make_observer, free_observer, NULL, block_observer, NULL, NULL,
      NULL, NULL},
@@ -524,8 +525,8 @@ static const kind telling[] = {
     {"config", make_config, free_config, NULL, block_other_node, NULL,
      others_configure, NULL, NULL}};
 
-/* A listener is told of the first look before the call sleeps, and frees the
- * object: the call does not sleep for what nobody will tell it, but ends. */
+/* The first look calls the listener before the call sleeps, and the listener
+ * frees the object: the call ends instead of sleeping forever. */
 TEST_LOOP(freed_before_its_call_sleeps, 0, 3) {
   const kind *k = &telling[_i];
   free_object = k->free;
@@ -547,7 +548,7 @@ TEST_LOOP(freed_before_its_call_sleeps, 0, 3) {
 /* An object whose first looks fail. */
 typedef struct thing {
   zke_recipe r;
-  int failures; /* to come */
+  int failures; /* still to come */
   bool there;
 } thing;
 
@@ -578,8 +579,8 @@ static void *run_thing(void *arg) {
   return NULL;
 }
 
-/* A look that a call on another thread was to make has failed: the call that
- * sleeps is woken for it, and looks until it has succeeded. */
+/* A look that a call on another thread had to make has failed: the sleeping
+ * call is woken to repeat it until it succeeds. */
 TEST_LOOP(failed_look_is_made_by_who_sleeps, 1, 4) {
   zke_recipe *r = NULL;
   pthread_t thread;
@@ -617,7 +618,7 @@ TEST_LOOP(given_up_by_another_thread, 0, ENDING) {
   end();
 }
 
-/* Giving up what is not held, or was given up before, is ZKE_LOST for every
+/* Giving up what is not held, or no longer held, is ZKE_LOST for every
  * recipe. */
 TEST_LOOP(nothing_to_give_up, 0, KINDS) {
   current = &kinds[_i];
@@ -637,10 +638,10 @@ TEST_LOOP(nothing_to_give_up, 0, KINDS) {
 
 /* ---- in the way ---- */
 
-static bool dies; /* this process, and it keeps what it has taken */
+static bool dies; /* this process will die, and keeps what it took */
 static int told_by[2];
 
-/* Take something by a new object that does not wait, and free it again. */
+/* Take something without waiting, by a new object, and free that. */
 #define TAKES(name, type, make, take) \
   static int name(zke *of) {          \
     zke_##type *x = NULL;             \
@@ -706,7 +707,7 @@ static void put_item(void) {
   zke_queue_free(x);
 }
 
-/* `other` has it, too, and lives. */
+/* `other`, which lives, has it too. */
 static void other_reads(void) {
   zke_rwlock *x = NULL;
   ck_ok(zke_rwlock_new(other, "/d", NULL, &x));
@@ -732,8 +733,8 @@ static void other_leaves(void) { zke_two_phase_free(theirs); }
 static const struct grave {
   const char *name;
   int (*take)(zke *of);
-  int refused;          /* what take() says while the first one lives */
-  int (*hold)(zke *of); /* by that one; NULL: take() */
+  int refused;          /* what take() returns while the first one lives */
+  int (*hold)(zke *of); /* the first one's call; NULL: take() */
   void (*before)(void), (*after)(void);
 } graves[] = {{"lock", take_lock, ZKE_HELD, NULL, NULL, NULL},
               {"late", take_lock_late, ZKE_OPERATIONTIMEOUT, NULL, NULL, NULL},
@@ -753,8 +754,8 @@ static const struct grave {
 
 enum { GRAVES = sizeof graves / sizeof *graves };
 
-/* The process that dies: it takes what the row says, and tells its session, or
- * why it could not.  No assertions here. */
+/* The process that dies: it takes what the row says, and reports its session,
+ * or why it failed.  It makes no assertions. */
 static int hold_and_stay(void *arg) {
   const struct grave *g = &graves[*(int *)arg];
   zke *own = NULL;
@@ -766,8 +767,9 @@ static int hold_and_stay(void *arg) {
   for (;;) pause();
 }
 
-/* A call that does not wait is refused only by the living: the kernel knows of
- * a death at once, so it is asked.  Nothing is left of the dead session. */
+/* A call without waiting is refused only because of living holders: the kernel
+ * knows of a death immediately, so it is asked.  The dead session leaves
+ * nothing. */
 TEST_LOOP(the_dead_keep_nobody_out, 0, GRAVES) {
   const struct grave *g = &graves[_i];
   int64_t session;
@@ -904,8 +906,8 @@ static const struct {
               {"periodic", makes_periodic}};
 enum { MAKERS = sizeof makers / sizeof *makers };
 
-/* Whatever the depth of the object's path is, the call ends and names the
- * chroot.  Once that is there, the same call makes what it needs. */
+/* For any depth of the object's path, the call ends and names the chroot.  Once
+ * the chroot exists, the same call makes what it needs. */
 TEST_LOOP(a_missing_chroot_is_named, 0, MAKERS) {
   for (int deep = 0; deep < 2; deep++) {
     snprintf(at, sizeof at, deep ? "/above/%d" : "/%d", _i);
@@ -924,8 +926,8 @@ TEST_LOOP(a_missing_chroot_is_named, 0, MAKERS) {
 
 /* ---- in a batch ---- */
 
-/* The function of a batch that is undone.  Nothing is done with an object, old
- * or new; what it knows it tells. */
+/* The function of a batch that is undone.  No object, old or new, does
+ * anything; queries of its state work. */
 static int use_in_batch(zke *of, void *context) {
   const kind *k = context;
   ck_rc(k->block(object), ZKE_MISUSE);
@@ -939,8 +941,8 @@ static int use_in_batch(zke *of, void *context) {
   return ZKE_CANCELLED;
 }
 
-/* An object that is used in a batch works as before after it, and no other gets
- * what it holds. */
+/* An object that was used in a batch works as before afterwards, and no other
+ * object gets what it holds. */
 TEST_LOOP(a_batch_has_no_recipes, 0, KINDS) {
   current = &kinds[_i];
   begin();
@@ -956,7 +958,7 @@ TEST_LOOP(a_batch_has_no_recipes, 0, KINDS) {
   end();
 }
 
-/* A holder is told so in a batch, too. */
+/* Ask in a batch whether the object holds. */
 static int ask_in_batch(zke *of, void *context) {
   int64_t *token = context;
   (void)of;
@@ -965,7 +967,7 @@ static int ask_in_batch(zke *of, void *context) {
   return ZKE_OK;
 }
 
-/* What a program knows of its objects helps it in a batch. */
+/* In a batch a program may ask what its objects hold. */
 TEST(a_batch_may_ask_what_is_held) {
   int64_t token = 0;
   begin();
@@ -979,8 +981,8 @@ TEST(a_batch_may_ask_what_is_held) {
 
 /* ---- no object ---- */
 
-/* A function without an object, or a handle, says so.  What gives a number has
- * no room for that, zke_retry() only hands the handle on. */
+/* A function without an object or a handle returns ZKE_BADARGUMENTS.  Functions
+ * that return a number cannot; zke_retry() only passes on the handle. */
 TEST(no_object_is_refused) {
   for (const test_function *f = test_functions; f->name; f++) {
     if (strstr("_state _mode _permits _retry", strrchr(f->name, '_'))) continue;
@@ -991,7 +993,7 @@ TEST(no_object_is_refused) {
 
 /* ---- a step ---- */
 
-/* What the tries of a step return, in turn; the last one again and again. */
+/* The results of a step's tries, in turn; the last one is repeated. */
 typedef struct script {
   const int *codes;
   int count, tries;
@@ -1021,7 +1023,7 @@ static const struct {
     {"busy each time", {T}, 1, T, ZKE_RETRIES + 1},
     {"not made each time", {ZKE_NOT_MADE}, 1, T, ZKE_RETRIES + 1}};
 
-/* Which codes end a step, what they come to, and after how many tries. */
+/* Which codes end a step, with which result, after how many tries. */
 TEST_LOOP(a_step_is_made_until_it_is_decided, 0,
           (int)(sizeof scripts / sizeof *scripts)) {
   script s = {scripts[_i].codes, scripts[_i].count, 0};
@@ -1032,7 +1034,7 @@ TEST_LOOP(a_step_is_made_until_it_is_decided, 0,
   ck_ok(zke_close(z));
 }
 
-/* What looks again and again at lost replies has an end without a deadline. */
+/* A step whose replies are always lost ends even without a deadline. */
 TEST(replies_that_are_always_lost_end_a_step) {
   static const int codes[] = {L, ZKE_NOT_MADE, L, ZKE_NOT_MADE, L, ZKE_NOT_MADE,
                               L, ZKE_NOT_MADE, L, ZKE_NOT_MADE, L, ZKE_NOT_MADE,
@@ -1045,8 +1047,8 @@ TEST(replies_that_are_always_lost_end_a_step) {
   ck_ok(zke_close(z));
 }
 
-/* Others that are faster each time end it, too: by the time that any call has,
- * where the step was given none. */
+/* So does a step that others always overtake: after the time that any call has,
+ * if it has no deadline. */
 TEST(others_that_are_always_faster_end_a_step) {
   static const int codes[] = {ZKE_LOOK_AGAIN};
   script s = {codes, 1, 0};

@@ -1,6 +1,6 @@
 /* test_partition.c - recipes/partition: items divided among the members
  *
- * Each item is some member's, and never two members' at once. */
+ * Each item belongs to a member, and never to two at the same time. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -28,9 +28,9 @@ static const char *const items[ITEMS] = {"a",        "b/c", "c d", "%41", "e.f",
 
 static int64_t release_ms;
 static bool lets_go = true;
-static int heard[PARTIES][4]; /* how many of each event */
+static int heard[PARTIES][4]; /* the number of each event */
 
-/* Which of the items it is. */
+/* The item's index. */
 static int index_of(const char *item) {
   for (int i = 0; i < ITEMS; i++) {
     if (strcmp(items[i], item) == 0) return i;
@@ -39,11 +39,11 @@ static int index_of(const char *item) {
   return -1;
 }
 
-static int owner[ITEMS]; /* who works on it, 1 based, as the members believe */
+static int owner[ITEMS]; /* the member that believes it is the owner; from 1 */
 static int64_t tokens[ITEMS];
 
-/* A member: it begins and ends its work by what it is told, and nobody else
- * must be at it. */
+/* A member: it begins and ends its work by its events, and no other member may
+ * work on the item. */
 static void hear(zke_partition *who, int event, const char *item, int64_t token,
                  void *context) {
   int member = (int)((int(*)[4])context - heard), i = index_of(item);
@@ -72,8 +72,8 @@ static int create(zke *session, const char *name, void **object) {
                            (zke_partition **)object);
 }
 
-/* The znodes that the owners of items have there beside the items', which are
- * deleted if wanted. */
+/* Count, and perhaps delete, the second znodes that owners have besides the
+ * items'. */
 static int twins_there(bool delete) {
   zke_strings *names;
   char path[128];
@@ -93,7 +93,7 @@ static int twins_there(bool delete) {
 
 static int twins(void) { return twins_there(false); }
 
-/* All members leave: no item has an owner, and nothing is watched. */
+/* All members leave: no item has an owner, and no watch is left. */
 static void end(void) {
   zke_partition_owners *list;
   free_parties();
@@ -117,8 +117,8 @@ static int has(int i) {
   return count;
 }
 
-/* Every item has its one owner, nobody more than its share, and the list tells
- * the same. */
+/* Every item has one owner, no member more than its share, and the list
+ * agrees. */
 static void check_division(int members) {
   zke_partition_owners *list;
   int all = 0;
@@ -182,14 +182,14 @@ static int step_becomes(step *s) {
   return ZKE_OK;
 }
 
-/* P's items, or all, are nobody's before their owners are told. */
+/* P's items, or all, count as free before their owners are told. */
 static int step_forget(step *s) {
   for (int i = 0; i < ITEMS; i++)
     if (s->who < 0 || owner[i] == s->who + 1) owner[i] = 0;
   return ZKE_OK;
 }
 
-/* Wait until all that was asked for by now is overdue. */
+/* Wait until all items that were asked for are overdue. */
 static int step_overdue(step *s) {
   int64_t due = zke_now(s->session) + release_ms;
   ck_until(zke_now(s->session) > due, 5000);
@@ -203,8 +203,8 @@ static int step_due(step *s) {
   return sees(s, "%s", next == ZKE_FOREVER ? "never" : "some day");
 }
 
-/* Let go of each item that another one is to have: "release 5".  Each is then
- * released, and cannot be again. */
+/* "release 5": release each item that another member should have.  Each can be
+ * released once. */
 static int step_release(step *s) {
   int count = 0;
   for (int i = 0; i < ITEMS; i++) {
@@ -218,8 +218,8 @@ static int step_release(step *s) {
   return sees(s, "%d", count);
 }
 
-/* "fenced 5 of 10": so many of the steps with P's operations fail, each because
- * another member has the item by now. */
+/* "fenced 5 of 10": this many of the steps with P's operations fail, each
+ * because another member now has the item. */
 static int step_fenced(step *s) {
   int fenced = 0, tried = 0;
   for (int i = 0; i < ITEMS; i++) {
@@ -259,8 +259,8 @@ static void play_members(const char *script) {
   end();
 }
 
-/* They come one after the other, and go again: always divided, each item one
- * owner at any time (the listener asserts it). */
+/* Members come one after the other, and leave again.  The items are always
+ * divided, with one owner each at any time (the listener checks). */
 TEST(joins_and_leaves) {
   play_members(
       "ann start; all dispatch; divided 1; bob start; all dispatch; divided 2;"
@@ -271,8 +271,8 @@ TEST(joins_and_leaves) {
       "ann is LOST; bob is OUT; dan start -> MISUSE");
 }
 
-/* Any text is an item.  Files have these names: letters, digits, '-' and '_'
- * stand for themselves, and each other byte is escaped. */
+/* Any text is an item.  In the names of znodes, letters, digits, '-' and '_'
+ * stand for themselves; other bytes are escaped. */
 TEST(any_text_is_an_item) {
   static const char *const names[] = {"a",     "b%2Fc", "c%20d",
                                       "%2541", "e%2Ef", "%C3%A9"};
@@ -287,8 +287,8 @@ TEST(any_text_is_an_item) {
   end();
 }
 
-/* The division follows from names and items: the same whoever came first; one
- * that comes again gets the same back. */
+/* The division depends only on names and items, not on the order of arrival.  A
+ * member that comes again gets the same items. */
 TEST(the_division_follows_from_names_and_items) {
   int first[ITEMS];
   begin();
@@ -303,7 +303,7 @@ TEST(the_division_follows_from_names_and_items) {
   end();
 }
 
-/* What stays with its member is not touched by a change. */
+/* A change does not touch items that stay with their members. */
 TEST(moves_little) {
   int64_t before[ITEMS];
   int moved = 0;
@@ -317,8 +317,9 @@ TEST(moves_little) {
   end();
 }
 
-/* An item that is not let go stays where it is, its next owner waits and can
- * say for whom; released, it goes over at once, and wakes nobody else. */
+/* An item that is not released stays with its owner; its next owner waits, and
+ * can say for whom.  Once released, it changes hands immediately, and wakes no
+ * other member. */
 TEST(waits_for_release) {
   int gone = 0;
   lets_go = false;
@@ -342,7 +343,7 @@ TEST(waits_for_release) {
   end();
 }
 
-/* A time to let go that never ends is as none: nothing is due. */
+/* An endless time to let go is like none: nothing is due. */
 TEST(an_endless_time_to_let_go_is_as_none) {
   release_ms = ZKE_FOREVER;
   lets_go = false;
@@ -351,7 +352,7 @@ TEST(an_endless_time_to_let_go_is_as_none) {
       "bob wait_10 -> OPERATIONTIMEOUT; bob has 0");
 }
 
-/* The time to let go has passed: its next owner takes it, the old one is
+/* After the time to let go its next owner takes the item; the old one is
  * told. */
 TEST(taken_at_deadline) {
   int64_t next;
@@ -360,7 +361,7 @@ TEST(taken_at_deadline) {
   begin();
   play("ann start");
   int64_t start = zke_now(z[1]);
-  play("bob start"); /* the other does not even dispatch */
+  play("bob start"); /* the other does not dispatch */
   ck_ok(zke_partition_due(party[1], &next));
   ck_assert_int_le(next, zke_now(z[1]) + 40);
   ck_assert_int_ge(next, start + 40);
@@ -370,8 +371,8 @@ TEST(taken_at_deadline) {
   end();
 }
 
-/* An owner that ends its work too late, and has not dispatched since: the
- * release says that the item is another's, and the listener hears it. */
+/* An owner releases too late, and has not dispatched since: the release reports
+ * that another has the item, and the listener hears it. */
 TEST(a_late_release_tells_of_the_loss) {
   int late = 0;
   release_ms = 40;
@@ -389,8 +390,8 @@ TEST(a_late_release_tells_of_the_loss) {
   end();
 }
 
-/* A member that was robbed, and does not know: what it does in one step with
- * its operation fails, for each item that it has not got any more. */
+/* A member has lost items and does not know it: a step with its operation fails
+ * for each item that it no longer has. */
 TEST(an_operation_fences_a_member_that_was_robbed) {
   release_ms = 40;
   play_members(
@@ -399,7 +400,7 @@ TEST(an_operation_fences_a_member_that_was_robbed) {
 }
 
 /* A member takes items at their deadline, and leaves with them, and a reply is
- * lost: it has each of them once, and nothing of them stays behind. */
+ * lost: it gets each item once, and leaves no znodes. */
 TEST_LOOP(a_lost_reply_leaves_no_twin, ZKE_TEST_FAIL_BEFORE,
           ZKE_TEST_FAIL_AFTER + 1) {
   release_ms = 1;
@@ -418,9 +419,9 @@ TEST_LOOP(a_lost_reply_leaves_no_twin, ZKE_TEST_FAIL_BEFORE,
   }
 }
 
-/* A start whose n-th read is lost, and that has no time to repeat it, fails and
- * gives back what it has taken: the listener hears of none of it, since another
- * may have it by then. */
+/* A start whose n-th read is lost, with no time to repeat it, fails and gives
+ * back what it has taken.  The listener hears of no item, since another may
+ * have it by then. */
 TEST(a_start_that_fails_tells_of_no_item) {
   int failed = 0;
   begin();
@@ -440,7 +441,7 @@ TEST(a_start_that_fails_tells_of_no_item) {
   end();
 }
 
-/* A release loses its reply: the item goes to its next owner, once. */
+/* A release loses its reply: the item still goes to its next owner, once. */
 TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
           ZKE_TEST_FAIL_AFTER + 1) {
   int released = 0;
@@ -464,8 +465,8 @@ TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
   end();
 }
 
-/* Ann begins to take what bob has had too long, or has left, and her n-th read
- * is lost: she may have made an item's znode and not know it.  Then she is
+/* Ann begins to take items that bob kept too long, or left, and her n-th read
+ * is lost: she may have made an item's znode without knowing it.  Then she is
  * alone. */
 static void take_and_not_see(bool overdue, int n) {
   lets_go = !overdue;
@@ -480,8 +481,8 @@ static void take_and_not_see(bool overdue, int n) {
 
 /* A member has made an item's znode, or taken it when it was overdue (1), and
  * could not read it.  Before it looks again another member comes, which waits
- * for items without end, and the plan gives the item to that one: it goes
- * there. */
+ * for items without a limit, and by the plan the item belongs to it: the item
+ * goes there. */
 TEST_LOOP(an_item_that_was_got_unseen_is_given_up, 0, 2) {
   for (int n = 0; n < 12; n++) {
     release_ms = _i;
@@ -495,8 +496,8 @@ TEST_LOOP(an_item_that_was_got_unseen_is_given_up, 0, 2) {
   }
 }
 
-/* A member has made an item's znode, and could not read it.  Somebody deletes
- * the znodes of all items, and the member leaves: no twin stays behind. */
+/* A member has made an item's znode, and could not read it.  The znodes of all
+ * items are deleted, and the member leaves: no twin is left. */
 TEST(an_item_that_was_got_unseen_and_deleted_leaves_no_twin) {
   for (int n = 0; n < 12; n++) {
     zke_strings *names;
@@ -515,7 +516,7 @@ TEST(an_item_that_was_got_unseen_and_deleted_leaves_no_twin) {
   }
 }
 
-static zke *loser; /* what it reads after the next pause is lost */
+static zke *loser; /* its reads after the next pause are lost */
 
 static void lose_a_read(void *context, int64_t ns) {
   (void)context, (void)ns;
@@ -524,8 +525,8 @@ static void lose_a_read(void *context, int64_t ns) {
 }
 
 /* The n-th change of a member that takes items loses its reply, and so does the
- * look after it.  Then the member leaves, and another read is lost: no twin
- * stays behind. */
+ * next read.  Then the member leaves, and another read is lost: no twin is
+ * left. */
 TEST_LOOP(an_item_that_was_got_unseen_leaves_no_twin, 0, 6) {
   zke_os os = {.size = sizeof os, .sleep = lose_a_read};
   for (int m = 0; m < 12; m++) {
@@ -544,8 +545,8 @@ TEST_LOOP(an_item_that_was_got_unseen_leaves_no_twin, 0, 6) {
   }
 }
 
-/* Somebody deletes an owner's second znodes by hand: its items can be taken and
- * released all the same, and it can leave. */
+/* An owner's second znodes are deleted: its items can still be taken and
+ * released, and it can leave. */
 TEST(items_without_a_twin_change_hands) {
   release_ms = 40;
   lets_go = false;
@@ -562,8 +563,8 @@ TEST(items_without_a_twin_change_hands) {
   end();
 }
 
-/* The time to let go is counted for each owner: one that has taken the item a
- * moment ago has all of it, however long the member waits already. */
+/* Each owner has the full time to let go, even if it has just taken the item
+ * and the next member has already waited long. */
 TEST(each_owner_has_its_time) {
   zke_stat before, after;
   int64_t due;
@@ -573,7 +574,7 @@ TEST(each_owner_has_its_time) {
   lets_go = false;
   begin();
   play("ann start; bob start; ann dispatches; overdue");
-  /* One of those that were asked for. */
+  /* One of the items that were asked for. */
   while (items[i][1] || zke_partition_release(party[0], items[i]) != ZKE_OK)
     i++;
   snprintf(path, sizeof path, PATH "/items/item-%s", items[i]);
@@ -591,8 +592,8 @@ TEST(each_owner_has_its_time) {
   end();
 }
 
-/* The directory of the items goes while a member waits for an item: it makes
- * the directory, and takes the item. */
+/* The directory of the items is removed while a member waits for one: it makes
+ * the directory again, and takes the item. */
 TEST(the_directory_of_the_items_goes) {
   zke_partition *one, *two;
   zke_strings *names;
@@ -616,9 +617,9 @@ TEST(the_directory_of_the_items_goes) {
   end();
 }
 
-/* A check that finds an item to be another's says so to the listener as well,
- * where the step that the event has made had failed; when the item is free the
- * member takes it again. */
+/* A check that finds an item in other hands also tells the listener, if the
+ * step for that event has failed.  When the item is free the member takes it
+ * again. */
 TEST(a_check_that_fails_tells_the_listener) {
   begin();
   play("ann start; delete " PATH
@@ -635,7 +636,8 @@ TEST(a_check_that_fails_tells_the_listener) {
   end();
 }
 
-/* A session's end, or a member's znode deleted, loses everything. */
+/* The end of its session or the deletion of its znode takes all items from a
+ * member. */
 TEST(a_lost_session_or_znode_loses_all_items) {
   zke_op ops[2];
   begin();
@@ -643,7 +645,8 @@ TEST(a_lost_session_or_znode_loses_all_items) {
   ck_ok(zke_partition_op(party[0], "a", &ops[0]));
   zke_op_create(&ops[1], "/guarded", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
   play("empty " PATH "/members");
-  ck_ok(zke_multi(z[0], ops, 1, NULL)); /* nobody else can have the item yet */
+  ck_ok(zke_multi(z[0], ops, 1, NULL)); /* no other member can have the item
+                                           yet */
   dispatch_on(z[0]);
   ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
   ck_assert_int_eq(zke_partition_token(party[0], "a"), 0);
@@ -655,8 +658,8 @@ TEST(a_lost_session_or_znode_loses_all_items) {
   end();
 }
 
-/* A member's znode is deleted while its session lives: its items are free, so
- * that another member has them, and this one when it starts again. */
+/* A member's znode is deleted while its session lives: its items are free for
+ * another member, and for this one when it starts again. */
 TEST(a_lost_member_keeps_no_item) {
   play_members(
       "ann start; ann has 10; empty " PATH
@@ -667,9 +670,9 @@ TEST(a_lost_member_keeps_no_item) {
       "ann is LOST; ann lost 20; bob start; bob has 10; bob leave; forget");
 }
 
-/* A member that waits for items is cancelled by another thread; one that has
- * not joined cannot wait.  A thread waits until the member is settled, and
- * another one lets go of the last item: the wait ends, although nothing else
+/* Another thread cancels a member that waits for items; a member that has not
+ * joined cannot wait.  A thread waits until the member is settled, and another
+ * thread releases the last item: the wait ends, although nothing else
  * happens. */
 TEST(a_wait_ends_by_a_cancel_or_by_a_release) {
   lets_go = false;
@@ -679,9 +682,8 @@ TEST(a_wait_ends_by_a_cancel_or_by_a_release) {
       "ann dispatches; ann waits wait; ann release 5; ann returns");
 }
 
-/* P11: items that are there twice, empty or none, and other bad arguments are
- * refused; so is a member that would divide other items than those that are
- * there. */
+/* P11: duplicate, empty or missing items, and other bad arguments, are refused;
+ * so is a member with other items than the existing ones. */
 TEST(bad_arguments) {
   const char *const twice[] = {"a", "b", "a"}, *const empty[] = {"a", ""};
   zke_partition_options o = {.size = 1};
@@ -705,13 +707,13 @@ TEST(bad_arguments) {
   ck_rc(zke_partition_parties(z[4], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_leave(party[0]), ZKE_LOST);
   zke_partition_free(NULL);
-  /* Other items than those that are there. */
+  /* Other items than the existing ones. */
   ck_ok(zke_partition_start(party[0]));
   ck_ok(zke_partition_new(z[4], PATH, items, 3, NULL, &other));
   ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
   ck_says("the member ann of " PATH " divides other items");
   zke_partition_free(other);
-  /* Foreign children and another kind. */
+  /* Foreign children, and another kind. */
   play("ephemeral " PATH "/members/x; ephemeral " PATH
        "/items/x;"
        "ephemeral " PATH
@@ -737,7 +739,7 @@ static int use(zke *user) {
   return rc;
 }
 
-/* Another member gets both items, once the death of the user is noticed. */
+/* Another member gets both items once the user's death is noticed. */
 static void check(zke *other, int rc) {
   zke_partition *mine;
   zke_strings *names;
@@ -760,7 +762,7 @@ static const recipe_use uses[] = {{"partition", NULL, use, check}};
 
 RECIPE_TESTS(uses, 5, 60);
 
-/* A member as a process, which lets go at once. */
+/* A member in a process releases immediately. */
 static void let_go(zke_partition *who, int event, const char *item,
                    int64_t token, void *context) {
   (void)token, (void)context;
@@ -768,7 +770,7 @@ static void let_go(zke_partition *who, int event, const char *item,
     _exit(9);
 }
 
-/* A member in a process of its own, which serves until it is killed. */
+/* A member in its own process, which serves until it is killed. */
 static pid_t start_member(void) {
   pid_t pid = fork();
   if (pid) return pid;
@@ -785,7 +787,7 @@ static pid_t start_member(void) {
 
 static zke *admin; /* looks at the processes */
 
-/* Every item is owned by one of so many. */
+/* Every item is owned by one of this many members. */
 static bool divided(int members) {
   zke_partition_owners *list;
   int64_t pids[MANY] = {0};
@@ -801,8 +803,8 @@ static bool divided(int members) {
   return all && count == members;
 }
 
-/* Members killed -9, one after the other.  How long it took until what one had
- * was owned by the others, the quickest of all, in ms. */
+/* Kill -9 members one after the other.  Returns the shortest time, in ms, until
+ * the others owned a dead member's items. */
 static int64_t kill_members(void) {
   static const char *const files[] = {"db", "db-wal", "db-shm", "db-zke"};
   pid_t pids[MANY];
@@ -825,16 +827,17 @@ static int64_t kill_members(void) {
   return quickest;
 }
 
-/* What they had is owned by the others as soon as the kernel has told them; the
- * quickest of some, since the machine may be busy. */
+/* The others own a dead member's items as soon as the kernel has told them.
+ * The shortest of several times counts, since the machine may be busy. */
 TEST(what_the_killed_had_is_soon_owned_by_others) {
   int64_t quickest = INT64_MAX;
   for (int i = 0; i < 10 && quickest >= 500; i++) quickest = kill_members();
-  ck_assert_int_lt(quickest, 500); /* it is told, not found */
+  ck_assert_int_lt(quickest, 500); /* told by the kernel, not found by a
+                                      sweep */
 }
 
-/* Two members on one handle: one that goes leaves the other's items alone, also
- * those that it tried to get when a reply was lost. */
+/* Two members on one handle: one that leaves does not touch the other's items,
+ * even those that it tried to get when a reply was lost. */
 TEST(two_members_on_one_handle) {
   zke_partition_options o = {.size = sizeof o, .name = "second"};
   zke_partition *second;

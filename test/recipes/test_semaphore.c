@@ -1,9 +1,8 @@
-/* test_semaphore.c - what semaphores have besides other lines
- * (recipes/semaphore.h)
+/* test_semaphore.c - what only semaphores promise (recipes/semaphore.h)
  *
- * test_lines has what all lines promise.  Here are limits, and several that
- * hold.  Waiting is done by threads and by processes.  Deaths, lost replies and
- * faults come from recipes.h.
+ * test_lines tests what all lines promise.  Here are limits, and several
+ * holders.  Threads and processes wait.  Deaths, lost replies and faults come
+ * from recipes.h.
  */
 #include "lines.h"
 #include "recipes.h"
@@ -42,7 +41,7 @@ static void open_limited(int limit) {
 
 /* ---- one contender ---- */
 
-/* Several permits are as many znodes, made in one step. */
+/* Each permit is a znode; several are made in one step. */
 TEST(permits_are_made_and_given_back_together) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 5);
@@ -72,7 +71,7 @@ TEST(permits_are_made_and_given_back_together) {
   close_sessions();
 }
 
-/* P11: limits and numbers of permits that make no sense are refused. */
+/* P11: invalid limits and numbers of permits are refused. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_semaphore *sem = (zke_semaphore *)(void *)z;
@@ -89,9 +88,9 @@ TEST(arguments_are_checked) {
   close_sessions();
 }
 
-/* A directory of another recipe, with somebody's data or with a limit that is
- * none, is neither joined nor resized; an empty one is taken over, and then
- * refused to a lock. */
+/* A directory of another recipe, with other data or with an invalid limit, is
+ * neither joined nor resized.  An empty one is taken over; then a lock is
+ * refused there. */
 TEST(another_kind_on_the_path_is_refused) {
   static const char *const data[] = {"zkembed lock\n", "mine",
                                      "zkembed semaphore\n",
@@ -109,7 +108,7 @@ TEST(another_kind_on_the_path_is_refused) {
     ck_rc(zke_semaphore_limit(z[0], PATH, &limit), ZKE_OTHERKIND);
   }
   ck_ok(zke_set(z[0], PATH, "", 0, -1, NULL));
-  ck_ok(zke_semaphore_try(sem, 1)); /* nobody's: taken over */
+  ck_ok(zke_semaphore_try(sem, 1)); /* empty: taken over */
   zke_lock *lock;
   ck_ok(zke_lock_new(z[1], PATH, NULL, &lock));
   ck_rc(zke_lock_try(lock), ZKE_OTHERKIND);
@@ -118,7 +117,7 @@ TEST(another_kind_on_the_path_is_refused) {
   close_sessions();
 }
 
-/* The container may be removed while nobody uses it. */
+/* The container may be removed while it is unused. */
 TEST(a_removed_directory_is_made_again) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2), *any = make(z[1], 0);
@@ -137,8 +136,8 @@ TEST(a_removed_directory_is_made_again) {
 
 /* ---- the limit ---- */
 
-/* All that use a semaphore agree on its limit: a stated one must be the same, 0
- * takes what is there. */
+/* All users of a semaphore agree on its limit: a stated one must be the same; 0
+ * takes the existing one. */
 TEST(a_limit_stated_otherwise_is_refused) {
   open_sessions();
   zke_semaphore *sem[3] = {make(z[0], 3), make(z[1], 4), make(z[2], 0)};
@@ -148,13 +147,13 @@ TEST(a_limit_stated_otherwise_is_refused) {
   ck_says("of 3, not of 4");
   ck_rc(zke_semaphore_try(sem[1], 1), ZKE_LIMIT);
   ck_rc(zke_semaphore_start(sem[1], 1), ZKE_LIMIT);
-  ck_ok(zke_semaphore_acquire(sem[2], 2, soon(z[2]))); /* what is there */
+  ck_ok(zke_semaphore_acquire(sem[2], 2, soon(z[2]))); /* the existing one */
   ck_assert_int_eq(entries(z[0], PATH), 3);
   free_all(sem, 3);
   close_sessions();
 }
 
-/* A wait for more than there can be would never end: it does not begin. */
+/* A wait for more than the limit would never end, so it is refused. */
 TEST(more_permits_than_the_limit_are_refused_at_once) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2);
@@ -167,8 +166,8 @@ TEST(more_permits_than_the_limit_are_refused_at_once) {
   close_sessions();
 }
 
-/* Waiting processes watch the limit: raised from 1 to 4, it lets in three more,
- * in their order. */
+/* Waiting sessions watch the limit: when it is raised from 1 to 4, three more
+ * get in, in order. */
 TEST(a_raised_limit_lets_waiters_in) {
   int limit;
   open_limited(1);
@@ -187,8 +186,8 @@ TEST(a_raised_limit_lets_waiters_in) {
   close_line();
 }
 
-/* A lowered limit takes nothing away, and the list says so; nobody comes in
- * until enough was given back. */
+/* A lowered limit takes no permits away, and the list shows that; no one gets
+ * in until enough were released. */
 TEST(holders_above_a_lowered_limit_keep_theirs) {
   line_limit = 4;
   play_line(LINE_PERMIT,
@@ -209,8 +208,8 @@ TEST(holders_above_a_lowered_limit_keep_theirs) {
             "dan is HELD; eve is HELD");
 }
 
-/* A wait for more than a lowered limit can never be served, so it ends; and it
- * keeps out those behind it no longer. */
+/* A wait for more than a lowered limit can never succeed, so it ends and no
+ * longer blocks those behind it. */
 TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   line_limit = 3;
   play_line(LINE_PERMIT,
@@ -230,7 +229,7 @@ static void lowers(void) {
 }
 
 /* The limit is lowered at the n-th moment of a try, and the directory's version
- * has wrapped around: nobody comes in by the limit that was. */
+ * wraps around: the try does not succeed by the old limit. */
 TEST(a_limit_that_is_lowered_meanwhile_holds) {
   bool more = true;
   for (int n = 1; more; n++) {
@@ -259,7 +258,7 @@ static void changes_always(void) {
   act_at(1, changes_always);
 }
 
-/* Others change the limit at each try to change it: the call ends at its
+/* Others change the limit at each try of resize(): the call ends at its
  * deadline, and says why. */
 TEST(a_change_that_is_never_quick_enough_ends) {
   open_two();
@@ -273,7 +272,7 @@ TEST(a_change_that_is_never_quick_enough_ends) {
   close_two();
 }
 
-/* Who has agreed to the limit once goes on under the new one. */
+/* A user that agreed to the old limit continues under the new one. */
 TEST(a_changed_limit_holds_for_all) {
   open_sessions();
   zke_semaphore *sem[3] = {make(z[0], 1), make(z[1], 0), make(z[2], 1)};
@@ -282,12 +281,12 @@ TEST(a_changed_limit_holds_for_all) {
   ck_ok(zke_semaphore_try(sem[1], 1));
   ck_ok(zke_semaphore_release(sem[0]));
   ck_ok(zke_semaphore_try(sem[0], 1));
-  ck_rc(zke_semaphore_try(sem[2], 1), ZKE_LIMIT); /* comes with the old one */
+  ck_rc(zke_semaphore_try(sem[2], 1), ZKE_LIMIT); /* states the old one */
   free_all(sem, 3);
   close_sessions();
 }
 
-/* resize() makes the semaphore, and the same limit again is no change; a user
+/* resize() creates the semaphore; the same limit again changes nothing; a user
  * with limit 0 finds it. */
 TEST(resize_makes_the_semaphore) {
   zke_stat before, after;
@@ -308,8 +307,8 @@ TEST(resize_makes_the_semaphore) {
 
 /* ---- several ---- */
 
-/* Two of five hold; whichever of them releases, the next in line comes in, and
- * one that leaves the line lets nobody in. */
+/* Two of five hold.  Whichever holder releases, the next in line gets in; a
+ * waiter that leaves lets no one in. */
 TEST(as_many_hold_as_the_limit_says) {
   line_limit = 2;
   play_line(
@@ -330,8 +329,8 @@ TEST(as_many_hold_as_the_limit_says) {
       "eve HELD");
 }
 
-/* All or nothing, first come first served: two are free, but the first that
- * waits wants three, and is not overtaken by one that wants one. */
+/* All or nothing, first come first served: two are free, but the first waiter
+ * wants three, and one that wants one does not overtake it. */
 TEST(a_small_one_does_not_overtake_a_large_one) {
   open_limited(4);
   play(
@@ -352,8 +351,8 @@ TEST(a_small_one_does_not_overtake_a_large_one) {
 
 /* ---- deadlocks ---- */
 
-/* One that takes permits, waits until all have theirs, and then wants a
- * lock that the main thread holds, which wants a permit. */
+/* A holder takes permits, waits until all have theirs, and then wants a lock
+ * that is held by the main thread, which wants permits. */
 typedef struct holder {
   pthread_t thread;
   zke *session;
@@ -381,8 +380,8 @@ static void *hold(void *context) {
   return NULL;
 }
 
-/* Two hold four permits, as told, while the main thread holds the lock and
- * asks for more permits: what does it get? */
+/* Two holders have these permits of four while the main thread holds the lock
+ * and asks for more: what does it get? */
 static int run_circle(holder *h, int permits, char *sentence, size_t size) {
   pthread_barrier_t all;
   zke_semaphore *sem = make(z[0], 4);
@@ -409,8 +408,8 @@ static int run_circle(holder *h, int permits, char *sentence, size_t size) {
   return rc;
 }
 
-/* "Semaphores: blocked only if all holders are in the closure" - as far as
- * what the others can give back would not do. */
+/* "Semaphores: blocked only if all holders are in the closure" - more exactly,
+ * if the permits of the others are not enough. */
 TEST(a_circle_needs_enough_stuck_permits) {
   static const struct {
     int held[2], wants[2], asked, rc;
@@ -439,8 +438,8 @@ TEST(a_circle_needs_enough_stuck_permits) {
 }
 
 /* Two hold one permit each under a limit lowered to 1, and the first waits for
- * a lock of the other.  That one does not wait, whatever its place says: so
- * there is no deadlock. */
+ * a lock of the second.  The second holds, although its place is beyond the
+ * limit, so it does not wait: there is no deadlock. */
 TEST(a_lowered_limit_is_no_circle) {
   line_limit = 2;
   play_line(LINE_PERMIT,
@@ -453,8 +452,8 @@ TEST(a_lowered_limit_is_no_circle) {
 enum { THREADS = 6, ROUNDS = 20, LIMIT = 3 };
 static int inside, most;
 
-/* A thread that takes one permit or two, again and again: never more are out
- * than there are. */
+/* A thread that repeatedly takes one permit or two: never more are held than
+ * there are. */
 static void *enter_and_leave(void *session) {
   zke_semaphore *sem = make(session, LIMIT);
   for (int i = 0; i < ROUNDS; i++) {
@@ -462,7 +461,7 @@ static void *enter_and_leave(void *session) {
     ck_ok(zke_semaphore_acquire(sem, permits, zke_now(session) + 20000));
     int now = __atomic_add_fetch(&inside, permits, __ATOMIC_SEQ_CST);
     ck_assert_int_le(now, LIMIT);
-    if (now > most) most = now; /* for the look of it */
+    if (now > most) most = now; /* only reported */
     __atomic_sub_fetch(&inside, permits, __ATOMIC_SEQ_CST);
     ck_ok(zke_semaphore_release(sem));
   }
@@ -471,7 +470,7 @@ static void *enter_and_leave(void *session) {
 }
 
 /* Six threads of two sessions take one or two permits each: never more than
- * three are out. */
+ * three are held. */
 TEST(threads_keep_within_the_limit) {
   pthread_t thread[THREADS];
   open_sessions();
@@ -502,7 +501,7 @@ static int holders(void) {
   return count;
 }
 
-/* The crowd holds and waits for what is left by `mine`, where given. */
+/* The crowd holds and waits for the permits that `mine`, if given, leaves. */
 static void spawn_crowd(zke **own, pid_t *pid, zke_semaphore **mine) {
   share();
   for (int i = 0; i < CROWD; i++) pid[i] = spawn(i, hold_for_ever);
@@ -523,7 +522,7 @@ static int woken_since(const long *before) {
   return woken;
 }
 
-/* How many were woken until somebody new came in? */
+/* How many were woken until another one got in? */
 static int count_woken(const long *before) {
   ck_until(holders() == WIDE, 10000);
   test_settle(shared->bytes, CROWD);
@@ -531,8 +530,8 @@ static int count_woken(const long *before) {
   return woken_since(before);
 }
 
-/* A release wakes those nearest to their turn, not the crowd: of the ten that
- * wait at most three.  So does a death; who sees it first needs no waking. */
+/* A release or a death wakes only those nearest to their turn: of the ten that
+ * wait at most three.  The one that sees it first needs no waking. */
 TEST(a_release_wakes_no_more_than_the_limit) {
   pid_t pid[CROWD];
   zke *own;
@@ -559,7 +558,7 @@ TEST(a_release_wakes_no_more_than_the_limit) {
   ck_ok(zke_close(own));
 }
 
-/* One that is next but stopped keeps its own permit waiting, not the others'
+/* A stopped process that is next delays its own permit, not those of the others
  * behind it. */
 TEST(a_stopped_waiter_holds_nobody_up) {
   pid_t pid[CROWD];
@@ -570,7 +569,7 @@ TEST(a_stopped_waiter_holds_nobody_up) {
   ck_ok(zke_semaphore_parties(own, PATH, &list));
   ck_assert_int_eq(list->count, CROWD);
   for (int i = 0; i < CROWD; i++) {
-    if (pid[i] == list->data[WIDE].pid) stopped = i; /* the first that waits */
+    if (pid[i] == list->data[WIDE].pid) stopped = i; /* the first waiter */
   }
   zke_free(list);
   ck_assert_int_ge(stopped, 0);
@@ -605,7 +604,7 @@ static void resizes(unsigned *random, int i) {
   ck_ok(zke_semaphore_resize(z[4], PATH, limit_now, ZKE_FOREVER));
 }
 
-/* How many permits are held, as each object says by check(). */
+/* How many permits are held, as each object's check() says. */
 static int held_permits(void) {
   int sum = 0;
   for (int i = 0; i < PARTIES; i++) {
@@ -615,8 +614,8 @@ static int held_permits(void) {
   return sum;
 }
 
-/* All permits up to the last one that is held: those before it had their turn
- * before it did. */
+/* All permits in line up to the last held one: those before it had their turn
+ * earlier. */
 static int reach(void) {
   zke_party_list *list;
   int sum = 0, held = 0;
@@ -639,9 +638,9 @@ static void expect_limit(unsigned *random) {
   full += held == limit_now;
 }
 
-/* Whatever is called: what is held stays within the limit, and every token is
- * greater than all before.  With changes of the limit (the second round): a
- * lowered one lets in nobody whose turn had not come before. */
+/* Random calls: the held permits stay within the limit, and every token is
+ * greater than all earlier ones.  In the second round the limit changes:
+ * lowering it lets no one in whose turn had not come before. */
 TEST_LOOP(the_limit_holds_in_any_history, 0, 2) {
   resizing = _i == 1;
   limit_now = 3;
@@ -650,11 +649,11 @@ TEST_LOOP(the_limit_holds_in_any_history, 0, 2) {
   ck_ok(zke_semaphore_resize(z[4], PATH, limit_now, ZKE_FOREVER));
   play_history(&(line_history){
       .calls = 1500, .most = WIDEST, .also = resizes, .check = expect_limit});
-  ck_assert_int_gt(full, 50); /* it is used to the full, too */
+  ck_assert_int_gt(full, 50); /* the limit is also reached */
   close_line();
 }
 
-/* Whoever waits for a permit comes in, once all others have gone. */
+/* Each waiter gets its permit once all others have left. */
 TEST(everybody_is_served_in_the_end) {
   unsigned random = test_seed();
   int served = 0, moved;
@@ -675,8 +674,7 @@ TEST(everybody_is_served_in_the_end) {
   close_line();
 }
 
-/* A process that takes one permit, two or three, again and again, until it is
- * killed. */
+/* A process that repeatedly takes one to three permits until it is killed. */
 static void come_and_go(zke *own) {
   zke_semaphore *sem = make(own, WIDE);
   for (int i = self;; i++) {
@@ -691,7 +689,7 @@ static void come_and_go(zke *own) {
   }
 }
 
-/* Who is held is read in one snapshot of the file, by another process. */
+/* Another process reads the holders in one snapshot of the file. */
 static void expect_within_limit(zke *own) {
   zke_party_list *list;
   int sum = 0;
@@ -703,8 +701,8 @@ static void expect_within_limit(zke *own) {
 }
 
 /* Holders are killed, -9, at random: at no moment does the file show more
- * permits held than there are, all of them can be used in the end, and nobody
- * fails. */
+ * permits held than there are; at the end all can be used, and no call has
+ * failed. */
 TEST(the_limit_holds_while_holders_are_killed) {
   enum { WORKERS = 4, KILLS = 20 };
   pid_t pid[WORKERS];
@@ -734,7 +732,7 @@ TEST(the_limit_holds_while_holders_are_killed) {
 
 /* ---- deaths, lost replies, faults ---- */
 
-/* One that waits in vain, then for another of its own, under a new limit. */
+/* Waits in vain, then for another one of its own, under a new limit. */
 static int wait_behind(zke *user, void *first, void *second) {
   int rc = zke_semaphore_acquire(first, 2, zke_now(user) + 2000);
   if (rc != ZKE_OK) return rc;
@@ -755,7 +753,7 @@ static int use_two(zke *user) {
   return use_by_two(user, wait_behind);
 }
 
-/* Another gets all permits there are, and they are not more. */
+/* Another session gets all permits, and no more than that. */
 static void check_semaphore(zke *other, int rc) {
   int limit = 3;
   int found = zke_semaphore_limit(other, PATH, &limit);
@@ -776,7 +774,7 @@ RECIPE_TESTS(uses, 20, 0);
 
 /* ---- rare moments ---- */
 
-/* Events dropped: what the limit is watched by has gone too. */
+/* Dropped events: the watch on the limit is gone too. */
 TEST(a_limit_raised_after_an_overflow_is_seen) {
   open_sessions();
   zke *s = open_to_flood();
