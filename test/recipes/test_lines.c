@@ -1,8 +1,8 @@
-/* test_lines.c - what all recipes promise whose participants stand in line
+/* test_lines.c - what all recipes with a line of participants promise
  *
- * Each test runs for each row of the table in lines.h: somebody holds, others
- * wait behind.  Most are told as steps.  The programs of the recipes test what
- * each has besides.
+ * Each test runs for each row of the table in lines.h: one party holds, others
+ * wait behind it.  Most tests are steps in text.  The recipes' own programs
+ * test what each recipe adds.
  */
 #include "lines.h"
 #include "recipes.h"
@@ -20,8 +20,8 @@
 
 /* ---- one alone ---- */
 
-/* Only while it is held do state, token, check() and op() say so; the listener
- * hears of both, and is given the token. */
+/* State, token, check() and op() say HELD exactly while it is held; the
+ * listener hears of both changes, and gets the token. */
 TEST_LINES(acquire_holds_and_release_gives_up) {
   open_line(_i);
   for (int i = 0; i < 2; i++) {
@@ -44,9 +44,9 @@ TEST_LINES(acquire_holds_and_release_gives_up) {
   close_line();
 }
 
-/* P11: arguments that make no sense are refused before anything is made; the
- * output is NULL then, whatever it was.  Without an object there is no token,
- * and no crash. */
+/* P11: invalid arguments are refused before anything is made, and the output is
+ * then NULL, whatever it was.  Without an object there is no token, and no
+ * crash. */
 TEST_LINES(arguments_are_checked) {
   const line_options usual = {0}, small = {.size = 3};
   const line_options negative = {.data = "x", .len = -1};
@@ -69,7 +69,7 @@ TEST_LINES(arguments_are_checked) {
   close_line();
 }
 
-/* The layout is Curator's, and the directory says what it is.  Several entries
+/* The layout is Curator's, and the directory names its kind.  Several entries
  * of one object have one guid, and are made in one step. */
 TEST_LINES(entries_are_named_as_curator_does) {
   zke_strings *names;
@@ -95,8 +95,8 @@ TEST_LINES(entries_are_named_as_curator_does) {
   close_line();
 }
 
-/* The list shows the holder and all that wait, in their order, with session,
- * pid, times and data, bytes that are 0 among them. */
+/* The list shows the holder and the waiters in order, with session, pid, times
+ * and data, which may contain zero bytes. */
 TEST_LINES(contenders_are_listed_in_order) {
   bool has_data = line_kinds[_i].is & LINE_HAS_DATA;
   zke_party_list *list;
@@ -128,10 +128,10 @@ TEST_LINES(contenders_are_listed_in_order) {
   close_line();
 }
 
-/* A free gives up what is held: the next one gets it at once. */
+/* A free gives up what is held: the next in line gets it immediately. */
 TEST_LINES(free_gives_up) { play_line(_i, "ann acquire; ann free; bob try"); }
 
-/* Nobody can repeat a free: one allocation that fails does not stop it. */
+/* A free cannot be repeated, so a failed allocation does not stop it. */
 TEST_LINES(a_free_gives_up_whatever_fails_once) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
@@ -152,8 +152,8 @@ TEST_LINES(a_free_gives_up_whatever_fails_once) {
   ck_ok(zke_close(z[0]));
 }
 
-/* One object is one contender: it neither joins twice nor changes its way of
- * waiting for the worse; what it has stays. */
+/* One object is one contender: it does not join twice or change the way it
+ * waits; what it has stays. */
 TEST_LINES(an_object_in_use_is_refused) {
   open_line(_i);
   play(
@@ -170,7 +170,7 @@ TEST_LINES(an_object_in_use_is_refused) {
   close_line();
 }
 
-/* Delete the directories, which are empty, and all above them. */
+/* Delete the empty directories and all their ancestors. */
 static void remove_directories(void) {
   ck_ok(zke_delete(z[1], PATH, -1));
   int rc = zke_delete(z[1], OTHER, -1);
@@ -178,8 +178,8 @@ static void remove_directories(void) {
   ck_ok(zke_delete(z[1], "/line", -1));
 }
 
-/* The directory is a container, which goes when nobody uses it: it is made
- * again, with all above it. */
+/* The directory is a container, which may be removed while unused: it is made
+ * again, with its ancestors. */
 TEST_LINES(a_removed_directory_is_made_again) {
   open_line(_i);
   for (int i = 0; i < 3; i++) {
@@ -191,15 +191,15 @@ TEST_LINES(a_removed_directory_is_made_again) {
 
 /* ---- the directory is another's ---- */
 
-/* A directory that is there before anybody comes. */
+/* A directory that exists before any party. */
 static void make_directory(const char *data) {
   ck_ok(zke_ensure_path(z[3], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
   ck_ok(zke_set(z[3], PATH, data, (int)strlen(data), -1, NULL));
 }
 
-/* A directory that says that it is another recipe's, or has somebody's data, is
- * neither joined nor changed, and the listener hears nothing; an empty one is
- * taken over. */
+/* A directory that belongs to another recipe, or has other data, is neither
+ * joined nor changed, and the listener hears nothing.  An empty one is taken
+ * over. */
 TEST_LINES(another_kind_on_the_path_is_refused) {
   static const char *const data[] = {"zkembed queue\n", "mine"};
   open_line(_i);
@@ -221,8 +221,8 @@ TEST_LINES(another_kind_on_the_path_is_refused) {
   close_line();
 }
 
-/* Another kind is refused, also where the directory was removed since and made
- * by another. */
+/* Another kind is refused, even if the directory was removed since, and made
+ * again by another recipe. */
 TEST_LINES(a_directory_made_anew_by_another_kind_is_refused) {
   open_line(_i);
   play("ann acquire; ann release");
@@ -235,8 +235,8 @@ TEST_LINES(a_directory_made_anew_by_another_kind_is_refused) {
   close_line();
 }
 
-/* Names that are no entries of the line.  Those have a guid in front, then its
- * kind of entry, and a number of ten digits. */
+/* Names that are no entries of the line.  An entry has a guid, then its kind,
+ * then a number of ten digits. */
 #define LONG_GUID "_c_01234567-89ab-cdef-0123-456789abcdef-"
 static const struct {
   const char *head, *number; /* NULL: no kind either */
@@ -259,7 +259,7 @@ static void no_entry(int i, char path[200]) {
            number ? line->entry : "", number ? number : "");
 }
 
-/* What others put into the directory is neither followed nor touched. */
+/* Foreign children of the directory are ignored and not touched. */
 TEST_LINES(foreign_children_are_ignored) {
   char path[200];
   open_line(_i);
@@ -292,8 +292,8 @@ TEST_LINES(foreign_children_are_ignored) {
 
 #define GUID "0123456789abcdef0123456789abcdef"
 
-/* The names that other libraries give to what they make in a line's
- * directory, and what the refusal says of them. */
+/* The names of other libraries' entries in a line's directory, and what the
+ * refusal says of each. */
 static const struct {
   const char *name, *whose;
 } foreign[] = {{GUID "__lock__0000000000", "kazoo"},
@@ -319,8 +319,8 @@ static void remove_foreign(int i) {
   ck_ok(zke_delete(z[SESSIONS - 1], path, -1));
 }
 
-/* Two libraries that do not see each other's entries would both hold: whoever
- * finds such an entry is refused, and is told whose it is. */
+/* Two libraries that do not see each other's entries would both hold.  So a
+ * party that finds such an entry is refused, and told whose it is. */
 TEST_LINES(another_librarys_entry_is_refused) {
   open_line(_i);
   play("ann acquire; ann release");
@@ -340,15 +340,15 @@ TEST_LINES(another_librarys_entry_is_refused) {
   close_line();
 }
 
-/* A time that was asked for has come. */
+/* A requested time has come. */
 static void note_alarm(zke *session, int type, int state, const char *path,
                        void *context) {
   (void)session, (void)state, (void)path;
   if (type == ZKE_EVENT_ALARM) *(bool *)context = true;
 }
 
-/* Dispatch until a step that has just failed was made again: what was asked for
- * an earlier time comes earlier. */
+/* Dispatch until a step that has just failed was repeated: alarms come in order
+ * of their times. */
 static void pass_a_pause(zke *session) {
   bool past = false;
   int64_t later = zke_now(session) + 10 * ZKE_RECIPE_PAUSE_MS;
@@ -356,10 +356,10 @@ static void pass_a_pause(zke *session) {
   ck_until((dispatch_all(), past), 10000);
 }
 
-/* One that comes later takes nothing from the holder, which does not look.
- * Those that wait are refused when their turn comes: a call says so, and the
- * listener of one that has no call hears it, once, though the step that has
- * failed is made again. */
+/* Such an entry that comes later does not affect the holder, which does not
+ * look.  Waiters are refused when their turn comes: a call returns that, and a
+ * listener without a call hears it, once, although the failed step is
+ * repeated. */
 TEST_LINES(another_librarys_entry_ends_a_wait) {
   open_line(_i);
   play("ann acquire; bob waits; cid start");
@@ -383,9 +383,10 @@ TEST_LINES(another_librarys_entry_ends_a_wait) {
   close_line();
 }
 
-/* A directory counts to 2^31 - 1 and gives that number for ever after, so of
- * two with it the later one could stand first.  Nobody gets it: the one before
- * is the last that holds, and whoever comes then is refused and leaves nothing.
+/* A directory counts to 2^31 - 1 and then gives this number forever, so of two
+ * entries with it the later one could come first.  No party gets it: the one
+ * before is the last that can hold, and a later one is refused and leaves
+ * nothing.
  */
 TEST_LINES(the_end_of_the_numbers_is_refused) {
   open_line(_i);
@@ -408,9 +409,8 @@ TEST_LINES(the_end_of_the_numbers_is_refused) {
   close_line();
 }
 
-/* A number has ten digits, a sign among or before them and 32 bits, and there
- * is nothing else: so what others put into a directory is not taken for an
- * entry. */
+/* A number has ten digits, with a sign in front or in place of the first, fits
+ * 32 bits, and ends the name: so foreign children are not taken for entries. */
 TEST(a_number_has_the_form_that_a_create_gives_it) {
   static const struct {
     const char *text;
@@ -435,8 +435,8 @@ TEST(a_number_has_the_form_that_a_create_gives_it) {
 
 /* ---- several ---- */
 
-/* They hold in the order in which they joined, one at a time, each with a
- * greater token than all before. */
+/* They hold one at a time, in the order in which they joined, each with a
+ * greater token than all earlier ones. */
 TEST_ALONE(first_come_first_served) {
   play_line(
       _i,
@@ -456,8 +456,8 @@ TEST_ALONE(first_come_first_served) {
       "dan OUT, eve HELD");
 }
 
-/* One in the middle gives up: those behind it keep their place, and do not come
- * past the holder. */
+/* A waiter in the middle gives up: those behind it keep their places, and do
+ * not overtake the holder. */
 TEST_LINES(a_waiter_that_leaves_lets_nobody_in) {
   play_line(_i,
             "ann start; bob start; cid start; bob release; all dispatch;"
@@ -467,8 +467,8 @@ TEST_LINES(a_waiter_that_leaves_lets_nobody_in) {
             "cid is HELD");
 }
 
-/* A refusal leaves nothing, and its sentence tells whom to ask: path, name, pid
- * and since when. */
+/* A refusal leaves nothing, and its sentence describes the holder: path, name,
+ * pid and since when. */
 TEST_LINES(try_is_refused_naming_the_holder) {
   char pid[40];
   open_line(_i);
@@ -488,8 +488,8 @@ TEST_LINES(try_is_refused_naming_the_holder) {
   close_line();
 }
 
-/* So does a deadline, in the past or in a moment: it is waited for, and not
- * longer than a test takes. */
+/* So does a timeout, with a deadline in the past or soon: the call waits until
+ * then, and not much longer. */
 TEST_LINES(a_timeout_names_the_holder_and_leaves_nothing) {
   open_line(_i);
   play("ann acquire");
@@ -506,8 +506,8 @@ TEST_LINES(a_timeout_names_the_holder_and_leaves_nothing) {
   close_line();
 }
 
-/* A deadline that is over still gets what is free, the first of all times too.
- * With a reply lost the call ends, and leaves nothing. */
+/* A passed deadline, even the earliest time, still gets what is free.  If a
+ * reply is lost the call ends, and leaves nothing. */
 TEST_LINES(what_is_free_needs_no_time) {
   open_line(_i);
   ck_ok(party_acquire(0, INT64_MIN));
@@ -518,8 +518,7 @@ TEST_LINES(what_is_free_needs_no_time) {
   close_line();
 }
 
-/* A reply that is lost when there is no time left to try again: nothing stands
- * in line in nobody's name. */
+/* A reply is lost with no time left to retry: no orphan entry stays in line. */
 TEST_LINES(a_lost_reply_at_the_deadline_leaves_nothing) {
   open_line(_i);
   play("ann try; ann release"); /* makes the directory */
@@ -531,7 +530,7 @@ TEST_LINES(a_lost_reply_at_the_deadline_leaves_nothing) {
 }
 
 /* solid_queue#761: a late second release raised a semaphore above its limit.
- * Here it gives back nothing, whoever holds what by then. */
+ * Here a second release does nothing, whatever is held by then. */
 TEST_LINES(a_second_release_gives_nothing_back) {
   play_line(_i,
             "ann acquire; ann release; bob acquire;"
@@ -542,8 +541,8 @@ TEST_LINES(a_second_release_gives_nothing_back) {
             "line bob");
 }
 
-/* A release whose reply was lost is repeated for that acquisition only, and not
- * for another one of its session. */
+/* A release whose reply was lost is repeated for that acquisition only, not for
+ * a later one of its session. */
 TEST_LINES(a_repeated_release_hits_no_later_acquisition) {
   open_line(_i);
   play("ann acquire");
@@ -557,8 +556,7 @@ TEST_LINES(a_repeated_release_hits_no_later_acquisition) {
 
 /* ---- waiting ---- */
 
-/* P7: a thread that waits wakes when its turn comes, and has the greater
- * token. */
+/* P7: a waiting thread wakes when its turn comes, and has the greater token. */
 TEST_LINES(a_waiting_thread_gets_it_on_release) {
   open_line(_i);
   play("ann acquire");
@@ -570,8 +568,8 @@ TEST_LINES(a_waiting_thread_gets_it_on_release) {
   close_line();
 }
 
-/* A cancelled wait leaves the line, also one that had joined before; its
- * sentence names the path; the next call on the object is not hit. */
+/* A cancelled wait leaves the line, also if it had joined before.  Its sentence
+ * names the path, and the next call on the object is not affected. */
 TEST_LINES(cancel_ends_the_wait_of_another_thread) {
   open_line(_i);
   play("ann acquire");
@@ -590,7 +588,7 @@ TEST_LINES(cancel_ends_the_wait_of_another_thread) {
   close_line();
 }
 
-/* A cancel that finds no wait says so, and does not end a later one. */
+/* A cancel that finds no wait says so, and does not end a later wait. */
 TEST_LINES(cancel_without_a_wait_does_nothing) {
   play_line(_i,
             "ann acquire;"
@@ -598,7 +596,7 @@ TEST_LINES(cancel_without_a_wait_does_nothing) {
             "bob acquire_now -> OPERATIONTIMEOUT");
 }
 
-/* A release gives up the wait of another thread, which has to hear of it. */
+/* A release gives up another thread's wait, which must end. */
 TEST_LINES(a_release_ends_the_wait_of_another_thread) {
   open_line(_i);
   play(
@@ -609,7 +607,7 @@ TEST_LINES(a_release_ends_the_wait_of_another_thread) {
   close_line();
 }
 
-/* acquire() after start() waits in the place that was taken before. */
+/* acquire() after start() waits in the place that start() took. */
 TEST_ALONE(a_started_one_can_be_waited_for) {
   play_line(_i,
             "ann start; bob start; cid start; bob waits; ann release;"
@@ -620,7 +618,7 @@ TEST_ALONE(a_started_one_can_be_waited_for) {
 
 /* ---- the listener ---- */
 
-/* A started one hears of its turn in zke_dispatch(), and not before. */
+/* A started party hears of its turn in zke_dispatch(), and not before. */
 TEST_LINES(the_listener_hears_its_turn_in_dispatch) {
   play_line(_i,
             "ann acquire; bob start; all dispatch; ann release;"
@@ -629,14 +627,14 @@ TEST_LINES(the_listener_hears_its_turn_in_dispatch) {
             "told bob HELD");
 }
 
-static int hook_rc; /* of what a listener called */
+static int hook_rc; /* of a listener's call */
 
 static void release_what_is_held(void *x, int event) {
   if (event == ZKE_LINE_HELD) hook_rc = line->release(x);
 }
 
-/* What its listener releases is out at once, also inside the start() that got
- * it; in a dispatch, too. */
+/* A listener's release takes effect immediately, also inside the start() that
+ * got it, and in a dispatch. */
 TEST_LINES(a_listener_may_release) {
   open_line(_i);
   hook_rc = 1;
@@ -666,8 +664,8 @@ static void free_what_is_held(void *x, int event) {
   party[1] = NULL;
 }
 
-/* The listener frees the object when it hears HELD: nothing of it is left in
- * the tree, and it is called no more. */
+/* The listener frees the object when it hears HELD: the tree has nothing of it,
+ * and the listener is not called again. */
 TEST_LINES(a_listener_may_free) {
   open_line(_i);
   play("ann acquire; bob start; ann release");
@@ -681,12 +679,12 @@ TEST_LINES(a_listener_may_free) {
 }
 
 static void start_what_is_lost(void *x, int event) {
-  line_hook = NULL; /* a candidate hears of its refusal, too */
+  line_hook = NULL; /* a candidate also hears of its refusal */
   if (event == ZKE_LINE_LOST) hook_rc = line->start(x, line->others);
 }
 
-/* One object is one contender: while a blocking call has not returned nobody
- * joins in its place, else both would hold. */
+/* One object is one contender: until a blocking call has returned, no other
+ * call on it may join; else both would hold. */
 TEST_LINES(nobody_joins_while_a_call_still_runs) {
   open_line(_i);
   hook_rc = 1;
@@ -705,9 +703,8 @@ TEST_LINES(nobody_joins_while_a_call_still_runs) {
 
 /* ---- losing ---- */
 
-/* The znode of the holder and that of one that waits are deleted: both hear
- * LOST, and their releases take nothing from the next one, which holds.  What
- * was lost may be joined again. */
+/* The znodes of the holder and of a waiter are deleted: both hear LOST, and
+ * their releases take nothing from the next holder.  They can join again. */
 TEST_LINES(a_deleted_place_is_lost) {
   for (int part = 0; part < line_kinds[_i].places; part++) {
     open_line(_i);
@@ -719,7 +716,7 @@ TEST_LINES(a_deleted_place_is_lost) {
         "told ann HELD, ann LOST, cid LOST;"
         "ann is LOST; cid is LOST;"
         "all dispatch");
-    /* a multi-lock's other locks are let go by the holder only */
+    /* only the holder of a multi-lock releases its other locks */
     if (!(line->is & LINE_KEEPS_REST))
       play(
           "bob is HELD;"
@@ -740,8 +737,8 @@ TEST_LINES(a_deleted_place_is_lost) {
   }
 }
 
-/* Without a dispatch it is the question that finds out; an operation from
- * before fails, also where the listener has heard of it since. */
+/* Without a dispatch the next call finds out; an operation from before fails,
+ * also if the listener has heard of the loss since. */
 TEST_LINES(the_next_call_finds_a_place_deleted) {
   for (int part = 0; part < line_kinds[_i].places; part++) {
     zke_op ops[2];
@@ -755,7 +752,7 @@ TEST_LINES(the_next_call_finds_a_place_deleted) {
         play(
             "ann dispatches;"
             "ann is LOST");
-      /* of a lease it is the last znode that speaks for all of them */
+      /* the last znode of a lease stands for all of them */
       int expected = part == line->places - 1 || i ? ZKE_NONODE : ZKE_OK;
       ck_rc(zke_multi(z[0], ops, line->ops_count, NULL), expected);
       play(
@@ -770,8 +767,8 @@ TEST_LINES(the_next_call_finds_a_place_deleted) {
   }
 }
 
-/* A place is deleted, of several znodes any one: a blocked call ends, a started
- * one hears it, and either holds nothing and leaves nothing. */
+/* A place is deleted, or any one of its several znodes: a blocked call ends, a
+ * started party hears it; either holds nothing and leaves nothing. */
 TEST_LINES(a_waiter_whose_place_is_deleted_has_lost) {
   for (int part = 0; part < line_kinds[_i].places; part++) {
     open_line(_i);
@@ -791,7 +788,7 @@ TEST_LINES(a_waiter_whose_place_is_deleted_has_lost) {
 }
 
 /* "After the session is lost, no recipe object still claims to hold": it hears
- * LOST, and each call says why; the next one holds (P6). */
+ * LOST, and each call says why; the next in line holds (P6). */
 TEST_LINES(an_expired_session_holds_nothing) {
   void *late = NULL;
   open_line(_i);
@@ -813,8 +810,7 @@ TEST_LINES(an_expired_session_holds_nothing) {
   close_line();
 }
 
-/* The same where nothing was dispatched: the next call finds out, whichever it
- * is. */
+/* The same without a dispatch: the next call finds out, whichever it is. */
 TEST_LINES(an_expired_session_is_found_by_the_next_call) {
   play_line(_i,
             "ann acquire; ann expires;"
@@ -835,8 +831,8 @@ TEST_LINES(a_waiter_whose_session_expires_returns) {
             "told ann HELD, bob LOST");
 }
 
-/* P4: an overflow drops one-shot watches, also those of a holder on its own
- * place.  It watches again, and so hears of a loss that follows. */
+/* P4: an overflow drops one-shot watches, also a holder's watch on its own
+ * place.  It watches again, so it hears of a later loss. */
 TEST_LINES(a_loss_after_an_overflow_is_heard) {
   open_line(_i);
   zke *session = open_to_flood();
@@ -851,8 +847,8 @@ TEST_LINES(a_loss_after_an_overflow_is_heard) {
   close_line();
 }
 
-/* One allocation fails, or all, anywhere in the dispatch in which its turn
- * comes: its listener hears of it, once. */
+/* One allocation fails, or all, anywhere in the dispatch that brings its turn:
+ * its listener hears of the turn, once. */
 TEST_LOOP(a_turn_is_heard_when_memory_was_short, 0, 2 * LINE_KINDS) {
   test_heap heap = {.fail_all = _i % 2};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
@@ -883,7 +879,7 @@ TEST_LOOP(a_turn_is_heard_when_memory_was_short, 0, 2 * LINE_KINDS) {
 
 /* ---- a busy store ---- */
 
-/* The function of a batch: keeps the store until it is told to end. */
+/* The function of a batch: occupies the store until it is told to end. */
 static atomic_int busy; /* 0: it is to end; 2: it runs */
 static int keep_busy(zke *session, void *context) {
   (void)session, (void)context;
@@ -897,12 +893,12 @@ static int run_busy(call *c) {
   return zke_batch(z[0], keep_busy, NULL);
 }
 
-/* Another thread has the store; calls have no time. */
+/* Another thread has the store, and calls have no time. */
 static int64_t begin_busy(call *c) {
   atomic_store(&busy, 1);
   call_begin(c, run_busy, NULL, 0, 0);
   ck_until(atomic_load(&busy) == 2, 5000);
-  return zke_limit(z[0], 1); /* one that has passed */
+  return zke_limit(z[0], 1); /* a limit that has passed */
 }
 
 static void end_busy(call *c, int64_t limit) {
@@ -912,9 +908,9 @@ static void end_busy(call *c, int64_t limit) {
   ck_ok(c->rc);
 }
 
-/* State and token are told from memory.  That the store could not be asked, as
- * another thread has it, says nothing about what is held, and is no loss; the
- * session's end is one, as soon as it can be seen. */
+/* State and token come from memory.  If the store cannot be asked because
+ * another thread has it, nothing is known about the lock, and that is not a
+ * loss.  The end of the session is one, as soon as it can be seen. */
 TEST_LINES(a_store_that_is_busy_is_no_loss) {
   call c;
   open_line(_i);
@@ -932,8 +928,8 @@ TEST_LINES(a_store_that_is_busy_is_no_loss) {
   close_line();
 }
 
-/* A call on what is held already asks the store; where that fails it is held as
- * before, and a reentrant lock not once more. */
+/* A call of the holder asks the store.  If that fails, it holds as before, and
+ * a reentrant lock is not acquired once more. */
 TEST(holding_again_in_vain_changes_nothing) {
   zke_lock_options reentrant = {.size = sizeof reentrant, .reentrant = 1};
   zke_lock *lock;
@@ -959,8 +955,8 @@ TEST(holding_again_in_vain_changes_nothing) {
 
 /* ---- deadlocks ---- */
 
-/* A thread that waits for what it holds by another object would wait for ever:
- * it is told, unless the option turns the check off. */
+/* A thread that waits for what it holds by another object would wait forever:
+ * the call fails, unless the option turns the check off. */
 TEST_NO_ELECTIONS(two_objects_of_one_thread_deadlock) {
   open_line(_i);
   ck_ok(party_acquire(0, soon(z[0])));
@@ -975,8 +971,8 @@ TEST_NO_ELECTIONS(two_objects_of_one_thread_deadlock) {
   close_line();
 }
 
-/* Ann holds what bob waits for; she asks for a lock of bob's, closes a circle
- * with that, and is told it. */
+/* Ann holds what bob waits for.  She asks for a lock of bob's, which closes a
+ * circle, and her call reports it. */
 TEST_NO_ELECTIONS(a_lock_that_closes_a_circle_is_told) {
   play_line(_i,
             "ann acquire;"
@@ -992,8 +988,8 @@ TEST_NO_ELECTIONS(a_lock_that_closes_a_circle_is_told) {
             "bob unlocks");
 }
 
-/* The other way round: the wait in the line closes it, whether it had joined
- * before or not.  It is out of the line then. */
+/* The other way round: the wait in the line closes the circle, whether it had
+ * joined before or not.  It then leaves the line. */
 TEST_NO_ELECTIONS(a_wait_that_closes_a_circle_is_told) {
   open_line(_i);
   for (int i = 0; i < 2; i++) {
@@ -1015,7 +1011,7 @@ TEST_NO_ELECTIONS(a_wait_that_closes_a_circle_is_told) {
   close_line();
 }
 
-/* One that has only joined goes on with other things, and so may release. */
+/* A party that has only joined is not blocked, so it may still release. */
 TEST_NO_ELECTIONS(a_started_one_closes_no_circle) {
   play_line(_i,
             "ann acquire; bob locks; bob start;"
@@ -1023,7 +1019,7 @@ TEST_NO_ELECTIONS(a_started_one_closes_no_circle) {
             "bob unlocks; ann locks; ann unlocks");
 }
 
-/* Ann waits for nobody, bob for ann, cid for bob: all get theirs. */
+/* Ann does not wait, bob waits for ann, cid for bob: all get theirs. */
 TEST_NO_ELECTIONS(a_chain_is_no_circle) {
   play_line(_i,
             "ann acquire; bob locks; bob waits; cid waits_for_lock;"
@@ -1049,8 +1045,8 @@ static void *other_party; /* the intruder's */
 
 static void releases(void) { ck_ok(line->release(other_party)); }
 
-/* The holder releases at the n-th moment of a try: it gets what it wants, or
- * names that holder, never itself. */
+/* The holder releases at the n-th moment of a try: the try succeeds, or names
+ * that holder, never itself. */
 TEST_NO_ELECTIONS(a_try_is_never_refused_by_itself) {
   bool more = true;
   line = &line_kinds[_i];
@@ -1076,9 +1072,8 @@ static void session_ends(void) {
   ck_ok(zke_expire(intruder, zke_session_id(caller)));
 }
 
-/* The session ends in the middle of a call, which is the first to find that
- * out.  The listener of one that took part hears LOST, once, and nothing
- * else. */
+/* The session ends in the middle of a call, which is the first to find out.
+ * The listener of a participant hears LOST, once, and nothing else. */
 TEST_LINES(a_call_that_finds_its_session_ended_tells_the_loss) {
   int found = 0;
   line = &line_kinds[_i];
@@ -1109,7 +1104,7 @@ TEST_LINES(a_call_that_finds_its_session_ended_tells_the_loss) {
 enum { THREADS = 4, ROUNDS = 25 };
 static int inside, entered;
 
-/* A thread that goes in and out: it never meets another one inside. */
+/* A thread that acquires and releases, and never meets another inside. */
 static void *enter_and_leave(void *session) {
   void *x = make_party(session, &(line_options){0});
   for (int i = 0; i < ROUNDS; i++) {
@@ -1123,8 +1118,8 @@ static void *enter_and_leave(void *session) {
   return NULL;
 }
 
-/* Four objects of one session on four threads: never two inside, and none is
- * forgotten. */
+/* Four objects of one session on four threads: never two inside, and each gets
+ * its turns. */
 TEST_ALONE(threads_of_one_session_exclude_each_other) {
   pthread_t thread[THREADS];
   open_line(_i);
@@ -1137,16 +1132,16 @@ TEST_ALONE(threads_of_one_session_exclude_each_other) {
 
 /* ---- any history ---- */
 
-/* What only some can: a theft, an office handed over. */
+/* What only some recipes can: a theft, or handing over an office. */
 static void out_of_turn(unsigned *random, int i) {
   const char *heir = identities[rand_r(random) % 3];
   if (line == &line_kinds[LINE_LOCK]) party_does(i, "steal", NULL);
   if (line == &line_kinds[LINE_ELECTION]) party_does(i, "hand_over", heir);
 }
 
-static int held; /* how often somebody held */
+static int held; /* how often any party held */
 
-/* No two hold, as the tree has it. */
+/* By the tree, no two hold. */
 static void expect_one_holder(unsigned *random) {
   int count = 0;
   (void)random;
@@ -1158,9 +1153,9 @@ static void expect_one_holder(unsigned *random) {
   held += count;
 }
 
-/* Random calls on six objects, one after the other, among them deleted places
- * and lost sessions: never two that hold, and each that comes to hold has a
- * token greater than all before. */
+/* Random calls on six objects, one after the other, with deleted places and
+ * lost sessions: never two holders, and each new holder has a greater token
+ * than all earlier ones. */
 TEST_ALONE(tokens_increase_in_any_history) {
   open_line(_i);
   play_history(&(line_history){
@@ -1171,7 +1166,7 @@ TEST_ALONE(tokens_increase_in_any_history) {
 
 /* ---- deaths, lost replies, faults ---- */
 
-/* One that is refused, then waits behind another. */
+/* Is refused, then waits behind another. */
 static int wait_behind(zke *user, void *first, void *second) {
   int64_t deadline = zke_now(user) + recipe_patience_ms;
   int rc = line->acquire(first, line->first, deadline);
@@ -1188,7 +1183,7 @@ static int wait_behind(zke *user, void *first, void *second) {
 
 static int use_line(zke *user) { return use_by_two(user, wait_behind); }
 
-/* Another gets it, and is alone with it. */
+/* Another party gets it, and holds alone. */
 static void check_next(zke *other, int rc) {
   void *x = make_party(other, &(line_options){0});
   (void)rc;
@@ -1202,22 +1197,22 @@ static void check_next(zke *other, int rc) {
 
 static const recipe_use use = {"line", NULL, use_line, check_next};
 
-/* A process that is killed at any change keeps nobody out: others go on (P6).
+/* A process that is killed at any change does not block others (P6).
  */
 TEST_LINES(a_death_anywhere_lets_others_go_on) {
   line = &line_kinds[_i];
   ck_assert_int_gt(recipe_deaths(&use), 20);
 }
 
-/* A reply that is lost, before its change or after it, is made good (P2). */
+/* The use recovers from a reply lost before or after its change (P2). */
 TEST_LINES(a_lost_reply_is_made_good) {
   line = &line_kinds[_i];
   recipe_lost_replies(&use);
 }
 
-/* A step that fails, or a session that ends, at any place gives a code and a
- * sentence, and leaves neither memory nor descriptors nor znodes (P11).  The
- * rows have most of their code in common, so each tries fewer places. */
+/* A failed step or an ended session at any place gives a code and a sentence,
+ * and leaves no memory, descriptors or znodes (P11).  The rows share most of
+ * their code, so each tries fewer places. */
 TEST_LINES(a_fault_leaves_nothing_behind) {
   line = &line_kinds[_i];
   setenv("FAULT_MOST", "80", 0);

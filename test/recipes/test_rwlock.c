@@ -1,10 +1,9 @@
-/* test_rwlock.c - what read/write locks have besides other lines
- * (recipes/rwlock.h)
+/* test_rwlock.c - what only read/write locks promise (recipes/rwlock.h)
  *
- * test_lines has what all lines promise.  Here are sharing, changes of mode and
- * revocation.  Who holds is compared with a model, in all short walks and in
- * long random ones.  What happens in the middle of a call is brought about by
- * the table of system calls: another session acts there.
+ * test_lines tests what all lines promise.  Here are sharing, changes of mode
+ * and revocation.  A model says who holds, in all short walks and in long
+ * random ones.  The table of system calls lets another session act in the
+ * middle of a call.
  */
 #include "lines.h"
 #include "recipes.h"
@@ -28,7 +27,7 @@ static zke_rwlock *make(zke *session) {
   return lock;
 }
 
-/* A read/write lock whose listener tells what it hears, after that name. */
+/* A read/write lock whose listener notes its events under this name. */
 static zke_rwlock *make_listening(zke *session, const char *who) {
   line = &line_kinds[LINE_READER];
   return make_party(session, &(line_options){.who = who});
@@ -54,8 +53,8 @@ static const char *in_order(void) {
 
 /* ---- who holds ---- */
 
-/* Two readers hold together; the writer comes in only when the last one has
- * gone. */
+/* Two readers hold together; the writer gets in only when the last one has
+ * released. */
 TEST(readers_share_and_a_writer_is_alone) {
   play_line(LINE_READER,
             "ann acquire read; bob acquire read; cid start write;"
@@ -72,8 +71,8 @@ TEST(readers_share_and_a_writer_is_alone) {
             "told ann HELD, bob HELD, ann OUT, bob OUT, cid HELD");
 }
 
-/* "Writers not starved": who reads comes behind a writer that waits; and the
- * readers behind one writer come in together. */
+/* "Writers not starved": a reader queues behind a waiting writer; the readers
+ * behind one writer get in together. */
 TEST(a_reader_queues_behind_a_writer) {
   play_line(LINE_READER,
             "ann start read;"
@@ -96,7 +95,7 @@ TEST(a_reader_queues_behind_a_writer) {
             "told bob OUT, cid HELD, dan HELD");
 }
 
-/* A writer that gives up lets the readers behind it join those before it. */
+/* If a waiting writer gives up, the readers behind it join those in front. */
 TEST(a_writer_that_gives_up_lets_readers_in) {
   play_line(LINE_READER,
             "ann start read; bob start write; cid start read; bob release;"
@@ -123,7 +122,7 @@ TEST(an_object_in_use_is_refused) {
             "bob downgrade -> MISUSE");
 }
 
-/* P11: modes that are none are refused; nothing is made. */
+/* P11: invalid modes are refused; nothing is made. */
 TEST(modes_are_checked) {
   open_line(LINE_READER);
   ck_rc(zke_rwlock_acquire(party[0], 0, 0), ZKE_BADARGUMENTS);
@@ -133,8 +132,8 @@ TEST(modes_are_checked) {
   close_line();
 }
 
-/* Another kind is not asked, nor is a name that is no entry: a change of mode
- * and a request leave it alone. */
+/* A revocation does not ask another kind's entry, or a name that is no entry; a
+ * change of mode and a request do not touch these. */
 TEST(what_is_no_entry_is_not_asked) {
   static const char other[] = PATH "/__WRIT__0000000000";
   open_line(LINE_READER);
@@ -156,7 +155,7 @@ TEST(what_is_no_entry_is_not_asked) {
   close_line();
 }
 
-/* Another kind is refused also by an object that has only revoked here, when
+/* Another kind is also refused by an object that has only revoked here, when
  * the directory was still a rwlock's. */
 TEST(a_directory_made_anew_by_another_kind_is_refused) {
   open_sessions();
@@ -174,7 +173,7 @@ TEST(a_directory_made_anew_by_another_kind_is_refused) {
 
 /* ---- against a model ---- */
 
-/* The queue as it ought to be. */
+/* The queue as it should be. */
 typedef struct model {
   int count;
   struct {
@@ -191,8 +190,8 @@ static int model_find(const model *m, int who) {
   return -1;
 }
 
-/* Does the one at that place hold?  A writer does as the first, a reader before
- * all writers. */
+/* Does the party at this place hold?  A writer holds if it is first, a reader
+ * if it is before all writers. */
 static bool model_holds(const model *m, int at) {
   if (m->at[at].mode == WRITE) return at == 0;
   for (int i = 0; i < at; i++) {
@@ -207,7 +206,7 @@ static void model_remove(model *m, int at) {
   for (int i = at; i < m->count; i++) m->at[i] = m->at[i + 1];
 }
 
-/* A token is higher than those of all who came before and excluded it. */
+/* A token is higher than those of all earlier holders that excluded it. */
 static void expect_token(model *m, int at) {
   int who = m->at[at].who;
   int64_t token = zke_rwlock_token(party[who]);
@@ -218,7 +217,7 @@ static void expect_token(model *m, int at) {
   if (token > m->highest) m->highest = token;
 }
 
-/* Everybody knows what the model says. */
+/* Every party must see what the model says. */
 static void expect_model(model *m) {
   char text[200] = "";
   dispatch_all();
@@ -271,7 +270,7 @@ static bool act(model *m, int who, int action) {
   return true;
 }
 
-/* Take up a walk from the start: `steps` of them, then release all. */
+/* Walk from the start: `steps` steps, then release all. */
 static bool walk(const int *who, const int *action, int steps) {
   model m = {.count = 0};
   bool sense = true;
@@ -290,8 +289,8 @@ static bool walk(const int *who, const int *action, int steps) {
 
 static int walks;
 
-/* All walks that go on from this one; sessions come in in the order of their
- * numbers, since they are all alike. */
+/* All walks that continue this one; sessions first appear in the order of their
+ * numbers, since they are alike. */
 static void walk_on(int *who, int *action, int depth, int used, int most) {
   if (depth > 0) {
     if (!walk(who, action, depth)) return;
@@ -307,8 +306,8 @@ static void walk_on(int *who, int *action, int depth, int used, int most) {
   }
 }
 
-/* Every sequence of five actions of the sessions, one after the other, leaves
- * the lock as the model has it. */
+/* After every sequence of five actions of the sessions, the lock agrees with
+ * the model. */
 TEST(all_short_walks_are_as_the_model_says) {
   int who[8], action[8];
   open_line(LINE_READER);
@@ -317,7 +316,7 @@ TEST(all_short_walks_are_as_the_model_says) {
   close_line();
 }
 
-/* A session expires, or its znode is deleted: it has lost, the rest goes on. */
+/* A session expires, or its znode is deleted: it loses, the others continue. */
 static void strike(model *m, int who, bool expire) {
   int at = model_find(m, who);
   if (expire) {
@@ -340,8 +339,7 @@ static void strike(model *m, int who, bool expire) {
   if (at >= 0) model_remove(m, at);
 }
 
-/* The same for 2,500 random actions, with sessions that are lost and znodes
- * that are deleted. */
+/* The same for 2,500 random actions, with lost sessions and deleted znodes. */
 TEST(long_random_walks_are_as_the_model_says) {
   unsigned random = test_seed();
   model m = {.count = 0};
@@ -364,8 +362,8 @@ TEST(long_random_walks_are_as_the_model_says) {
 /* ---- changing the mode ---- */
 
 /* A queued writer does not get in between: the reader has the writer's number
- * (CURATOR-276, CURATOR-621).  Its own state has not changed, so it is not
- * told. */
+ * (CURATOR-276, CURATOR-621).  Its own state has not changed, so its listener
+ * is not called. */
 TEST(a_downgrade_keeps_its_place) {
   open_line(LINE_READER);
   play("ann try write");
@@ -385,8 +383,8 @@ TEST(a_downgrade_keeps_its_place) {
   close_line();
 }
 
-/* A reader becomes the writer only where it is the only holder, and then before
- * a writer that waits: two readers that upgrade cannot wait for each other. */
+/* A reader becomes the writer only if it is the only holder, and then before a
+ * waiting writer: two upgrading readers cannot wait for each other. */
 TEST(an_upgrade_is_at_once_or_not_at_all) {
   open_line(LINE_READER);
   play(
@@ -424,7 +422,7 @@ TEST(an_expired_session_changes_no_mode) {
             "bob is HELD");
 }
 
-/* A mode that was changed fails whoever relied on the znode before. */
+/* After a change of mode, operations that relied on the old znode fail. */
 TEST(an_op_is_of_the_present_mode) {
   zke_op op[2];
   open_line(LINE_READER);
@@ -443,7 +441,7 @@ TEST(an_op_is_of_the_present_mode) {
   close_line();
 }
 
-/* A change of mode does not bring back a place that somebody deleted. */
+/* A change of mode does not restore a deleted place. */
 TEST(a_change_of_mode_after_deletion_is_lost) {
   open_line(LINE_READER);
   for (int mode = WRITE; mode <= READ; mode++) {
@@ -474,7 +472,7 @@ static void comes_and_upgrades(void) {
     ck_rc(zke_rwlock_upgrade(other), ZKE_HELD);
 }
 
-/* Whatever comes between: never two that exclude each other. */
+/* Never two holders that exclude each other. */
 static void expect_one_of_them(int rc) {
   bool reads = zke_rwlock_state(other) == ZKE_RWLOCK_HELD &&
                zke_rwlock_mode(other) == READ;
@@ -485,8 +483,8 @@ static void expect_one_of_them(int rc) {
   ck_ok(zke_rwlock_check(one));
 }
 
-/* Another one comes to read or to write, or upgrades too, before each change of
- * an upgrade: never two that exclude each other. */
+/* Before each change of an upgrade, another party reads, writes or upgrades
+ * too: never two holders that exclude each other. */
 TEST_LOOP(an_upgrade_survives_others_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {comes_to_read, comes_to_write,
                                           comes_and_upgrades};
@@ -516,7 +514,7 @@ TEST_LOOP(an_upgrade_survives_others_in_its_middle, 0, 3) {
   close_two();
 }
 
-/* Another reader that may not be read is not said to have gone. */
+/* Another reader whose znode may not be read still counts as a holder. */
 TEST(a_hidden_reader_is_said_to_hold) {
   zke_strings *own;
   const zke_acl acl = {ZKE_PERM_ALL - ZKE_PERM_READ, "world", "anyone"};
@@ -538,8 +536,8 @@ static void take_away(void) {
   zke_free(own);
 }
 
-/* The holder's znode is deleted anywhere in a change of mode, while another one
- * waits behind: it is lost, and the call or the next one says so. */
+/* The holder's znode is deleted anywhere in a change of mode, while another
+ * party waits: the lock is lost, and this call or the next one says so. */
 TEST_LOOP(a_change_of_mode_survives_its_loss_in_the_middle, 0, 2) {
   int n = 1;
   open_two();
@@ -566,9 +564,9 @@ TEST_LOOP(a_change_of_mode_survives_its_loss_in_the_middle, 0, 2) {
   close_two();
 }
 
-/* An operation from before an upgrade fails after it, and names the znode of
- * that time still: also where the upgrade went back, for which it makes two
- * znodes, and after a second one. */
+/* An operation from before an upgrade fails after it, and still names the old
+ * znode.  This holds also if the upgrade was undone, for which it makes two
+ * znodes, and after a second upgrade. */
 TEST(an_op_outlives_upgrades_that_go_back) {
   int back = 0;
   open_two();
@@ -605,7 +603,8 @@ static void asks(void) {
   asked_rc = zke_rwlock_revoke(other, zke_now(intruder), 0);
 }
 
-/* Asked after it held, before it watched itself: it hears of it. */
+/* The holder is asked after it got the lock, before it watches itself: it still
+ * hears the request. */
 TEST(a_request_in_the_middle_of_acquiring_is_heard) {
   int heard = 0;
   open_two();
@@ -632,8 +631,8 @@ TEST(a_request_in_the_middle_of_acquiring_is_heard) {
 
 static void downgrades(void) { zke_rwlock_downgrade(other); }
 
-/* A holder that changes its mode while it is being asked, or while it is being
- * deleted, does not evade who insists. */
+/* A holder that changes its mode while it is being asked, or deleted, does not
+ * evade a revocation that insists. */
 TEST(a_change_of_mode_in_the_middle_does_not_evade) {
   bool more = true;
   int n = 1;
@@ -661,7 +660,7 @@ TEST(a_change_of_mode_in_the_middle_does_not_evade) {
 enum { TIRELESS_MS = 3000 };
 static int64_t tireless_until;
 
-/* At each look of the caller's, until the test has failed. */
+/* At each of the caller's reads, until the test has failed. */
 static void changes_always(void) {
   bool writes = zke_rwlock_mode(other) == WRITE;
   if (zke_now(intruder) > tireless_until) return;
@@ -669,8 +668,8 @@ static void changes_always(void) {
   act_between(1, changes_always);
 }
 
-/* A holder that changes its mode at each look is asked, or has it taken away,
- * no longer than until the deadline and its grace. */
+/* A holder that changes its mode at each read is asked, or loses the lock, no
+ * later than the deadline and its grace. */
 TEST_LOOP(a_holder_that_changes_its_mode_all_the_time_ends_the_call, 0, 2) {
   open_two();
   one = make(caller);
@@ -688,8 +687,8 @@ TEST_LOOP(a_holder_that_changes_its_mode_all_the_time_ends_the_call, 0, 2) {
   close_two();
 }
 
-/* The holder releases, the empty directory goes as containers do, and the
- * holder comes again: its number is the same one. */
+/* The holder releases, the empty container is removed, and the holder comes
+ * again, with the same number. */
 static void comes_again(void) {
   int rc = zke_rwlock_release(other);
   ck_assert(rc == ZKE_OK || rc == ZKE_LOST);
@@ -697,8 +696,8 @@ static void comes_again(void) {
   ck_ok(zke_rwlock_try(other, WRITE));
 }
 
-/* Whoever insists takes away what was held when it was asked for, and not what
- * the same session holds in a directory that was made anew meanwhile. */
+/* A revocation that insists takes away what was held when it asked, not what
+ * the same session holds in a directory that was made again meanwhile. */
 TEST(a_holding_in_the_next_directory_is_not_taken_away) {
   bool more = true;
   int n = 1;
@@ -740,8 +739,8 @@ static int read_then_write(call *c) {
   return rc;
 }
 
-/* Each of two reads what the other waits to write: the one that closes the
- * circle is told. */
+/* Each of two reads what the other waits to write: the call that closes the
+ * circle reports it. */
 TEST(readers_that_want_to_write_make_a_circle) {
   call c;
   open_line(LINE_READER);
@@ -758,8 +757,8 @@ TEST(readers_that_want_to_write_make_a_circle) {
   close_line();
 }
 
-/* Who reads and then wants to write by another object waits for itself: found
- * at once.  With an upgrade it is ZKE_HELD or goes well. */
+/* A reader that wants to write by another object waits for itself: found
+ * immediately.  An upgrade succeeds or returns ZKE_HELD. */
 TEST(a_reader_that_waits_to_write_is_a_circle) {
   play_line(LINE_READER,
             "ann try read;"
@@ -768,8 +767,8 @@ TEST(a_reader_that_waits_to_write_is_a_circle) {
             "line ann");
 }
 
-/* The reader behind a writer that waits for the very same thread.  Without the
- * writer it may read again. */
+/* A thread that reads, and reads again behind a writer that waits for it.
+ * Without the writer it may read again. */
 TEST(reading_again_behind_a_writer_is_a_circle) {
   play_line(LINE_READER,
             "ann try read; ann' acquire read; ann' release;"
@@ -779,8 +778,8 @@ TEST(reading_again_behind_a_writer_is_a_circle) {
             "ann release; bob returns");
 }
 
-/* The circle goes through two kinds: a lock held by a writer that waits, behind
- * two readers of which one waits for the lock. */
+/* A circle through two kinds: a waiting writer holds a lock, and one of the two
+ * readers in front of it waits for that lock. */
 TEST(a_lock_and_a_rwlock_can_make_a_circle) {
   play_line(LINE_READER,
             "ann try read;"
@@ -810,7 +809,7 @@ TEST(a_holder_is_asked_and_consents) {
             "told ann OUT");
 }
 
-/* A change of mode is no release: the holder is asked again. */
+/* A change of mode is not a release: the holder is asked again. */
 TEST(a_downgrade_does_not_evade) {
   play_line(LINE_READER,
             "ann try write; bob begins ask; ann hears ASKED;"
@@ -820,8 +819,8 @@ TEST(a_downgrade_does_not_evade) {
             "ann upgrade; ann release; bob returns");
 }
 
-/* A revocation that waits for consent ends by cancel; the holder was asked, and
- * keeps it. */
+/* A cancel ends a revocation that waits for consent; the holder was asked, and
+ * keeps the lock. */
 TEST(revoking_can_be_cancelled) {
   play_line(LINE_READER,
             "ann try write; bob begins ask; ann hears ASKED; bob cancels;"
@@ -834,8 +833,8 @@ static void complies(void *x, int event) {
   if (event == ZKE_RWLOCK_ASKED) ck_ok(zke_rwlock_release(x));
 }
 
-/* A holder's listener releases as it is asked, inside the dispatch: the
- * revocation goes on. */
+/* A holder's listener releases inside the dispatch that asks it: the revocation
+ * continues. */
 TEST(a_listener_may_comply) {
   line_hook = complies;
   play_line(LINE_READER,
@@ -843,8 +842,8 @@ TEST(a_listener_may_comply) {
             "line");
 }
 
-/* Only who held at the call is asked, not who waits behind.  One that has lost
- * what it held may ask others. */
+/* Only the holders at the time of the call are asked, not the waiters.  A
+ * session that has lost the lock may ask others. */
 TEST(a_waiter_is_not_asked) {
   open_line(LINE_READER);
   play(
@@ -855,11 +854,12 @@ TEST(a_waiter_is_not_asked) {
   play(
       "ann insist;"
       "line;"
-      "ann ask_now"); /* nobody holds: done */
+      "ann ask_now"); /* no holder: done */
   close_line();
 }
 
-/* By hand, as the text has it.  Who was asked already is not told again. */
+/* The request written without the recipe, as in ZooKeeper's text.  A holder
+ * that was already asked is not told again. */
 TEST(the_bare_word_asks_too) {
   zke_strings *own;
   open_line(LINE_READER);
@@ -880,8 +880,8 @@ TEST(the_bare_word_asks_too) {
   close_line();
 }
 
-/* An allocation fails anywhere in a downgrade: it is made or not, as its code
- * says, and the holder hears requests in either case. */
+/* An allocation fails anywhere in a downgrade: the code says whether it was
+ * made, and the holder hears requests in either case. */
 TEST(a_downgrade_hears_requests_whatever_fails_once) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
@@ -910,8 +910,8 @@ TEST(a_downgrade_hears_requests_whatever_fails_once) {
   ck_ok(zke_close(z[0]));
 }
 
-/* What the request writes is the word of ZooKeeper's text, before whose it is
- * and what the user said. */
+/* A request writes the word of ZooKeeper's text in front of the owner and the
+ * user's data. */
 TEST(a_request_keeps_the_users_data) {
   zke_party_list *list;
   zke_strings *own;
@@ -943,7 +943,8 @@ TEST(a_request_keeps_the_users_data) {
   close_line();
 }
 
-/* Without consent it is taken away after the grace period, and told. */
+/* Without consent the lock is taken away after the grace period, and the holder
+ * is told. */
 TEST(revoking_with_insistence_takes_it_away) {
   open_line(LINE_READER);
   ck_ok(zke_rwlock_try(party[0], READ));
@@ -971,7 +972,7 @@ TEST(revoking_with_insistence_takes_it_away) {
 
 enum { CROWD = 24 };
 
-/* Joins, holds until it is told to go. */
+/* Joins, and holds until it is told to leave. */
 static void play_part(zke *own) {
   zke_rwlock *lock = NULL;
   int mode = self == 11 ? WRITE : READ;
@@ -989,7 +990,7 @@ static void play_part(zke *own) {
   zke_rwlock_free(lock);
 }
 
-/* Those of first to last were woken since, and nobody else. */
+/* Exactly processes first to last were woken since. */
 static void expect_woken(const long *before, int begin, int end) {
   for (int i = begin; i < end; i++)
     ck_until(shared->bytes[i] > before[i], 10000);
@@ -1000,7 +1001,7 @@ static void expect_woken(const long *before, int begin, int end) {
   }
 }
 
-/* The first in line: writes until it is told to go. */
+/* The first in line: writes until it is told to leave. */
 static void play_first(zke *own) {
   zke_rwlock *lock = NULL;
   int rc = zke_rwlock_new(own, PATH, NULL, &lock);
@@ -1013,9 +1014,9 @@ static void play_first(zke *own) {
   wait_for(&shared->go, 100);
 }
 
-/* No herd: behind a writer stand eleven readers, a writer, twelve readers.
- * Its release wakes the first readers and nobody else; of theirs only the
- * last one's wakes the writer. */
+/* No herd: behind a writer stand eleven readers, a writer, twelve readers.  Its
+ * release wakes only the first readers; of their releases only the last wakes
+ * the writer. */
 TEST(a_release_wakes_only_the_next_holders) {
   pid_t pid[CROWD];
   long before[CROWD];
@@ -1047,7 +1048,7 @@ TEST(a_release_wakes_only_the_next_holders) {
   while (waitpid(-1, NULL, 0) > 0) continue;
 }
 
-/* Nobody else is in there but who may be. */
+/* No other holder may exclude this one. */
 static void expect_alone(int mode) {
   for (int i = 0; i < CROWD; i++) {
     int there = load(&shared->inside[i]);
@@ -1061,7 +1062,7 @@ static void enter(int mode) {
   for (int i = 0; i < 20; i++) expect_alone(mode);
 }
 
-/* Read or write, change the mode, leave; again and again. */
+/* Read or write, change the mode, and leave, repeatedly. */
 static int play_round(zke *own, zke_rwlock *lock, unsigned *random) {
   int mode = rand_r(random) % 2 ? READ : WRITE;
   int rc = zke_rwlock_acquire(lock, mode, zke_now(own) + 20000);
@@ -1096,8 +1097,8 @@ static void play_on(zke *own) {
   give_up("round", rc);
 }
 
-/* Modes change in the middle of others' changes, and of deaths: never two that
- * exclude each other, and it goes on. */
+/* Modes change during others' changes and deaths: never two holders that
+ * exclude each other, and the processes make progress. */
 TEST(processes_that_are_killed_exclude_each_other) {
   share();
   strike_at_random(play_on, 25, &shared->done, 45);
@@ -1145,7 +1146,7 @@ static int use_two(zke *user) {
   return use_by_two(user, share_and_revoke);
 }
 
-/* Another gets it, in either mode, and is alone. */
+/* Another party gets it, in either mode, and holds alone. */
 static void check_rwlock(zke *by, int rc) {
   zke_rwlock *lock = make(by);
   (void)rc;
@@ -1175,8 +1176,8 @@ static void line_up(const char *modes) {
   }
 }
 
-/* "+-?": marked as holding and knows it, not marked, marked without knowing
- * it yet; in the order of the line. */
+/* "+-?": marked as holder and knows it, not marked, marked but does not know it
+ * yet; in the order of the line. */
 static const char *marks(void) {
   static char text[SESSIONS + 1];
   zke_party_list *list;
@@ -1196,8 +1197,8 @@ static const char *marks(void) {
   return text;
 }
 
-/* Of several readers the first is granted it, and a writer only by the last
- * that keeps it out. */
+/* A release grants the first of several readers; a writer is granted only by
+ * the last holder that keeps it out. */
 TEST(a_release_grants_the_first_behind_it) {
   line_up("WWRR");
   ck_ok(zke_rwlock_release(party[0])); /* it came before all others */
@@ -1211,7 +1212,7 @@ TEST(a_release_grants_the_first_behind_it) {
   close_line();
 }
 
-/* A reader's release marks the writer behind it only where no other reader
+/* A reader's release marks the writer behind it only if no other reader
  * holds. */
 TEST(a_writer_is_granted_it_by_the_last_reader_only) {
   line_up("WRRW");
