@@ -1,7 +1,7 @@
-/* test_config.c - recipes/config: a node, or all below it, in memory
+/* test_config.c - recipes/config: a node or a subtree in memory
  *
- * It survives that its root is deleted and made again, misses no change, tells
- * a new node from an old one by its mzxid, and can be taken back. */
+ * The cache survives the deletion of its root, misses no change, and tells a
+ * new node from an old one by its mzxid.  Waits can be cancelled. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -38,7 +38,7 @@ static zke_config *started(zke *own, const zke_config_options *o) {
   return c;
 }
 
-/* Write a node, which is made where it is missing. */
+/* Write a node; make it if it is missing. */
 static void put(zke *own, const char *path, const char *data) {
   int rc = zke_set(own, path, data, (int)strlen(data), -1, NULL);
   if (rc == ZKE_NONODE)
@@ -51,7 +51,7 @@ static void drop(zke *own, const char *path) {
   ck_ok(zke_delete(own, path, -1));
 }
 
-/* The tree that most tests begin with. */
+/* The initial tree of most tests. */
 static void plant(zke *own) {
   put(own, "/app", "");
   put(own, ROOT, "root");
@@ -60,7 +60,7 @@ static void plant(zke *own) {
   put(own, ROOT "/db/port", "1");
 }
 
-/* What memory says of a node, or "none". */
+/* A node as the cache has it, or "none". */
 static const char *in_memory(zke_config *c, const char *name) {
   static char text[200];
   char *data = NULL;
@@ -76,12 +76,12 @@ static const char *in_memory(zke_config *c, const char *name) {
  *
  * A name is "db/host"; "." is the root.  Eve changes the tree. */
 
-static zke_config_options options; /* of the objects, but for the listener */
-static bool looks;                 /* the listener looks around */
+static zke_config_options options; /* of the objects, without the listener */
+static bool looks;                 /* the listener looks at the cache */
 static bool frees;                 /* the listener frees its object */
-static bool deaf;                  /* there is no listener */
+static bool deaf;                  /* no listener */
 
-/* What the picture has at the moment of a change. */
+/* Note what the cache shows during a change. */
 static void look_around(zke_config *c) {
   zke_stat db, port;
   ck_ok(zke_config_get(c, "db", NULL, NULL, &db));
@@ -91,8 +91,8 @@ static void look_around(zke_config *c) {
   tell("%d %d", db.numChildren, port.cversion);
 }
 
-/* The listener of all tells "+name:data", "~name:old>new", "-name:data", READY
- * and LOST. */
+/* The listener tells "+name:data", "~name:old>new", "-name:data", READY and
+ * LOST. */
 static void hear(zke_config *c, int event, const zke_config_node *before,
                  const zke_config_node *now, void *context) {
   static const char *const names[] = {"", "+", "~", "-", "READY", "LOST"};
@@ -117,7 +117,7 @@ static int create(zke *session, const char *who, void **object) {
   return zke_config_new(session, ROOT, &options, (zke_config **)object);
 }
 
-/* A word as the recipe wants it, and as a path. */
+/* A word as the recipe's name, and as a path. */
 static const char *name_in(const step *s, int i) {
   return strcmp(s->word[i], ".") == 0 ? "" : s->word[i];
 }
@@ -160,13 +160,13 @@ static int step_get(step *s) {
   return rc;
 }
 
-/* "shows db/host b": wait until a thread that waits has brought it. */
+/* "shows db/host b": wait until a waiting thread has updated it. */
 static int step_shows(step *s) {
   ck_until(strcmp(in_memory(s->object, name_in(s, 0)), s->word[1]) == 0, 5000);
   return ZKE_OK;
 }
 
-/* "now db/host": what is in memory is what the file has. */
+/* "now db/host": the cache has what the file has. */
 static int step_now(step *s) {
   zke_stat stat;
   ck_ok(zke_config_get(s->object, name_in(s, 0), NULL, NULL, &stat));
@@ -186,8 +186,8 @@ static int step_list(step *s) {
   return rc;
 }
 
-/* "wait 2" for a revision after the second; "wait db/host" for another state of
- * the node than the one that P has read.  It answers the revision, "there" or
+/* "wait 2" waits for a revision after the second; "wait db/host" for another
+ * state of the node than P has read.  Answers the revision, "there" or
  * "gone". */
 static int step_wait(step *s) {
   bool revision = s->word[0][0] >= '0' && s->word[0][0] <= '9';
@@ -201,8 +201,8 @@ static int step_wait(step *s) {
   return gives(s, now ? "there" : "gone"), rc;
 }
 
-/* How many guards the sets have: that the root is there, and that nobody has
- * written to /held. */
+/* The number of guards of the sets: the root exists; /held was not written
+ * to. */
 static int guards;
 
 /* "sets db/host 2 DATA": set version 2; -1: any. */
@@ -239,8 +239,8 @@ static const step_recipe of_config = {
 
 #define PLANTED "+:root, +db:, +db/host:a, +db/port:1, READY"
 
-/* All that is there is told first, in order, then READY; later each node that
- * is added, changed and removed, with old and new data. */
+/* All existing nodes are told first, in order, then READY; later each added,
+ * changed and removed node, with old and new data. */
 TEST(changes_are_told) {
   play_steps(&of_config,
              "plant; ann start; told " PLANTED
@@ -249,15 +249,14 @@ TEST(changes_are_told) {
              "put db/user me; news +db/user:me; ann now db;"
              "drop db/port; news -db/port:1; ann now db;"
              "put . ROOT; news ~:root>ROOT;"
-             "put db/host b; news ~db/host:b>b;" /* the same bytes */
-             "create /app/other x; create /app/config2 x; news ;" /* beside */
+             "put db/host b; news ~db/host:b>b;" /* with the same bytes */
+             "create /app/other x; create /app/config2 x; news ;" /* others */
              "ann free; watches 0");
 }
 
-/* A listener sees either both changes of a multi or neither, at whichever node
- * it is called; nothing changes before the dispatch.  What is not told yet
- * shows in the Stats above it as well, also of a child that has come and
- * gone. */
+/* A listener sees both changes of a multi or neither, at whichever node it is
+ * called; nothing changes before the dispatch.  The Stats above a node include
+ * changes that are not told yet, also of a child that has come and gone. */
 TEST(what_is_shown_is_of_one_moment) {
   looks = true;
   play_steps(&of_config,
@@ -266,12 +265,12 @@ TEST(what_is_shown_is_of_one_moment) {
              "multi db/host b db/port 2; ann get db/host -> a;"
              "news ~db/host:a>b, db/host b, db/port 2, 2 0,"
              " ~db/port:1>2, db/host b, db/port 2, 2 0;"
-             "ann revision 2;" /* one look for both */
+             "ann revision 2;" /* one read for both */
              "put db/host c; put db/new; put db/port/x; drop db/port/x;"
              "news ~db/host:b>c, db/host c, db/port 2, 3 2, +db/new:");
 }
 
-/* Deletion and re-creation of the root do not end it. */
+/* The cache survives deletion and re-creation of its root. */
 TEST(survives_the_root) {
   options.levels = -1;
   play_steps(&of_config,
@@ -289,19 +288,19 @@ TEST(survives_the_root) {
              "ann free; watches 0");
 }
 
-/* The version of a node made anew is the same, the mzxid is not. */
+/* A node that is made again has the same version, but another mzxid. */
 TEST(a_node_made_again_is_a_change) {
   play_steps(&of_config, "plant; ann start; told " PLANTED
                          "; drop db/host; put db/host a;"
                          "news ~db/host:a>a; ann now db/host");
 }
 
-/* P4: after an overflow one look catches up with everything, and goes on. */
+/* P4: after an overflow one read catches up with everything. */
 TEST(catches_up_after_overflow) {
   open_steps(&of_config);
   play("plant; ann renewed 8; ann start; told " PLANTED);
-  options.levels = -1; /* of the second object, */
-  deaf = true;         /* which tells nothing: its order is not fixed */
+  options.levels = -1; /* for the second object, */
+  deaf = true;         /* without a listener: its order is not fixed */
   play("ann' start");
   for (int i = 0; i < 40; i++) {
     char path[64];
@@ -317,7 +316,7 @@ TEST(catches_up_after_overflow) {
   close_steps();
 }
 
-/* The node alone, one level, all of them; without a listener. */
+/* The node alone, one level, or all levels; without a listener. */
 TEST_LOOP(levels_of_the_tree, -1, 4) {
   static const char *const seen_then[] = {
       ":root; put db/host z; ann dispatches; ann revision 1",
@@ -367,8 +366,8 @@ TEST(list_of_a_part) {
   close_steps();
 }
 
-/* A read of the cache takes no lock of any file, also after another process has
- * changed a node: the news comes by the next wait. */
+/* A read of the cache takes no lock of a file, even after another process has
+ * changed a node: the news comes with the next wait. */
 TEST(reads_without_io) {
   zke *own;
   static seam s;
@@ -388,14 +387,14 @@ TEST(reads_without_io) {
   ck_ok(zke_close(own));
 }
 
-/* Many random changes: memory ends as the file is, and the news add up. */
+/* Many random changes: the cache ends like the file, and the news add up. */
 typedef struct mirror {
   int count;
   char names[64][16];
 } mirror;
 
-/* A listener that keeps a list of the nodes by the events alone: none is added
- * twice, none removed that was not there. */
+/* A listener that keeps a list of the nodes by the events alone: no node is
+ * added twice, or removed without being there. */
 static void follow(zke_config *c, int event, const zke_config_node *before,
                    const zke_config_node *now, void *context) {
   mirror *m = context;
@@ -413,8 +412,8 @@ static void follow(zke_config *c, int event, const zke_config_node *before,
   }
 }
 
-/* 3,000 random changes under an event limit that overflows: after each dispatch
- * the cache, and what its listener was told, are what the file has. */
+/* 3,000 random changes with an event limit that overflows: after each dispatch,
+ * the cache and its listener's list agree with the file. */
 TEST(random_changes) {
   unsigned seed = test_seed();
   zke *own = test_open(":memory:");
@@ -457,13 +456,13 @@ TEST(random_changes) {
   ck_ok(zke_close(own));
 }
 
-/* ---- pictures beside a history that is known ---- */
+/* ---- pictures compared with a known history ---- */
 
 /* A tree of 85 names, three levels deep; "a-" lies between "a" and "a/a". */
 enum { NAMES = 85, STEP_MOST = 6, GENERATIONS = 400, WRITERS = 8 };
 
-/* The committed state of one generation.  The root's data is its number, and
- * each change makes the next one out of the one before and the seed alone. */
+/* The committed state of one generation.  The root's data is its number; each
+ * generation depends only on the one before and the seed. */
 typedef struct history {
   unsigned seed;
   int64_t generation;
@@ -483,7 +482,7 @@ typedef struct history_step {
 
 static int parent_of(int i) { return (i - 1) / 4; }
 
-/* The i-th name of the histories' tree, some of which begin alike. */
+/* The i-th name of the histories' tree; some have common beginnings. */
 static const char *name_of(int i) {
   static _Thread_local char name[32];
   static const char *const parts[] = {"a", "a-", "b", "c"};
@@ -524,7 +523,7 @@ static void step_add(history_step *s, int i, int type, int version) {
     zke_op_create(op, path, s->data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
 }
 
-/* Create, set or delete one node, whichever is possible. */
+/* Create, set or delete one node, as possible. */
 static void history_touch(history *h, int i, bool drop, history_step *s) {
   int above = parent_of(i);
   int type = h->at[i].there ? ZKE_OP_SET : ZKE_OP_CREATE;
@@ -542,7 +541,7 @@ static void history_touch(history *h, int i, bool drop, history_step *s) {
   h->at[i].data = h->generation;
 }
 
-/* Make the next generation, and say by which changes. */
+/* Make the next generation; returns its changes. */
 static void history_next(history *h, history_step *s) {
   int count = 1 + (int)(chance(h, 0) % (STEP_MOST - 1));
   h->generation++;
@@ -562,7 +561,7 @@ static void history_to(history *h, int64_t generation) {
   while (h->generation < generation) history_next(h, &s);
 }
 
-/* A writer: takes part in making each generation, until the last. */
+/* A writer: helps to make each generation, until the last. */
 static int write_history(void *arg) {
   zke_options o = {.size = sizeof o, .durability = ZKE_DURABLE_NONE};
   history h = *(history *)arg, next;
@@ -586,15 +585,15 @@ static int write_history(void *arg) {
   return zke_close(own);
 }
 
-/* What of the tree an object shows. */
+/* The part of the tree that an object shows. */
 typedef struct part {
   const char *name;
   int limit, levels;
   zke_config_select_fn select;
 } part;
 
-/* A selector: no node whose name ends in b, with all below it; and nothing of a
- * node that ends in -, but what is below it. */
+/* A selector: leaves out nodes that end in b, with all below them, and nodes
+ * that end in -, but not what is below those. */
 static int no_b(const char *name, void *context) {
   (void)context;
   size_t len = strlen(name);
@@ -621,7 +620,7 @@ static bool part_shows(const part *p, int i) {
   return (p->levels == 0 || level <= p->levels) && what & ZKE_CONFIG_INCLUDE;
 }
 
-/* What is wrong with a picture, or "". */
+/* The fault of a picture, or "". */
 static const char *picture_fault(history *h, const part *p,
                                  const zke_config_tree *t) {
   static _Thread_local char text[200];
@@ -653,14 +652,14 @@ static const char *picture_fault(history *h, const part *p,
   return count == t->count ? "" : "too many nodes";
 }
 
-/* What a listener has been told, as a tree. */
+/* The listener's news, as a tree. */
 typedef struct news {
   bool there[NAMES];
   char data[NAMES][24];
 } news;
 
-/* A listener that keeps the data of each name by the events alone, and finds
- * each event to fit what it knew. */
+/* A listener that keeps the data of each name by the events alone; each event
+ * must fit what it knew. */
 static void follow_news(zke_config *c, int event, const zke_config_node *before,
                         const zke_config_node *now, void *context) {
   news *t = context;
@@ -676,7 +675,7 @@ static void follow_news(zke_config *c, int event, const zke_config_node *before,
   snprintf(t->data[i], sizeof t->data[i], "%s", now ? now->data : "");
 }
 
-/* What was told is one generation as well. */
+/* The news must also show one generation. */
 static void check_news(const news *t, history *h, const part *p) {
   history_to(h, strtoll(t->data[0], NULL, 10));
   for (int i = 0; i < NAMES; i++) {
@@ -687,7 +686,7 @@ static void check_news(const news *t, history *h, const part *p) {
   }
 }
 
-/* A thread that looks by itself at an object of the same handle. */
+/* A thread that reads an object of the same handle. */
 typedef struct looker {
   zke_config *c;
   const part *p;
@@ -696,8 +695,8 @@ typedef struct looker {
   char fault[200];
 } looker;
 
-/* A thread that looks at the cache until the test ends: at each look it must
- * show the tree after some step of the history. */
+/* A thread that reads the cache until the test ends: each read must show the
+ * tree after some step of the history. */
 static void *look_there(void *arg) {
   looker *l = arg;
   while (!__atomic_load_n(&l->done, __ATOMIC_ACQUIRE) && !*l->fault) {
@@ -714,8 +713,8 @@ static void *look_there(void *arg) {
   return NULL;
 }
 
-/* The cache shows the tree after some step of the history, which the test has
- * not passed yet. */
+/* The cache must show the tree after some step of the history, no earlier than
+ * the step that the test saw last. */
 static void expect_picture(zke_config *c, history *h, const part *p) {
   zke_config_tree *tree;
   ck_ok(zke_config_list(c, "", &tree));
@@ -734,7 +733,7 @@ static zke_config *showing(zke *own, const part *p, zke_config_fn fn,
   return started(own, &o);
 }
 
-/* Watch until the last generation, and kill all writers but one meanwhile. */
+/* Watch until the last generation, and meanwhile kill all writers but one. */
 static void watch_history(zke *own, zke_config *c, const news *t, const part *p,
                           history *h, pid_t *writers) {
   history h_news = *h;
@@ -758,8 +757,8 @@ static void watch_history(zke *own, zke_config *c, const news *t, const part *p,
 }
 
 /* Several processes change several nodes in each step, and are killed.  Each
- * picture, the listener's too, is a committed state, its Stats included, and
- * the last one is the file's. */
+ * picture, also the listener's, is a committed state with its Stats, and the
+ * last one is the file's. */
 TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
   const part *p = &parts[_i];
   unsigned seed = test_seed();
@@ -794,7 +793,7 @@ TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
 
 /* ---- what a change costs ---- */
 
-/* Allocations of zkembed's for one change of a tree of so many nodes. */
+/* zkembed's allocations for one change of a tree of this many nodes. */
 typedef struct cost {
   long set, created, deleted, filtered;
 } cost;
@@ -811,8 +810,8 @@ static int not_z(const char *name, void *context) {
   return *name == 'z' ? 0 : ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND;
 }
 
-/* How many allocations a cache of so many nodes needs to follow one change, of
- * each kind. */
+/* The allocations that a cache of this many nodes needs to follow one change,
+ * of each kind. */
 static cost measure(const char *file, int nodes) {
   zke *own = test_open(test_path(file)), *y;
   test_heap heap = {0};
@@ -848,7 +847,7 @@ static cost measure(const char *file, int nodes) {
   return all;
 }
 
-/* As much as what has changed, however many nodes there are. */
+/* The cost depends on the change, not on the number of nodes. */
 TEST(a_change_costs_what_has_changed) {
   cost few = measure("few", 5), many = measure("many", 1500);
   ck_assert_int_eq(many.set, few.set);
@@ -860,26 +859,27 @@ TEST(a_change_costs_what_has_changed) {
 
 /* ---- what may not be read ---- */
 
-/* A node that the session may not read is not there, and hides nothing. */
+/* A node that the session may not read is not shown, and hides no other
+ * node. */
 TEST(unreadable_is_not_there) {
   play_steps(&of_config,
              "plant; eve signs; put dark x; hide dark; ann start;"
              "told " PLANTED "; put z 1; news +z:1");
 }
 
-/* A change of it tells nobody, and yet what is shown is of one moment. */
+/* A change of it is not told, and still the cache shows one moment. */
 TEST(unreadable_nodes_go) {
   play_steps(&of_config,
              "plant; eve signs; ann start; told " PLANTED
              ";"
-             "hide db; put db secret; news ;" /* spent in silence */
+             "hide db; put db secret; news ;" /* not told */
              "put . new; news ~:root>new, -db:, -db/host:a, -db/port:1;"
              "put db/host b; put db/more c; news ;" /* readable, but not seen */
              "ann get db/host -> NONODE; show db; put db open;"
              "news +db:open, +db/host:b, +db/more:c, +db/port:1");
 }
 
-/* What is still to be told, but may not be read, counts as well. */
+/* News that is still to be told, but may not be read, counts too. */
 TEST(unreadable_changes_count_before_they_are_told) {
   play_steps(&of_config,
              "plant; eve signs; ann start; told " PLANTED
@@ -890,7 +890,7 @@ TEST(unreadable_changes_count_before_they_are_told) {
 
 /* ---- a filter ---- */
 
-/* "db" and all in it, of "web" the children alone. */
+/* "db" and all below it; of "web" only the children. */
 static int choose(const char *name, void *context) {
   (void)context;
   if (!*name || strcmp(name, "web") == 0) return ZKE_CONFIG_DESCEND;
@@ -900,7 +900,8 @@ static int choose(const char *name, void *context) {
   return 0;
 }
 
-/* What it leaves out is neither shown nor told, but what is below may be. */
+/* Nodes that it leaves out are not shown or told, but nodes below them may
+ * be. */
 TEST(filter_chooses) {
   options.select = choose;
   play_steps(&of_config,
@@ -918,7 +919,8 @@ TEST(filter_chooses) {
 
 /* ---- waiting ---- */
 
-/* 0: initialised; then the next change; one that has been is not waited for. */
+/* 0 waits until it is initialised; then for the next change; a past one is
+ * found immediately. */
 TEST(waits_for_a_revision) {
   open_steps_by(&of_config, test_path("db"), NULL);
   play(
@@ -928,12 +930,12 @@ TEST(waits_for_a_revision) {
       "ann wait_30 2 -> OPERATIONTIMEOUT; said " ROOT);
   zke *other = test_open(test_path("db"));
   put(other, ROOT, "x");
-  play("ann wait_now 2 -> 3"); /* a last look finds it */
+  play("ann wait_now 2 -> 3"); /* a last read finds it */
   ck_ok(zke_close(other));
   close_steps();
 }
 
-/* A node's change, coming and going; other nodes do not count. */
+/* A node's change, creation and deletion; other nodes do not count. */
 TEST(waits_for_a_node) {
   play_steps(&of_config,
              "plant; ann start; ann wait_now db/host -> there;"
@@ -945,7 +947,7 @@ TEST(waits_for_a_node) {
              "ann wait_30 db/host -> OPERATIONTIMEOUT; said " ROOT "/db/host");
 }
 
-/* A second waiting call is refused; cancel ends the first one and not the
+/* A second waiting call is refused; cancel ends the first call and not the
  * next. */
 TEST(cancel_ends_one_wait) {
   play_steps(&of_config,
@@ -954,7 +956,7 @@ TEST(cancel_ends_one_wait) {
              "; ann cancel -> IDLE; ann wait 0 -> 1");
 }
 
-/* After the session's end nothing in memory passes for current. */
+/* After the session's end no data is taken for current. */
 TEST(nothing_is_current_after_the_sessions_end) {
   play_steps(&of_config,
              "plant; ann start; told " PLANTED
@@ -965,7 +967,7 @@ TEST(nothing_is_current_after_the_sessions_end) {
              "ann revision 0; told ");
 }
 
-/* Freed by its listener in the middle of the news: nothing more is told. */
+/* Freed by its listener during the news: nothing more is told. */
 TEST(listener_frees) {
   frees = true;
   open_steps(&of_config);
@@ -976,8 +978,8 @@ TEST(listener_frees) {
 
 /* ---- setting ---- */
 
-/* A set makes missing parents, keeps to the version that it is given, and is
- * not refused by its own change when the reply was lost. */
+/* A set makes missing parents, requires the given version, and is not refused
+ * because of its own change when the reply was lost. */
 TEST(set_makes_and_checks) {
   open_steps(&of_config);
   play(
@@ -989,7 +991,7 @@ TEST(set_makes_and_checks) {
       "ann fails after; ann sets a/b 1 3 -> 2;"
       "ann fails before; ann sets a/b 2 4 -> 3;"
       "ann fails after; ann sets a/b 2 9 -> BADVERSION;"
-      /* but it may be older than what has come since */
+      /* but it may be older than later changes */
       "ann fails after; ann sets a/b 1 9 -> CONNECTIONLOSS; ann fails none");
   ck_ok(zke_config_set(party[0], "a", NULL, -1, -1, soon(z[0]), NULL));
   ck_rc(zke_config_set(party[0], "a", NULL, 3, -1, soon(z[0]), NULL),
@@ -998,8 +1000,8 @@ TEST(set_makes_and_checks) {
   close_steps();
 }
 
-/* Set by the holder of something, and by nobody who held it before: neither the
- * node nor what is above it is made, and a lost reply does not get around it.
+/* A holder can set, a former holder cannot: neither the node nor its parents
+ * are made, and a lost reply does not evade the guards.
  */
 TEST(set_with_guards) {
   static const char late[] =
@@ -1022,14 +1024,14 @@ TEST(set_with_guards) {
   close_steps();
 }
 
-/* What another one does in the pause before a repetition. */
+/* What another session does in the pause before a retry. */
 typedef struct meddling {
   zke *other;
   int sets;  /* of the node; -1: it deletes it */
-  int anew;  /* then it makes it anew, at once (1) or in the next pause (2),
-                which is the longer one */
-  int then;  /* and sets it so often */
-  bool held; /* /held is there: it deletes that, too */
+  int anew;  /* then it makes it again, immediately (1) or in the next, longer
+                pause (2) */
+  int then;  /* and sets it this often */
+  bool held; /* /held exists: it deletes that too */
 } meddling;
 
 static void meddle(void *context, int64_t ns) {
@@ -1045,7 +1047,7 @@ static void meddle(void *context, int64_t ns) {
   m->held = false;
 }
 
-/* A configuration with one beside it that meddles; its database is "db". */
+/* A configuration and a meddling session; the database is "db". */
 static zke_config *started_beside(meddling *m, zke **own_out) {
   zke_os os = {.size = sizeof os, .context = m, .sleep = meddle};
   zke_options o = {.size = sizeof o, .os = &os};
@@ -1055,15 +1057,16 @@ static zke_config *started_beside(meddling *m, zke **own_out) {
   return started(*own_out, NULL);
 }
 
-/* The reply to a change was lost, and others go on from there, perhaps after
- * its guard has gone.  What was done is found if the version tells.  It is
- * refused only if it was not made, and not said to be undone if nothing tells.
- * So it is at versions that have wrapped around, or are about to. */
+/* The reply to a change was lost, and others change the node, perhaps after its
+ * guard has gone.  If the version shows that the set was made, the call
+ * succeeds.  It is refused only if it was not made, and does not deny the
+ * change if nothing shows it.  This holds also when versions have wrapped
+ * around, or are about to. */
 TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 39) {
   static const int32_t versions[] = {0, -2, INT32_MAX};
   enum { BEFORE = ZKE_TEST_FAIL_BEFORE, AFTER = ZKE_TEST_FAIL_AFTER };
   static const struct {
-    int when, sets, guards, rc, any; /* any: it is set without a version */
+    int when, sets, guards, rc, any; /* any: set without a version */
   } rows[] = {{AFTER, 1, 0, ZKE_CONNECTIONLOSS, 0},
               {AFTER, -1, 0, ZKE_CONNECTIONLOSS, 0},
               {BEFORE, 1, 0, ZKE_BADVERSION, 0},
@@ -1104,8 +1107,8 @@ TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 39) {
   ck_ok(zke_close(own));
 }
 
-/* The same where the node is made anew, with the version that is to be set or
- * the one behind it: what the others have made stays as it is. */
+/* The same if the node is made again, with the version that the set would give
+ * or the next: the others' node stays. */
 TEST_LOOP(the_node_is_made_anew_after_a_lost_reply, 0, 8) {
   int before = _i & 1, pause = 1 + (_i >> 1 & 1);
   meddling m = {.sets = 0};
@@ -1130,8 +1133,8 @@ TEST_LOOP(the_node_is_made_anew_after_a_lost_reply, 0, 8) {
   ck_ok(zke_close(own));
 }
 
-/* P11: arguments that make no sense, and reading before the start, are refused;
- * the output is NULL then. */
+/* P11: invalid arguments, and reads before the start, are refused; the output
+ * is then NULL. */
 TEST(bad_arguments) {
   zke *own = test_open(":memory:");
   zke_config_options o = {.size = 3};
@@ -1198,7 +1201,7 @@ static int use(zke *own) {
   return rc;
 }
 
-/* The set was made whole or not at all; others see it and go on. */
+/* The set was made completely or not at all; others see it and continue. */
 static void check(zke *own, int rc) {
   zke_config *c = started(own, NULL);
   if (rc == ZKE_OK) ck_assert_str_eq(in_memory(c, "a/b"), "1");
@@ -1214,7 +1217,7 @@ static const recipe_use uses[] = {{"config", prepare, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
 
-/* How many sessions watch something. */
+/* How many sessions have a watch. */
 static int watching(zke *own) {
   zke_watch_list *list;
   int count = 0;
@@ -1228,8 +1231,8 @@ static int watching(zke *own) {
   return count;
 }
 
-/* Several processes follow a counter that another one sets; the last value
- * reaches all of them. */
+/* Several processes follow a counter that another sets; the last value reaches
+ * all. */
 TEST(the_last_value_reaches_all_processes) {
   const char *db = test_path("db");
   int ready[2];

@@ -1,8 +1,8 @@
 /* test_double_barrier.c - recipes/double_barrier: N begin and end together
  *
- * All enter together and leave together, or learn that somebody died.  Most
- * tests drive several sessions of one store step by step: what a session does
- * not dispatch has not reached it. */
+ * All parties enter together and leave together, or learn that one died.  Most
+ * tests drive several sessions of one store step by step: a session does not
+ * know what it has not dispatched. */
 #include "recipes/double_barrier.h"
 #include "recipes/part/text.h"
 #include "recipes/part/znode.h"
@@ -90,7 +90,7 @@ static int step_enter(step *s) {
   return rc;
 }
 
-/* What each has brought, as "ann:x bob:y"; frees the list. */
+/* The data of each party, as "ann:x bob:y"; frees the list. */
 static void answer_brought(step *s, zke_party_list *list) {
   for (int i = 0; i < list->count; i++) {
     const zke_party *p = &list->data[i];
@@ -117,7 +117,7 @@ static int step_members(step *s) {
   return rc;
 }
 
-/* The same as sees(), with the text that the step has given so far. */
+/* Like sees(), with the text that the step has given so far. */
 static int sees_given(step *s) {
   char given[sizeof s->answer];
   strcpy(given, s->answer);
@@ -151,7 +151,7 @@ static int step_parties(step *s) {
 static int rounds; /* that were seen so far */
 static int64_t last_round;
 
-/* A round that was not seen yet is later than all before. */
+/* A new round is later than all earlier ones. */
 static int step_round(step *s) {
   int64_t round = zke_double_barrier_token(s->object);
   zke_stat stat;
@@ -195,7 +195,7 @@ static void begin(int n) {
   open_steps(&of_double_barrier);
 }
 
-/* Nothing is left: no party's znode, no `ready`, no watch. */
+/* Close; no party's znode, no `ready` and no watch may be left. */
 static void end(void) {
   free_parties();
   ck_ok(zke_check(z[SESSIONS - 1], NULL, NULL));
@@ -215,9 +215,9 @@ static void play_barrier(int n, const char *script) {
 
 /* ---- in and out ---- */
 
-/* Nobody is inside before the last has come; then all are, in one round.
- * Nobody is out before the last has left; then all are.  Again and again, in
- * any order; the rounds' numbers increase. */
+/* No party is inside before the last has come; then all are, in one round.
+ * None is out before the last has left; then all are.  This repeats in any
+ * order; the rounds' numbers increase. */
 TEST(all_enter_and_leave_together) {
   play_barrier(3,
                "ann start; ann missing 2; bob start; all dispatch;"
@@ -242,7 +242,8 @@ TEST(a_barrier_of_one_waits_for_nobody) {
                "ann round 2; ann leave");
 }
 
-/* A party that has left may come again before the others heard that all have.
+/* A party that has left may come again before the others hear that all have
+   left.
  */
 TEST(a_party_may_return_early) {
   play_barrier(
@@ -284,8 +285,8 @@ TEST(members_and_parties) {
 
 /* ---- who is woken ---- */
 
-/* Coming wakes nobody but, with the last, all; leaving wakes nobody but, with
- * the last, those in leave. */
+/* An arrival wakes no party, except that the last wakes all; leaving wakes
+ * none, except that the last wakes those in leave. */
 TEST(no_herd) {
   play_barrier(5,
                "ann,bob,cid,dan start; ann,bob,cid,dan dispatches -> 0;"
@@ -297,8 +298,8 @@ TEST(no_herd) {
 
 /* ---- late ones and surplus ---- */
 
-/* Whoever comes while a round runs waits for the next, also when there are
- * enough; it begins when the former has ended. */
+/* A party that comes during a round waits for the next, even if there are
+ * enough; the next begins when the round has ended. */
 TEST(late_parties_wait) {
   play_barrier(2, BOTH_ENTER
                "ann round 1; cid,dan start; all dispatch; cid,dan is WAITING;"
@@ -308,7 +309,7 @@ TEST(late_parties_wait) {
                "cid,dan is INSIDE; dan round 2; cid,dan leaves; all dispatch");
 }
 
-/* Of five at a barrier of two, two at a time, in the order of coming. */
+/* Five parties at a barrier of two enter by twos, in order of arrival. */
 TEST(surplus_in_order) {
   play_barrier(2,
                "ann,bob,cid,dan,eve start; all dispatch;"
@@ -319,17 +320,17 @@ TEST(surplus_in_order) {
                "all dispatch; cid,dan is OUT; eve is WAITING; eve missing 1");
 }
 
-/* A waiting one that goes is not counted, nor does it stop the rest. */
+/* A waiting party that withdraws is not counted, and does not stop the rest. */
 TEST(surplus_withdraws) {
   play_barrier(2, BOTH_ENTER
-               "cid,dan start;" /* dan is the first that sees enough */
+               "cid,dan start;" /* dan is the first to see enough */
                "eve start; dan stop; ann,bob leaves; all dispatch;"
                "cid,eve is INSIDE; cid,eve leaves; all dispatch");
 }
 
 /* ---- deaths ---- */
 
-/* Before the round: just not there. */
+/* A death before the round: the party is just not there. */
 TEST(death_before_round) {
   play_barrier(3,
                "ann,bob start; bob expires; ann missing 2; cid start;"
@@ -338,8 +339,9 @@ TEST(death_before_round) {
                "all dispatch; ann is OUT; ann check -> LOST");
 }
 
-/* Inside: all who are in leave or come there get ZKE_BROKEN, and who it was;
- * the last clears away what is left, the barrier can be used again. */
+/* A death inside: all that are in leave or get there receive ZKE_BROKEN, and
+ * learn which party died; the last removes what is left, and the barrier can be
+ * used again. */
 TEST(death_inside) {
   play_barrier(3, THREE_ENTER THREE_HEARD("ENTERED")
                "ann leaves; bob expires; ann dispatches; ann is OUT;"
@@ -359,7 +361,7 @@ TEST(broken_names_the_dead) {
                "said bob (pid");
 }
 
-/* In leave: it had left, nobody is disturbed. */
+/* A death in leave: it had left, so the others are not affected. */
 TEST(death_in_leave) {
   play_barrier(3, THREE_ENTER THREE_HEARD("ENTERED")
                "ann,bob leaves; ann expires; bob dispatches; bob is LEAVING;"
@@ -367,7 +369,7 @@ TEST(death_in_leave) {
                "told cid ALL_LEFT, bob ALL_LEFT");
 }
 
-/* The one in leave that watched over a member dies first, then the member: the
+/* The party in leave that watched a member dies first, then the member: the
  * next in the ring has taken over. */
 TEST(death_of_the_guard) {
   play_barrier(4,
@@ -381,7 +383,7 @@ TEST(death_of_the_guard) {
                "dan leave -> BROKEN");
 }
 
-/* Whoever notices tells the others before it knows itself: also those in leave
+/* The party that notices a death first tells the others, also those in leave
  * that do not watch the dead one. */
 TEST(all_are_told) {
   play_barrier(5,
@@ -397,12 +399,12 @@ TEST(all_are_told) {
                "ann leaves; ann is OUT; ready -> NONODE");
 }
 
-/* To be freed inside is to die there. */
+/* A free inside counts as a death there. */
 TEST(freed_inside) {
   play_barrier(2, BOTH_ENTER "bob free; ann leave -> BROKEN; ready -> NONODE");
 }
 
-/* A `ready` whose members all died lets nobody pass, and is cleared away. */
+/* A `ready` whose members all died lets no party pass, and is removed. */
 TEST(stale_ready) {
   play_barrier(2, BOTH_ENTER
                "ann round 1; ann,bob expires; ready; cid start;"
@@ -421,8 +423,8 @@ TEST(stale_while_waiting) {
 
 /* ---- deadlines, cancel, withdrawal ---- */
 
-/* A timed enter withdraws: it is not counted, says who is there and how many
- * are missing. */
+/* A timed enter withdraws: it is not counted, and says who is there and how
+ * many are missing. */
 TEST(timed_enter) {
   play_barrier(3,
                "bob start; ann enter_30 -> OPERATIONTIMEOUT;"
@@ -431,8 +433,8 @@ TEST(timed_enter) {
                "bob is WAITING; bob,cid stop; cid stop -> LOST");
 }
 
-/* A withdrawal that comes after the round has begun is none; nor is a deadline
- * that comes after it.  A leave tells how what was started ended, once. */
+/* After the round has begun, a withdrawal or a deadline has no effect.  A leave
+ * reports once how the started enter ended. */
 TEST(withdrawal_loses) {
   play_barrier(2,
                "ann,bob start; ann is WAITING;" /* as far as it heard */
@@ -442,7 +444,7 @@ TEST(withdrawal_loses) {
                "ann,bob round 1; ann,bob leaves; all dispatch");
 }
 
-/* A timed leave: out, and to the others like any who left. */
+/* A timed leave: it is out, and for the others it has left normally. */
 TEST(timed_leave) {
   play_barrier(3, THREE_ENTER
                "ann leave_20 -> OPERATIONTIMEOUT;"
@@ -460,8 +462,8 @@ TEST(enter_and_leave_can_be_cancelled) {
                "bob leave"); /* ann has left */
 }
 
-/* A blocking enter and leave go on when the last comes, and end with their
- * session. */
+/* A blocking enter and leave return when the last party comes, and end with
+ * their session. */
 TEST(blocked_calls_go_on_when_the_last_comes) {
   play_barrier(2,
                "ann waits enter; bob start; ann returns; ann waits leave;"
@@ -471,7 +473,7 @@ TEST(blocked_calls_go_on_when_the_last_comes) {
 
 /* ---- the session, one's znode ---- */
 
-/* After the session's end nothing claims to be anywhere, also without a
+/* After the session's end no object claims to be in the barrier, even without a
  * dispatch. */
 TEST(session_lost) {
   play_barrier(2,
@@ -481,7 +483,7 @@ TEST(session_lost) {
                "bob leave_now -> INVALIDSTATE; cid leave -> BROKEN");
 }
 
-/* One's znode deleted by somebody: waiting, inside, in leave. */
+/* A party's znode is deleted: waiting, inside, in leave. */
 TEST(znode_taken_away) {
   play_barrier(2,
                "ann start; first_goes; ann enter -> LOST; told ann LOST;"
@@ -489,11 +491,11 @@ TEST(znode_taken_away) {
                "first_goes; ann dispatches; ann is LOST;"
                "ann leave_now -> LOST; bob leave -> BROKEN;" BOTH_ENTER
                "ann leaves; first_goes; ann dispatches; ann is LOST;"
-               "ann start; ann stop;" /* it can begin anew */
+               "ann start; ann stop;" /* it can begin again */
                "bob leave");
 }
 
-/* A party in leave is not inside any more: it cannot enter before it is out. */
+/* A party in leave is no longer inside: it cannot enter before it is out. */
 TEST(no_entering_while_in_leave) {
   play_barrier(2, BOTH_ENTER
                "told bob ENTERED, ann ENTERED; ann leaves; ann is LEAVING;"
@@ -501,8 +503,8 @@ TEST(no_entering_while_in_leave) {
                "all dispatch; ann leave_now; told bob ALL_LEFT, ann ALL_LEFT");
 }
 
-/* A party that was told that its round is broken is not told by its leave that
- * all have left: here somebody deletes `ready`. */
+/* If a party was told that its round is broken, its leave does not report that
+ * all have left, even if `ready` is deleted. */
 TEST(broken_stays_broken) {
   play_barrier(2, BOTH_ENTER
                "told bob ENTERED, ann ENTERED;"
@@ -514,7 +516,7 @@ TEST(broken_stays_broken) {
 
 /* ---- what is not ours, what is wrong ---- */
 
-/* Somebody makes a znode of the barrier. */
+/* Make a znode of the barrier. */
 static void make(const char *name, const char *data, int mode) {
   char path[128];
   snprintf(path, sizeof path, PATH "/%s", name);
@@ -522,7 +524,7 @@ static void make(const char *name, const char *data, int mode) {
                    NULL, NULL));
 }
 
-/* Foreign and malformed children are ignored, and one that nobody owns. */
+/* Foreign, malformed and ownerless children are ignored. */
 TEST(foreign_children) {
   static const char guid[] = "_c_00000000-0000-0000-0000-000000000000-party-";
   static const char *const names[] = {"x", "party-0000000001", "_c_",
@@ -547,8 +549,8 @@ TEST(foreign_children) {
   end();
 }
 
-/* … inside of `ready` too: the last member's leaving is the end, or the next
- * round's beginning is. */
+/* … below `ready` too: the round ends with the last member's leave, or when
+ * the next round begins. */
 TEST(foreign_children_of_ready) {
   play_barrier(2, BOTH_ENTER
                "create /barriers/b/ready/a; create /barriers/b/ready/z;"
@@ -561,8 +563,8 @@ TEST(foreign_children_of_ready) {
                "ann,bob is OUT; ready -> NONODE");
 }
 
-/* A `ready` that is not a round of ours is neither followed nor deleted.  A
- * round with senseless members is a stale one. */
+/* A `ready` that is not a round of zkembed's is not followed and not deleted.
+ * A round with invalid members is stale. */
 TEST(foreign_ready) {
   static const char *const foreign[] = {"", "runnin", "x"};
   static const char *const malformed[] = {
@@ -592,8 +594,8 @@ static void refuse_two(const char *path) {
   zke_double_barrier_free(other);
 }
 
-/* A path of another recipe is refused; and all have to agree on N, which is
- * read as it stands, not modulo 2^32. */
+/* A path of another recipe is refused.  All must agree on N, which is not read
+ * modulo 2^32. */
 TEST(other_kind) {
   char text[128], *data, *line;
   begin(3);
@@ -615,8 +617,8 @@ TEST(other_kind) {
   end();
 }
 
-/* P11: arguments that make no sense are refused, among them too many parties;
- * nothing is entered. */
+/* P11: invalid arguments are refused, such as too many parties; nothing is
+ * entered. */
 TEST(bad_arguments) {
   zke_double_barrier_options o = {.size = 1};
   zke_double_barrier *other;
@@ -649,8 +651,8 @@ TEST(bad_arguments) {
 
 /* ---- a file ----
  *
- * The other parties are processes.  eve's session only looks on; ann and bob
- * have theirs, if the test needs them. */
+ * The other parties are processes. eve's session only observes; ann and bob
+ * have sessions if the test needs them. */
 
 /* Open a barrier of n. */
 static void open_file(int n) {
@@ -678,7 +680,8 @@ static void end_file(void) {
   close_last(z[4]);
 }
 
-/* What N parties bring has to fit one value: who makes it too much is out. */
+/* The data of N parties must fit one value: the party that exceeds it is
+ * out. */
 TEST(too_much_data) {
   static char data[900];
   zke_options o = {.size = sizeof o, .data_limit = 1500};
@@ -701,7 +704,7 @@ TEST(too_much_data) {
   end_file();
 }
 
-/* What an enter of at most a millisecond gave, and how long it took. */
+/* The result of an enter of at most a millisecond, and its duration. */
 typedef struct hasty {
   int party, rc;
   int64_t took_ms;
@@ -716,10 +719,10 @@ static void *hasty_enter(void *arg) {
   return NULL;
 }
 
-/* Only one has passed.  The other has used up its grace on a machine that did
- * not let it run, and could no longer be told that the round had begun: then it
- * counts as one that died inside.  Its session may still have to remove its
- * znode, and can change nothing before. */
+/* Only one party has passed.  The other used up its grace because the machine
+ * did not let it run, and could not be told that the round had begun: it counts
+ * as dead inside.  Until its session has removed its znode, it can change
+ * nothing. */
 static void withdrawn_too_late(const hasty *in, const hasty *out) {
   ck_assert_int_eq(in->rc, ZKE_OK);
   ck_assert_int_ge(out->took_ms, ZKE_GRACE_MS);
@@ -741,7 +744,7 @@ TEST(withdrawal_races) {
     hasty h[2] = {{.party = 0}, {.party = 1}};
     ck_assert_int_eq(pthread_create(&thread, NULL, hasty_enter, &h[0]), 0);
     if (n % 3 == 0) test_pause();
-    dispatch_on(z[4]); /* eve looks at the end: her session must live */
+    dispatch_on(z[4]); /* eve looks at the end: her session must stay alive */
     hasty_enter(&h[1]);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     for (int i = 0; i < 2; i++)
@@ -767,8 +770,8 @@ enum { WORKERS = 3, ROUNDS = 40 };
 
 static struct tally { int come[ROUNDS], gone[ROUNDS]; } * tally;
 
-/* One process: before it passes, all must have come; before it is out, all
- * must have left. */
+/* A process checks that all have come before it passes, and that all have left
+ * before it is out. */
 static void pass_rounds(zke *own) {
   zke_double_barrier *barrier;
   int64_t last = 0, round = 0;
@@ -790,8 +793,8 @@ static void pass_rounds(zke *own) {
   zke_double_barrier_free(barrier);
 }
 
-/* Three processes pass 40 rounds: nobody is inside before all have come, nor
- * out before all have left, and rounds count up. */
+/* Three processes pass 40 rounds: none is inside before all have come or out
+ * before all have left, and the rounds count up. */
 TEST(processes_pass_together) {
   pid_t pids[WORKERS];
   share();
@@ -810,7 +813,7 @@ TEST(processes_pass_together) {
 
 static pid_t pids[2]; /* of the parties that are processes */
 
-/* Such a party: enters, and leaves when it may. */
+/* Such a party enters, and leaves when it may. */
 static void be_party(zke *own) {
   zke_double_barrier *barrier;
   zke_close(z[4]); /* the parent's: its copy is of no use here */
@@ -834,7 +837,7 @@ static int arrived(void) {
   return count;
 }
 
-/* Start the i-th process, and wait until it is in the line. */
+/* Start the i-th process, and wait until it is in line. */
 static void process_begins(int i) {
   int before = arrived();
   pids[i] = spawn(i, be_party);
@@ -846,14 +849,14 @@ static void process_is_inside(int i) {
   ck_assert_str_eq(shared->sentence, "");
 }
 
-/* It leaves, and is then stopped in its leave: so many are inside still. */
+/* It leaves, and is then stopped in its leave; this many are still inside. */
 static void process_stops(int i, int left_inside) {
   store(&shared->stage[i], LEAVING);
   ck_until(entries(z[4], PATH "/ready") == left_inside, 10000);
   test_stop(pids[i], test_path("db"));
 }
 
-/* It goes on, and hears that its round was broken. */
+/* It continues, and hears that its round was broken. */
 static void process_hears(int i) {
   int status;
   kill(pids[i], SIGCONT);
@@ -863,7 +866,7 @@ static void process_hears(int i) {
   ck_assert_int_eq(shared->rc[i], ZKE_BROKEN);
 }
 
-/* kill -9 of a member inside: the kernel tells the one in leave at once. */
+/* kill -9 of a member inside: the kernel immediately tells the one in leave. */
 TEST(killed_inside) {
   open_file(2);
   process_begins(0);
@@ -875,7 +878,7 @@ TEST(killed_inside) {
   end_file();
 }
 
-/* kill -9 of one that waits: it is not there from that moment on, although its
+/* kill -9 of a waiting party: it does not count from then on, although its
  * znode may stay for a while. */
 TEST(killed_waiting) {
   open_file(2);
@@ -889,8 +892,9 @@ TEST(killed_waiting) {
   end_file();
 }
 
-/* The parties come in this order: ann, B, C.  B, which alone watches C in the
- * ring, is stopped in leave; C dies inside.  B hears of it all the same. */
+/* The parties come in this order: ann, B, C.  B, the only one that watches C in
+ * the ring, is stopped in leave; C dies inside.  ann still hears of it, and so
+ * does B. */
 TEST(a_stopped_neighbour_hides_no_death) {
   open_file(3);
   add_parties(1);
@@ -908,7 +912,7 @@ TEST(a_stopped_neighbour_hides_no_death) {
   end_file();
 }
 
-/* Two processes that are inside a round; ann and bob are for the one after. */
+/* Two processes are inside a round; ann and bob wait for the next. */
 static void two_inside(void) {
   open_file(2);
   process_begins(0);
@@ -918,27 +922,27 @@ static void two_inside(void) {
   add_parties(2);
 }
 
-/* The second of the two dies inside: the next round begins, though the first is
- * stopped, and the first hears that its own was broken. */
+/* The second one dies inside: the next round begins, although the first is
+ * stopped, and the first hears that its round was broken. */
 static void two_enter_after_a_death(void) {
   kill_child(pids[1]);
   play("bob,ann enter");
   process_hears(0);
 }
 
-/* One that is stopped in leave of a broken round does not keep the next round
- * from beginning, and hears afterwards how its own ended. */
+/* A party that is stopped in leave of a broken round does not block the next
+ * round, and hears afterwards how its own ended. */
 TEST(a_stopped_member_keeps_out_no_next_round) {
   two_inside();
   process_stops(0, 1);
-  play("ann,bob start; bob is WAITING"); /* behind the round */
+  play("ann,bob start; bob is WAITING"); /* waiting behind the round */
   two_enter_after_a_death();
   play("ann,bob leaves; ann dispatches; ann is OUT; bob dispatches");
   end_file();
 }
 
-/* The party that others watch behind a round may leave and be stopped before it
- * looks again: what becomes of the others is seen all the same. */
+/* Waiting parties watch a member of the round.  It may leave and be stopped
+ * before it looks again: they still notice what becomes of the others. */
 TEST(a_stopped_witness_hides_no_end) {
   two_inside();
   play("ann,bob start"); /* bob watches the first, which is inside */
@@ -950,8 +954,8 @@ TEST(a_stopped_witness_hides_no_end) {
 
 /* ---- meeting ---- */
 
-/* Those who meet all get what all have brought, in the order in which they
- * came, and are out; again and again with the same objects. */
+/* All parties of a meeting get the data of all, in order of arrival, and are
+ * out; repeatedly with the same objects. */
 TEST(all_who_meet_get_everything) {
   begin(3);
   for (int n = 1; n <= 3; n++) {
@@ -980,8 +984,8 @@ TEST(a_meeting_gives_any_bytes_and_the_sessions) {
   end();
 }
 
-/* The deadline withdraws and says what is missing; a withdrawal that comes too
- * late has met.  The list and the round need not be asked for. */
+/* At the deadline a party withdraws, and says what is missing; if that is too
+ * late, it has met.  The list and the round are optional. */
 TEST(a_meeting_that_is_late_has_met) {
   begin(2);
   play(
@@ -1022,7 +1026,7 @@ static int meet_both(zke *mine, zke_double_barrier *x, zke_double_barrier *y) {
   return rc;
 }
 
-/* Two parties on one session, which do that. */
+/* Two parties on one session do that. */
 static int use_by(zke *mine, int (*both)(zke *mine, zke_double_barrier *x,
                                          zke_double_barrier *y)) {
   zke_double_barrier *x = NULL, *y = NULL;
@@ -1038,7 +1042,7 @@ static int use_by(zke *mine, int (*both)(zke *mine, zke_double_barrier *x,
 static int use(zke *mine) { return use_by(mine, use_both); }
 static int use_meet(zke *mine) { return use_by(mine, meet_both); }
 
-/* Others go on, and clear away what is left. */
+/* Others continue, and remove what is left. */
 static void check(zke *other, int rc) {
   zke_party_list *list;
   (void)rc;

@@ -1,9 +1,9 @@
-/* test_lock.c - what locks have besides other lines (recipes/lock.h)
+/* test_lock.c - what only locks promise (recipes/lock.h)
  *
- * test_lines has what all lines promise.  Here are reentrance, theft, grants,
- * circles of several, and who waits for whom.  Interleavings are driven step by
- * step with several sessions on one store; waiting is done by threads and by
- * processes.  Deaths, lost replies and faults come from recipes.h.
+ * test_lines tests what all lines promise.  Here are reentrance, theft, grants,
+ * circles of several parties, and the lists of waits.  Several sessions on one
+ * store make interleavings step by step; threads and processes wait.  Deaths,
+ * lost replies and faults come from recipes.h.
  */
 #include "lines.h"
 #include "recipes.h"
@@ -32,12 +32,12 @@ static int run_acquire(call *c) {
   return zke_lock_acquire(c->object, c->deadline);
 }
 
-/* Acquire it on a thread of its own. */
+/* Acquire it on another thread. */
 static void acquire_aside(call *c, zke_lock *lock, int64_t deadline) {
   call_begin(c, run_acquire, lock, 0, deadline);
 }
 
-/* What others see of the one at a place of the line; its path. */
+/* The party at a place of the line, as others see it, and its path. */
 static zke_party party_at(zke *session, int place, char path[300]) {
   zke_party_list *list;
   ck_ok(zke_lock_parties(session, PATH, &list));
@@ -51,7 +51,7 @@ static zke_party party_at(zke *session, int place, char path[300]) {
 
 /* ---- one contender ---- */
 
-/* P11: arguments that make no sense are refused; nothing is made. */
+/* P11: invalid arguments are refused; nothing is made. */
 TEST(arguments_are_checked) {
   open_sessions();
   ck_rc(zke_lock_break(z[0], PATH, 0), ZKE_NONODE);
@@ -60,7 +60,7 @@ TEST(arguments_are_checked) {
   close_sessions();
 }
 
-/* An entry with the guid of go-zookeeper, which sees ours, is one of the line.
+/* An entry with a guid of go-zookeeper, which sees ours, counts in the line.
  */
 TEST(an_entry_of_go_zookeeper_keeps_out) {
   static const char entry[] = PATH "/_c_0123456789abcdef0123456789abcdef-lock-";
@@ -90,8 +90,8 @@ TEST(an_entry_of_go_zookeeper_keeps_out) {
 
 /* ---- reentrance ---- */
 
-/* Each acquisition of a reentrant lock needs its release: others are kept out
- * until the last one, under one token. */
+/* Each acquisition of a reentrant lock needs its release: it is held until the
+ * last one, under one token. */
 TEST(a_reentrant_lock_counts) {
   line_reentrant = true;
   open_line(LINE_LOCK);
@@ -111,8 +111,8 @@ TEST(a_reentrant_lock_counts) {
   close_line();
 }
 
-/* Losing it loses all of its acquisitions, whether a call finds that or it was
- * told in a dispatch. */
+/* A loss ends all acquisitions, whether a call finds it or a dispatch reports
+ * it. */
 TEST(a_lost_reentrant_lock_begins_anew) {
   line_reentrant = true;
   open_line(LINE_LOCK);
@@ -128,7 +128,7 @@ TEST(a_lost_reentrant_lock_begins_anew) {
   close_line();
 }
 
-/* A start that got it in a dispatch is an acquisition as well. */
+/* A start that gets the lock in a dispatch is an acquisition too. */
 TEST(a_start_counts_whenever_it_got_the_lock) {
   line_reentrant = true;
   play_line(LINE_LOCK,
@@ -142,8 +142,9 @@ TEST(a_start_counts_whenever_it_got_the_lock) {
 
 /* ---- losing it ---- */
 
-/* Whoever breaks a lock names the token that it saw: no later holder is hit.
- * The former holder hears LOST, and its release takes nothing from the next. */
+/* A break names the token that the caller saw, so it cannot hit a later holder.
+ * The former holder hears LOST, and its release takes nothing from the next
+ * one. */
 TEST(a_broken_lock_goes_to_the_next) {
   char path[300];
   open_line(LINE_LOCK);
@@ -159,14 +160,14 @@ TEST(a_broken_lock_goes_to_the_next) {
       "told ann HELD, ann LOST, bob HELD;"
       "ann is LOST; bob is HELD;"
       "ann release -> LOST;"
-      "bob check"); /* … and it released nobody else's */
+      "bob check"); /* … and released no other's */
   close_line();
 }
 
 /* ---- stealing ---- */
 
-/* A thief takes the holder's place, with a greater token; those that wait keep
- * theirs, and come after it. */
+/* A thief takes the holder's place, with a greater token; the waiters keep
+ * theirs, after it. */
 TEST(a_thief_holds_and_the_line_stays) {
   play_line(LINE_LOCK,
             "ann acquire; bob start; cid steal;"
@@ -180,7 +181,7 @@ TEST(a_thief_holds_and_the_line_stays) {
             "bob is HELD");
 }
 
-/* A free lock needs no robbery: a steal gets it, and leaves nothing else. */
+/* A steal of a free lock just gets it, and leaves nothing else. */
 TEST(stealing_a_free_lock_gets_it) {
   play_line(LINE_LOCK,
             "ann steal;"
@@ -190,7 +191,7 @@ TEST(stealing_a_free_lock_gets_it) {
             "line");
 }
 
-/* One that waits already may lose its patience: its old place goes. */
+/* A waiter may steal: its old place is removed. */
 TEST(a_waiter_may_steal) {
   play_line(LINE_LOCK,
             "ann start; bob start; cid start; cid steal;"
@@ -202,7 +203,7 @@ TEST(a_waiter_may_steal) {
             "bob is HELD");
 }
 
-/* It is first already, only it has not looked yet. */
+/* A waiter may also steal if it is already first but has not looked yet. */
 TEST(a_waiter_whose_turn_has_come_may_steal) {
   play_line(LINE_LOCK,
             "ann acquire; bob start; ann release; bob steal;"
@@ -210,7 +211,7 @@ TEST(a_waiter_whose_turn_has_come_may_steal) {
             "line bob");
 }
 
-/* Another kind is not robbed. */
+/* A thief does not touch another kind. */
 TEST(a_thief_leaves_another_kind_alone) {
   open_line(LINE_LOCK);
   ck_ok(zke_ensure_path(z[0], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
@@ -233,7 +234,7 @@ static void *steal_twice(void *arg) {
   return NULL;
 }
 
-/* The thread that steals holds, whichever has started. */
+/* The thread that steals is the holder, whichever thread called start(). */
 TEST(the_thief_is_the_holder) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   theft t = {.stolen = ZKE_IDLE, .again = ZKE_IDLE};
@@ -263,8 +264,7 @@ static int64_t next_zxid(zke *session) {
   return stat.czxid;
 }
 
-/* A line of all sessions' locks; bob holds, and when he took office he saw
- * cid. */
+/* A line of all sessions' locks; bob holds, and saw cid when he got it. */
 static void line_up(void) {
   open_line(LINE_LOCK);
   play(
@@ -273,19 +273,19 @@ static void line_up(void) {
       "bob is HELD");
 }
 
-/* The token of the first in the line, as others see it. */
+/* The token of the first in line, as others see it. */
 static int64_t first_token(void) {
   char path[300];
   return party_at(z[0], 0, path).mzxid;
 }
 
-/* The release marks the next one, which needs no change of its own. */
+/* The release marks the next one, which then needs no write. */
 TEST(a_release_grants_the_next) {
   char path[300];
   line_up();
   int64_t before = next_zxid(z[0]);
   play("bob release");
-  zke_party next = party_at(z[0], 0, path); /* it does not know yet */
+  zke_party next = party_at(z[0], 0, path); /* it does not know it yet */
   ck_assert_int_eq(next.office, 1);
   ck_assert_int_eq(next.mzxid, before + 1);
   play(
@@ -297,7 +297,7 @@ TEST(a_release_grants_the_next) {
   close_line();
 }
 
-/* Its data is what it was, but for the state; and other data is let be. */
+/* A grant changes only the state in the entry's data, and no other data. */
 static const struct {
   const char *data, *then;
 } heirs[] = {
@@ -308,7 +308,7 @@ static const struct {
     {"", ""}};
 
 /* A release that grants the lock to a znode changes only the word for its
- * state, and none in data that is not of that form. */
+ * state; data in another form stays. */
 TEST_LOOP(a_grant_keeps_the_data, 0, (int)(sizeof heirs / sizeof *heirs)) {
   static const char prefix[] =
       PATH "/_c_00000000-0000-0000-0000-000000000000-lock-";
@@ -338,7 +338,7 @@ static void heir_is_written(void) {
   party_at(z[0], 1, path);
   ck_ok(zke_set(z[0], path, "hello", 5, -1, NULL));
 }
-/* The next one's znode may be read by all and written by its owner only. */
+/* Let all read the next one's znode, and only its owner write it. */
 static void heir_is_protected(void) {
   char path[300];
   party_at(z[0], 1, path);
@@ -353,7 +353,7 @@ static void change_is_lost(void) {
 }
 static void nothing(void) {}
 
-/* What can keep a release from granting, and the steps with the release. */
+/* What can prevent a grant, and the steps with the release. */
 static const struct {
   void (*spoil)(void);
   const char *steps;
@@ -368,7 +368,7 @@ static const struct {
                 {nothing, "bob free", true}};
 enum { SPOILERS = sizeof spoilers / sizeof *spoilers };
 
-/* Whatever comes of the grant, the next one in line holds, with a greater
+/* Whether or not the grant succeeds, the next in line holds, with a greater
  * token, which others see. */
 TEST_LOOP(a_release_lets_the_next_in_whatever_comes, 0, SPOILERS) {
   int next = spoilers[_i].heir_stays ? 2 : 3;
@@ -382,8 +382,8 @@ TEST_LOOP(a_release_lets_the_next_in_whatever_comes, 0, SPOILERS) {
   close_line();
 }
 
-/* One that was granted it and never looked gives up, or is broken: the next
- * one marks itself. */
+/* A party that was granted the lock gives up, or is broken, before it looks:
+ * the next one marks itself. */
 TEST_LOOP(a_grant_that_nobody_takes_is_passed_on, 0, 2) {
   line_up();
   play("bob release");
@@ -399,7 +399,7 @@ TEST_LOOP(a_grant_that_nobody_takes_is_passed_on, 0, 2) {
   close_line();
 }
 
-/* … or it waits now, in a call, or for no time at all: it holds. */
+/* … or it waits in a call, perhaps with no time: it holds. */
 TEST_LOOP(a_grant_is_found_by_a_call, 0, 2) {
   line_up();
   play("bob release");
@@ -410,8 +410,8 @@ TEST_LOOP(a_grant_is_found_by_a_call, 0, 2) {
   close_line();
 }
 
-/* A thief robs also one that was granted the lock and does not know it yet; it
- * then hears LOST, never HELD. */
+/* A thief also robs a party that was granted the lock and does not know it yet;
+ * that party hears LOST, never HELD. */
 TEST(a_grant_can_be_stolen) {
   char path[300];
   line_up();
@@ -433,8 +433,7 @@ TEST(a_grant_can_be_stolen) {
   close_line();
 }
 
-/* The znode of the first in the line may be read by its owner only from now
- * on. */
+/* From now on only its owner may read the first znode in line. */
 static void hide_holder(zke *owner) {
   char path[300];
   party_at(owner, 0, path);
@@ -442,8 +441,8 @@ static void hide_holder(zke *owner) {
   ck_ok(zke_set_acl(owner, path, -1, ZKE_CREATOR_ALL_ACL, NULL));
 }
 
-/* A thief, and whoever breaks a lock, hit the holder, also where its znode may
- * not be read; who waits stays in the line. */
+/* A steal and a break hit the holder even if its znode may not be read; waiters
+ * stay in line. */
 TEST(a_hidden_holder_is_the_victim) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
@@ -463,7 +462,7 @@ TEST(a_hidden_holder_is_the_victim) {
     ck_rc(zke_lock_break(z[3], PATH, token + 1), ZKE_NONODE);
     ck_ok(zke_lock_break(z[3], PATH, i ? token : 0));
     ck_rc(zke_lock_check(holder), ZKE_LOST);
-    if (i == 0) ck_ok(zke_lock_step(next)); /* it hears of no hidden znode */
+    if (i == 0) ck_ok(zke_lock_step(next)); /* no events of a hidden znode */
     if (i == 0) ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
   }
   ck_rc(zke_lock_break(z[3], PATH, 0), ZKE_NONODE);
@@ -476,8 +475,8 @@ TEST(a_hidden_holder_is_the_victim) {
 static zke_lock *robber;
 static void robs(void) { ck_ok(zke_lock_steal(robber)); }
 
-/* A steal that returns ZKE_OK holds: a thief that is robbed in the middle of it
- * is told so. */
+/* A steal that returns ZKE_OK holds: a thief that is robbed during the call is
+ * told so. */
 TEST(a_thief_that_is_robbed_at_once_is_told) {
   int robbed = 0;
   line = &line_kinds[LINE_LOCK];
@@ -514,7 +513,7 @@ TEST(a_thief_that_is_robbed_at_once_is_told) {
   close_two();
 }
 
-static bool was_robbed; /* the thief's entry was there when it was robbed */
+static bool was_robbed; /* the thief's entry existed when it was robbed */
 
 static void robs_once(void) {
   zke_strings *own;
@@ -525,8 +524,8 @@ static void robs_once(void) {
   ck_ok(zke_lock_steal(robber));
 }
 
-/* A steal of one that waits loses its reply, and at some moment the thief is
- * robbed in turn: it is told so, and does not steal again. */
+/* A waiter's steal loses its reply, and at some moment the thief is robbed in
+ * turn: it is told so, and does not steal again. */
 TEST(a_thief_that_is_robbed_after_a_lost_reply_is_told) {
   int robberies = 0;
   bool more = true;
@@ -574,7 +573,7 @@ static void place_changes(void) {
   act_at(1, place_changes);
 }
 
-/* A directory that is another one at each look: the call ends at its deadline,
+/* A directory that comes and goes at each step: the call ends at its deadline,
  * and says why. */
 TEST(a_place_that_never_stays_ends_the_call) {
   open_two();
@@ -598,14 +597,14 @@ static int note_token(zke *session, int64_t token, void *arg) {
   return entries(session, "/base/name") == 1 ? ZKE_NOTEMPTY : ZKE_OK;
 }
 
-/* zke_lock_do() calls the function with the token, under the lock, and returns
- * what the function did; the lock is free afterwards. A timeout does not call
- * it. */
+/* zke_lock_do() calls the function with the token while it holds the lock, and
+ * returns the function's result; the lock is free afterwards.  After a timeout
+ * the function is not called. */
 TEST(do_acquires_calls_and_releases) {
   int64_t token = 0;
   open_sessions();
   ck_rc(zke_lock_do(z[0], "/base/name", soon(z[0]), note_token, &token),
-        ZKE_NOTEMPTY); /* what the function returned */
+        ZKE_NOTEMPTY); /* the function's result */
   ck_assert_int_gt(token, 0);
   ck_assert_int_eq(entries(z[0], "/base/name"), 0);
   ck_ok(zke_lock_do(z[0], "/top", soon(z[0]), note_token, &token));
@@ -630,7 +629,7 @@ typedef struct thing {
   zke_rwlock *rw;
 } thing;
 
-/* Make the lock or the read/write lock that it is. */
+/* Make the lock or read/write lock. */
 static void thing_open(thing *t, zke *session, int no_check) {
   zke_lock_options o = {.size = sizeof o, .no_deadlock_check = no_check};
   if (t->mode)
@@ -649,7 +648,7 @@ static void thing_free(thing *t) {
   zke_lock_free(t->lock);
 }
 
-/* One that takes its own, waits until all have theirs, and then wants
+/* An actor takes its own lock, waits until all have theirs, and then wants
  * another's. */
 typedef struct actor {
   pthread_t thread;
@@ -657,7 +656,7 @@ typedef struct actor {
   pthread_barrier_t *all;
   thing own, wanted;
   int no_check, rc;
-  int64_t limit_ms; /* 0: longer than the others take */
+  int64_t limit_ms; /* 0: longer than the others need */
   char sentence[512];
 } actor;
 
@@ -677,8 +676,8 @@ static void *act(void *context) {
   return NULL;
 }
 
-/* An actor that has /ring/1 and, once the test has come to the barrier as well,
- * wants /ring/0.  (A barrier of one: at once.) */
+/* Start an actor that holds /ring/1 and, once the test has come to the barrier
+ * too, wants /ring/0.  (With a barrier of one it does not wait.) */
 static void start_second(actor *a, pthread_barrier_t *all, unsigned count) {
   pthread_barrier_init(all, NULL, count);
   a->session = z[1];
@@ -716,21 +715,21 @@ static int run_ring(actor *a, int count, int result) {
   return run_actors(a, count, result);
 }
 
-/* Exactly one of a circle fails; the others get what they want. */
+/* Exactly one actor of a circle fails; the others get what they want. */
 static void expect_one_victim(actor *a, int count) {
   ck_assert_int_eq(run_ring(a, count, ZKE_DEADLOCK), 1);
   for (int i = 0; i < count; i++) {
     if (a[i].rc == ZKE_OK) continue;
     ck_assert_int_eq(a[i].rc, ZKE_DEADLOCK);
-    for (int j = 0; j < count; j++) { /* the sentence tells the circle */
+    for (int j = 0; j < count; j++) { /* the sentence names the circle */
       ck_assert_msg(strstr(a[i].sentence, a[j].own.path), "%s", a[i].sentence);
     }
     ck_assert_msg(strstr(a[i].sentence, "pid"), "%s", a[i].sentence);
   }
 }
 
-/* Of two to five sessions, each waiting for its neighbour's lock, exactly one
- * call is told; its sentence names the whole circle; the others get their
+/* Two to five sessions each wait for a neighbour's lock: exactly one call
+ * fails, its sentence names the whole circle, and the others get their
  * locks. */
 TEST(a_circle_has_one_victim) {
   open_sessions();
@@ -742,8 +741,8 @@ TEST(a_circle_has_one_victim) {
   close_sessions();
 }
 
-/* A circle is one of threads, not of sessions: three threads of one session are
- * told alike. */
+/* A circle consists of threads, not of sessions: it is also found for three
+ * threads of one session. */
 TEST(threads_of_one_session_can_make_a_circle) {
   actor a[3] = {{0}};
   open_sessions();
@@ -752,8 +751,8 @@ TEST(threads_of_one_session_can_make_a_circle) {
   close_sessions();
 }
 
-/* A holder that releases one lock and then waits for the other, which this one
- * holds, is in no circle at any moment. */
+/* This holder releases one lock and then waits for the other, so it is never in
+ * a circle. */
 static void *go_to_and_fro(void *context) {
   zke *session = context;
   zke_lock *first = make(session, "/first"), *then = make(session, "/then");
@@ -768,9 +767,8 @@ static void *go_to_and_fro(void *context) {
   return NULL;
 }
 
-/* Two threads take two locks in opposite order, one of them never both at once:
- * however the looks at the tree fall between its steps, nobody is told of a
- * circle. */
+/* Two threads take two locks in opposite order, one of them never both
+ * together: whenever the other looks at the tree, no circle is reported. */
 TEST(crossing_threads_are_no_circle) {
   pthread_t thread;
   open_sessions();
@@ -789,8 +787,8 @@ TEST(crossing_threads_are_no_circle) {
 }
 
 /* A circle over two handles, or through a chroot, is not found.  The timeout
- * says that the holder is this process; of an entry that another process has
- * made it does not. */
+ * says that the holder is this process, but not for an entry of another
+ * process. */
 TEST(a_timeout_says_that_this_process_holds) {
   zke_options o = {.size = sizeof o, .chroot = "/line"};
   zke *below;
@@ -822,8 +820,9 @@ TEST(a_timeout_says_that_this_process_holds) {
   close_two();
 }
 
-/* Thread 1 of a session holds what another session waits for, thread 2 waits
- * for what that one holds: thread 1 can go on, so there is no circle. */
+/* Thread 1 of a session holds what another session waits for, and thread 2
+ * waits for what that session holds: thread 1 can continue, so there is no
+ * circle. */
 TEST(two_threads_of_a_session_are_two) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
@@ -861,8 +860,8 @@ static const struct mixture {
      0},
 };
 
-/* A reader keeps out writers, and no other reader: so only circles with a
- * writer in them are told. */
+/* A reader blocks writers and no reader, so only circles with a writer in them
+ * are reported. */
 TEST_LOOP(readers_block_writers_only, 0,
           (int)(sizeof mixtures / sizeof *mixtures)) {
   const struct mixture *m = &mixtures[_i];
@@ -878,7 +877,7 @@ TEST_LOOP(readers_block_writers_only, 0,
   close_sessions();
 }
 
-/* What one holds for reading the other wants to write. */
+/* One reads what the other wants to write. */
 TEST(a_reader_can_be_in_a_circle) {
   const thing reads = {.path = "/rw/0", .mode = ZKE_RWLOCK_READ};
   const thing writes = {.path = "/rw/0", .mode = ZKE_RWLOCK_WRITE};
@@ -894,15 +893,15 @@ TEST(a_reader_can_be_in_a_circle) {
 
 /* ---- threads that act for one client ---- */
 
-static uint64_t acts_for; /* for whom acquire_for_client() acts */
+static uint64_t acts_for; /* the client of acquire_for_client() */
 
 static int acquire_for_client(call *c) {
   zke_line_act_as(acts_for);
   return zke_lock_acquire(c->object, c->deadline);
 }
 
-/* A client has closed no circle by a call, where another of its calls is in one
- * that somebody closed later: that call waits on. */
+/* One of a client's calls is in a circle that was closed later: the client's
+ * other call has not closed it, so that call keeps waiting. */
 TEST(a_wait_beside_a_circle_is_no_victim) {
   call second, beside;
   pthread_barrier_t all;
@@ -918,7 +917,8 @@ TEST(a_wait_beside_a_circle_is_no_victim) {
   start_second(&other, &all, 2);
   call_begin(&second, acquire_for_client, wanted, 0, soon(z[0]));
   ck_until(entries(z[0], "/ring/1") == 2, 5000);
-  pthread_barrier_wait(&all); /* the other closes the circle, unchecked */
+  pthread_barrier_wait(&all); /* the other closes the circle, without the
+                                 check */
   ck_until(entries(z[0], "/ring/0") == 2, 5000);
   call_begin(&beside, acquire_for_client, third, 0, zke_now(z[0]) + 50);
   call_end(&beside);
@@ -943,8 +943,8 @@ typedef struct substitute {
   int rc;
 } substitute;
 
-/* Want the lock as that actor, and note what zke_line_act_as() says before and
- * after. */
+/* Want the lock as that actor, and note the results of zke_line_act_as() before
+ * and after. */
 static void *act_as(void *context) {
   substitute *s = context;
   s->own = zke_line_actor();
@@ -955,7 +955,7 @@ static void *act_as(void *context) {
   return NULL;
 }
 
-/* What one thread holds another one waits for: a circle where they are one. */
+/* One thread waits for what another holds: a circle if they act as one. */
 TEST(threads_that_act_as_one_are_one) {
   open_sessions();
   zke_lock *held = make(z[0], PATH);
@@ -977,8 +977,8 @@ TEST(threads_that_act_as_one_are_one) {
   close_sessions();
 }
 
-/* P9: the client for whom a thread acts is the parent's; the child's thread is
- * itself again. */
+/* P9: a thread acts for its client only in the parent; the child's thread acts
+ * for itself again. */
 TEST(a_forked_child_acts_for_nobody) {
   const uint64_t client = UINT64_C(0x1234);
   ck_assert_uint_eq(zke_line_act_as(client), 0);
@@ -1041,7 +1041,7 @@ TEST(a_line_is_a_chain_of_waits) {
   close_line();
 }
 
-/* Two in a circle that nobody looked for, and then one behind it. */
+/* Two in a circle that was not checked for, and then one behind it. */
 TEST(a_standing_circle_is_seen) {
   zke_lock_options o = {.size = sizeof o, .no_deadlock_check = 1};
   zke_wait_list *list;
@@ -1070,7 +1070,7 @@ TEST(a_standing_circle_is_seen) {
     ck_assert_int_eq(wait_of(list, z[i])->circle, i < 2);
   }
   zke_free(list);
-  ck_ok(zke_lock_break(z[3], "/ring/0", 0)); /* nobody is stuck any more */
+  ck_ok(zke_lock_break(z[3], "/ring/0", 0)); /* no one is stuck any more */
   for (int i = 0; i < 2; i++) pthread_join(a[i].thread, NULL);
   for (int i = 0; i < 2; i++) ck_ok(a[i].rc);
   call_end(&behind);
@@ -1083,7 +1083,7 @@ TEST(a_standing_circle_is_seen) {
   close_sessions();
 }
 
-/* The call did not look beyond its own session, which has nothing else. */
+/* The call did not look beyond its own session, which holds nothing else. */
 TEST(one_client_with_two_sessions_can_be_a_circle) {
   zke_wait_list *list;
   pthread_t thread;
@@ -1106,7 +1106,7 @@ TEST(one_client_with_two_sessions_can_be_a_circle) {
   close_sessions();
 }
 
-/* Of three that want two permits one waits, for both of the others. */
+/* Three want two permits: one waits, for both of the others. */
 TEST(a_semaphore_keeps_out_beyond_its_limit) {
   zke_semaphore_options o = {.size = sizeof o, .limit = 3};
   zke_semaphore *sem[3];
@@ -1145,13 +1145,13 @@ static int holder(void) {
   return -1;
 }
 
-/* All wait, and nothing is under way any more. */
+/* Wait until all wait, and nothing more happens. */
 static void let_settle(zke *own) {
   ck_until(entries(own, PATH) == CROWD + 1, 60000);
   test_settle(shared->bytes, CROWD);
 }
 
-/* Somebody gets the lock; who else has been woken for it? */
+/* One process gets the lock; no other may have been woken. */
 static int expect_one_woken(const long *before) {
   ck_until(holder() >= 0, 10000);
   int next = holder();
@@ -1193,7 +1193,7 @@ TEST(a_release_wakes_exactly_one) {
   ck_ok(zke_close(own));
 }
 
-/* Say one's token and hold. */
+/* Write the token, and hold. */
 static void hold_and_tell(zke *own) {
   zke_lock *lock = make(own, PATH);
   int rc = zke_lock_acquire(lock, ZKE_FOREVER);
@@ -1203,8 +1203,9 @@ static void hold_and_tell(zke *own) {
   wait_for(&shared->go, 1000);
 }
 
-/* A process is granted the lock while it is stopped, or dead and not buried.
- * One that goes on has the token that others have seen all along. */
+/* A process is granted the lock while it is stopped, or dead and not yet
+ * removed.  If it continues, it has the token that others have seen all
+ * along. */
 TEST_LOOP(a_stopped_or_dead_process_may_be_granted_it, 0, 2) {
   char path[300];
   bool dead = _i == 1;
@@ -1215,7 +1216,7 @@ TEST_LOOP(a_stopped_or_dead_process_may_be_granted_it, 0, 2) {
   ck_ok(zke_lock_acquire(lock, soon(own)));
   store(&shared->go, 1);
   ck_until(entries(own, PATH) == 2, 10000);
-  ck_ok(zke_lock_steal(thief)); /* and so it sees who is next */
+  ck_ok(zke_lock_steal(thief)); /* so it sees which is next */
   if (dead)
     kill_child(pid);
   else
@@ -1255,8 +1256,8 @@ static void cross(zke *own) {
   zke_lock_free(first);
 }
 
-/* The same across processes: each sees in the file what the other holds and
- * waits for. */
+/* The same with processes: each sees in the file what the other holds and waits
+ * for. */
 TEST(a_circle_of_processes_has_one_victim) {
   pid_t pid[2];
   share();
@@ -1273,7 +1274,7 @@ TEST(a_circle_of_processes_has_one_victim) {
 
 /* ---- fencing, as a property ---- */
 
-/* Take the lock again and again, and write down each token while holding. */
+/* Repeatedly take the lock, and log each token while holding. */
 static void log_tokens(zke *own) {
   zke_lock *lock = make(own, PATH);
   int rc = ZKE_OK;
@@ -1286,7 +1287,7 @@ static void log_tokens(zke *own) {
 }
 
 /* Fencing (P8): four processes take the lock in turn and are killed, -9, at
- * random moments. Each writes its token while it holds: they rise. */
+ * random moments.  Each logs its token while it holds: the tokens rise. */
 TEST(tokens_increase_while_holders_are_killed) {
   share();
   strike_at_random(log_tokens, 30, &shared->logged, 20);
@@ -1295,7 +1296,7 @@ TEST(tokens_increase_while_holders_are_killed) {
 
 /* ---- deaths, lost replies, faults ---- */
 
-/* The other session's: one that holds, and one that waits behind it. */
+/* Of the other session: the holder, and a waiter behind it. */
 static zke_lock *robbed, *waiting;
 static int64_t robbed_token;
 
@@ -1307,7 +1308,7 @@ static void prepare_line(zke *other) {
   ck_ok(zke_lock_start(waiting));
 }
 
-/* Steal it and release it, which grants it to the one that waits. */
+/* Steal the lock and release it, which grants it to the waiter. */
 static int use_grant(zke *user) {
   zke_lock *lock = NULL;
   int rc = zke_lock_new(user, PATH, NULL, &lock);
@@ -1317,8 +1318,8 @@ static int use_grant(zke *user) {
   return rc;
 }
 
-/* The one that waits holds, where the other one was not robbed once that one
- * has released; its token is greater, and it is what others see. */
+/* The waiter holds; or, if the holder was not robbed, it does so after the
+ * holder's release.  Its token is greater, and others see it. */
 static void check_line(zke *other, int rc) {
   zke_party_list *list;
   (void)rc;
@@ -1348,7 +1349,7 @@ static void *run_wake(void *session) {
   return NULL;
 }
 
-/* However much happens on the handle, the deadline holds. */
+/* However busy the handle is, the deadline holds. */
 TEST(a_busy_handle_does_not_hold_up_the_deadline) {
   pthread_t thread;
   open_sessions();
@@ -1367,8 +1368,8 @@ TEST(a_busy_handle_does_not_hold_up_the_deadline) {
   close_sessions();
 }
 
-/* "always within the caller's deadline": also where the directory is to be
- * made first and others keep the database. */
+/* "always within the caller's deadline": also if the directory must be made
+ * first and others keep the database busy. */
 TEST(a_busy_database_does_not_hold_up_the_deadline) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 10};
   sqlite3 *db;
@@ -1378,7 +1379,7 @@ TEST(a_busy_database_does_not_hold_up_the_deadline) {
   ck_assert_int_eq(sqlite3_open(test_path("busy.db"), &db), SQLITE_OK);
   ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
                    SQLITE_OK);
-  /* One that is not held up by the machine tells. */
+  /* The shortest time counts: the machine did not delay it. */
   int64_t shortest = INT64_MAX, shortest_try = INT64_MAX;
   for (int i = 0; i < 20 && (shortest >= 500 || shortest_try >= 2000); i++) {
     int64_t begin = test_now();
@@ -1397,8 +1398,8 @@ TEST(a_busy_database_does_not_hold_up_the_deadline) {
   sqlite3_close(db);
 }
 
-/* A theft that fails half-way leaves nothing in front of all others, nor in the
- * line, also where the thief had waited there. */
+/* A steal that fails half-way leaves nothing in front of the others and nothing
+ * in the line, even if the thief had waited there. */
 TEST_LOOP(a_failed_theft_leaves_no_entry, 0, 2) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o,
@@ -1429,7 +1430,7 @@ TEST_LOOP(a_failed_theft_leaves_no_entry, 0, 2) {
 }
 
 /* support.h: what a kept session holds stays when another handle attaches it.
- * The old object has lost it, a new one is refused, and can take it over. */
+ * The old object has lost it; a new object is refused, but can take it over. */
 TEST(a_lock_of_an_attached_session_is_taken_over) {
   unsigned char password[16];
   zke_options o = {.size = sizeof o, .timeout_ms = 60000, .identity = "kept"};
