@@ -1,7 +1,7 @@
 /* test_compose.c - several services as one: mounts, events, sessions, recipes
  *
- * A base and a mounted part, each a file's tree in memory.  The common order
- * has a program of its own, test_order.c.
+ * A base and a mounted part, each a tree in memory. test_order.c tests the
+ * common order.
  */
 #include "recipes/engine/compose.h"
 
@@ -22,8 +22,8 @@
 #include "recipes/two_phase.h"
 #include "test/seam.h"
 
-/* The two stores, each by a session of the test's own, and two composed
- * handles, whose sessions have different numbers in the two stores. */
+/* The test's own sessions of the two stores, and two composed handles, whose
+ * sessions have different numbers in the two stores. */
 static zke *base, *part, *z[2];
 
 static void make(zke *session, const char *path) {
@@ -63,7 +63,7 @@ static void expect_children(zke *session, const char *path,
 
 /* ---- one tree ---- */
 
-/* A path below the mount is the part's, without the prefix; results have the
+/* A path below the mount goes to the part, without the prefix; results have the
  * caller's path. */
 TEST(paths_are_the_callers) {
   char *path;
@@ -81,7 +81,7 @@ TEST(paths_are_the_callers) {
   zke_free(path);
   ck_ok(zke_set(z[1], "/global/a-0000000000", "2", 1, 0, &stat));
   ck_assert_int_eq(stat.version, 1);
-  make(z[0], "/globalx"); /* a name that only begins like the prefix */
+  make(z[0], "/globalx"); /* a name that only starts like the prefix */
   ck_ok(zke_exists(base, "/globalx", NULL, NULL, NULL));
   ck_ok(zke_delete(z[0], "/global/0000000001", -1));
   expect_children(z[0], "/", "global globalx zookeeper");
@@ -89,8 +89,8 @@ TEST(paths_are_the_callers) {
   close_mounted();
 }
 
-/* A number behind the mount point's own name makes a node beside it, which is
- * the base's: not one below it. */
+/* A sequential create at the mount point's own path makes a sibling in the
+ * base, not a node below the mount. */
 TEST(a_sequence_at_the_mount_point) {
   char *path;
   zke_op op;
@@ -114,8 +114,8 @@ TEST(a_sequence_at_the_mount_point) {
   close_mounted();
 }
 
-/* What the base has at the mount point and below it is hidden; the mount point
- * is the part's "/". */
+/* The base's nodes at and below the mount point are hidden; the mount point is
+ * the part's "/". */
 TEST(the_mount_hides_what_is_below_it) {
   open_mounted();
   make(base, "/global/hidden");
@@ -141,7 +141,7 @@ TEST_LOOP(malformed_paths_are_refused, 0, 5) {
   close_mounted();
 }
 
-/* What would be about two services at once is refused, each by a sentence. */
+/* Calls that concern two services are refused, each with a sentence. */
 TEST(what_spans_two_services_is_refused) {
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
@@ -172,7 +172,7 @@ TEST(what_spans_two_services_is_refused) {
   close_mounted();
 }
 
-/* A multi of one part is made there, and its results are the caller's. */
+/* A multi of one part is made there, and the caller gets its results. */
 TEST(several_operations_on_one_part) {
   zke_op ops[3];
   zke_op_result results[3] = {{0}};
@@ -197,7 +197,7 @@ TEST(several_operations_on_one_part) {
   close_mounted();
 }
 
-/* Where memory is short a multi is not made, or its results are whole. */
+/* If memory runs out a multi is not made, or its results are complete. */
 TEST(a_multi_without_memory) {
   test_heap heap = {0};
   zke_options options = ZKE_INIT(zke_options);
@@ -256,7 +256,7 @@ static int call_tree(int which, zke *session, test_events *events) {
   return rc;
 }
 
-/* The same with those that make and use the handle. */
+/* The same for calls that make and use the handle. */
 static int call_one(int which, zke **session, zke *other, test_events *events) {
   zke *further = NULL;
   int rc, fd;
@@ -282,8 +282,8 @@ static int call_one(int which, zke **session, zke *other, test_events *events) {
   }
 }
 
-/* Each call without its n-th block: it says so, and succeeds when it is made
- * again; nothing is left. */
+/* In each call the n-th allocation fails: the call says so, and succeeds when
+ * repeated; nothing is left. */
 TEST(calls_without_memory) {
   test_heap heap = {0};
   zke_options options = ZKE_INIT(zke_options);
@@ -328,13 +328,13 @@ static int close_in_batch(zke *session, void *context) {
   return ZKE_OK;
 }
 
-/* What may be registered stays so. */
+/* A watcher that may be registered stays so. */
 static int forget_in_batch(zke *session, void *context) {
   ck_rc(zke_forget(session, test_record, context), ZKE_MISUSE);
   return ZKE_OK;
 }
 
-/* In a batch closing the handle and forgetting a watcher are refused, and
+/* In a batch, closing the handle and forgetting a watcher are refused, and
  * change nothing. */
 TEST(what_a_batch_may_not) {
   test_events events = {0};
@@ -360,7 +360,7 @@ static void *batch_that_ends(void *arg) {
   return NULL;
 }
 
-/* One that ends its thread leaves the handle usable. */
+/* A batch that ends its thread leaves the handle usable. */
 TEST(a_batch_ends_its_thread) {
   pthread_t thread;
   void *rc;
@@ -382,7 +382,7 @@ static int fork_in_batch(zke *session, void *context) {
   return ZKE_OK;
 }
 
-/* A child that is forked there gets out of it. */
+/* A child that is forked in a batch gets out of it. */
 TEST(a_batch_forks) {
   int status;
   open_mounted();
@@ -402,7 +402,7 @@ static int run_sql(sqlite3 *db, int64_t zxid, void *context) {
   return sqlite3_exec(db, context, NULL, NULL, NULL);
 }
 
-/* ZKE_OK where the database of a handle has the table, else SQLite's code. */
+/* ZKE_OK if the handle's database has the table, else SQLite's code. */
 static int has_table(zke *session, const char *table) {
   zke_op op;
   zke_op_result r = {0};
@@ -413,8 +413,8 @@ static int has_table(zke *session, const char *table) {
   return r.rc;
 }
 
-/* zke_op_sql() goes where the other operations of its call go, whatever their
- * order, and to the base alone; a call about two services does nothing. */
+/* zke_op_sql() goes with the other operations of its call, in any order; alone,
+ * to the base.  A call about two services does nothing. */
 TEST_LOOP(sql_goes_with_the_other_operations, 0, 2) {
   zke_op ops[3];
   char below[] = "CREATE TABLE below(a)", above[] = "CREATE TABLE above(a)";
@@ -436,8 +436,8 @@ TEST_LOOP(sql_goes_with_the_other_operations, 0, 2) {
 
 /* ---- whose a node is ---- */
 
-/* The own session is one on all parts.  Another's is never taken for it, nor
- * for another one of another part, although the numbers are the same. */
+/* The own session is the same on all parts.  No other session is taken for it,
+ * or for a session of another part, even if the numbers are the same. */
 TEST(owners_are_told_apart) {
   zke_session_list *who;
   zke_strings *paths;
@@ -451,7 +451,7 @@ TEST(owners_are_told_apart) {
       ck_assert(stat.ephemeralOwner == zke_session_id(z[i]));
     }
   }
-  /* A session of the part that has the number of the base's own. */
+  /* A session of the part with the number of the base's own. */
   zke_stat other = test_stat(z[0], "/global/p1");
   ck_assert(test_stat(part, "/p1").ephemeralOwner == zke_session_id(z[0]));
   ck_assert(other.ephemeralOwner != zke_session_id(z[0]));
@@ -474,7 +474,7 @@ TEST(owners_are_told_apart) {
   close_mounted();
 }
 
-/* Each session is in the list once, the own one too. */
+/* Each session, also the own one, is in the list once. */
 TEST(sessions_are_listed_once) {
   zke_session_list *all, *of_base, *of_part;
   open_mounted();
@@ -513,7 +513,7 @@ TEST(events_have_the_callers_path) {
   close_mounted();
 }
 
-/* A long path is the caller's, too. */
+/* Long paths are the caller's too. */
 TEST(events_of_long_paths) {
   char path[1200] = "/global/";
   memset(path + 8, 'x', 1000);
@@ -538,7 +538,7 @@ static void note_path(zke *session, int type, int state, const char *path,
   *(int *)context = type;
 }
 
-/* What is told without a path has none below a long prefix either. */
+/* An event without a path has none below a long prefix either. */
 TEST(an_end_below_a_long_prefix_has_no_path) {
   char prefix[700] = "/";
   int type = 0;
@@ -568,8 +568,8 @@ static void note(zke *session, int type, int state, const char *path,
   got_zxid = zke_event_zxid(session);
 }
 
-/* A watcher gets the handle that the program has, not the part's; the event's
- * zxid is that of the part, and 0 outside. */
+/* A watcher gets the program's handle, not the part's; the event's zxid is the
+ * part's, and 0 outside a watcher. */
 TEST(watchers_get_the_composed_handle) {
   open_mounted();
   ck_rc(zke_exists(z[0], "/global/n", note, NULL, NULL), ZKE_NONODE);
@@ -581,7 +581,7 @@ TEST(watchers_get_the_composed_handle) {
   close_mounted();
 }
 
-/* A pair keeps its identity: it is checked, taken back and forgotten. */
+/* A pair keeps its identity: it can be checked, removed and forgotten. */
 TEST(pairs_are_taken_back) {
   test_events a = {0}, b = {0};
   open_mounted();
@@ -613,8 +613,8 @@ static void forget_itself(zke *session, int type, int state, const char *path,
   ck_ok(zke_forget(session, forget_itself, context));
 }
 
-/* After a watcher has forgotten itself it is not called again, also not for
- * what another part has pending. */
+/* After a watcher has forgotten itself it is not called again, even for another
+ * part's pending events. */
 TEST(a_watcher_forgets_itself) {
   int count = 0;
   open_mounted();
@@ -627,7 +627,7 @@ TEST(a_watcher_forgets_itself) {
   close_mounted();
 }
 
-/* One descriptor and one deadline tell of all parts. */
+/* One descriptor and one deadline serve all parts. */
 TEST(one_descriptor_for_all_parts) {
   test_events events = {0};
   struct pollfd poller = {.events = POLLIN};
@@ -696,7 +696,7 @@ TEST(a_cancelled_sleep) {
   close_mounted();
 }
 
-/* A watcher that ends its thread leaves it usable, too. */
+/* A watcher that ends its thread leaves the handle usable too. */
 static void end_thread(zke *session, int type, int state, const char *path,
                        void *context) {
   (void)session, (void)type, (void)state, (void)path;
@@ -720,8 +720,8 @@ TEST(a_watcher_ends_its_thread) {
 
 /* ---- one session ---- */
 
-/* The end of one part's session is the end of all: told once to each pair, the
- * default watcher's too, and what the others owned goes. */
+/* The end of one part's session ends all: each pair, also the default watcher,
+ * is told once, and the others' ephemerals go. */
 TEST_LOOP(the_end_of_one_is_the_end_of_all, 0, 4) {
   test_events both = {0}, one = {0}, fallback = {0};
   open_mounted();
@@ -754,7 +754,7 @@ TEST_LOOP(the_end_of_one_is_the_end_of_all, 0, 4) {
   close_mounted();
 }
 
-/* A call finds it, too; handles that zke_order() has joined end together. */
+/* A call also finds the end; handles joined by zke_order() end together. */
 TEST(ordered_handles_end_together) {
   test_events events = {0};
   zke *other = test_open(":memory:"), *file = test_open(":memory:");
@@ -772,7 +772,7 @@ TEST(ordered_handles_end_together) {
   ck_ok(zke_close(other));
 }
 
-/* Calls without a path that find the end of their own session. */
+/* Calls without a path that find their own session's end. */
 static int find_the_end(zke *session, int how) {
   zke_session_list *list = NULL;
   zke_strings *paths = NULL;
@@ -795,7 +795,8 @@ static int find_the_end(zke *session, int how) {
   }
 }
 
-/* After any of them has found the end no change is made on another handle. */
+/* After any such call has found the end, no change is made on another
+ * handle. */
 TEST_LOOP(calls_without_a_path_find_the_end, 0, 7) {
   zke *other = test_open(":memory:"), *file = test_open(":memory:");
   zke *handles[2] = {test_session(file, NULL), test_session(other, NULL)};
@@ -810,7 +811,7 @@ TEST_LOOP(calls_without_a_path_find_the_end, 0, 7) {
   ck_ok(zke_close(other));
 }
 
-/* A further session is one on each part, with the same mounts. */
+/* A further session exists on each part, with the same mounts. */
 TEST(a_further_session) {
   zke *further;
   open_mounted();
@@ -833,9 +834,9 @@ TEST(a_further_session) {
 
 /* ---- making and ending ---- */
 
-/* A mount is refused where there is no node, at "/", over another mount, of a
- * handle that is composed itself, and on a handle that has watches already.  A
- * refused one changes nothing.  A mount below a mount is fine. */
+/* A mount is refused without a node, at "/", over another mount, of a composed
+ * handle, and on a handle with watches.  A refused mount changes nothing.  A
+ * mount below a mount is allowed. */
 TEST(mounts_that_are_refused) {
   zke *other;
   open_mounted();
@@ -877,8 +878,8 @@ TEST(a_failed_order_changes_nothing) {
   ck_ok(zke_close(file));
 }
 
-/* Without descriptors for its pipe no handle is made, and the failure is no
- * want of memory. */
+/* Without descriptors for its pipe no handle is made, and the code is not that
+ * of missing memory. */
 TEST(no_descriptors) {
   struct rlimit before, none;
   zke *file = test_open(":memory:"), *handle = test_session(file, NULL);
@@ -935,7 +936,7 @@ TEST(a_mount_after_the_descriptor) {
   close_mounted();
 }
 
-/* Without a session of its own the base has no number to show for others'. */
+/* Without its own session the base has no number to show for other sessions. */
 TEST(a_base_without_a_session) {
   zke_options options = ZKE_INIT(zke_options);
   zke *writer = test_open(test_path("base.db")), *reader = NULL;
@@ -954,8 +955,8 @@ TEST(a_base_without_a_session) {
   ck_ok(zke_close(writer));
 }
 
-/* A mounted file that is read-only has no events, and keeps nobody from waiting
- * for those of the base. */
+/* A mounted read-only file has no events, and does not prevent waiting for the
+ * base's. */
 TEST_LOOP(a_read_only_part, 0, 2) {
   zke_options options = ZKE_INIT(zke_options);
   zke *writer = test_open(test_path("part.db")), *reader = NULL;
@@ -990,7 +991,7 @@ TEST_LOOP(a_read_only_part, 0, 2) {
   ck_ok(zke_close(writer));
 }
 
-/* Their default watchers, too. */
+/* A failed order also keeps the handles' default watchers. */
 TEST(a_failed_order_keeps_watchers) {
   zke *file = test_open(":memory:"), *dead = test_session(file, NULL);
   zke *handles[2] = {test_session(file, NULL), dead};
@@ -1008,7 +1009,7 @@ TEST(a_failed_order_keeps_watchers) {
   ck_ok(zke_close(file));
 }
 
-/* A composed handle whose session has ended is taken by neither. */
+/* Mounts and orders refuse a composed handle whose session has ended. */
 TEST(an_ended_order_takes_nobody) {
   zke *handles[2], *other;
   open_mounted();
@@ -1026,7 +1027,7 @@ TEST(an_ended_order_takes_nobody) {
   close_mounted();
 }
 
-/* No memory is left of a default watcher that was replaced and forgotten. */
+/* A default watcher that was replaced and forgotten leaves no memory. */
 TEST(replaced_watchers_leave_nothing) {
   test_heap heap = {0};
   test_events events[2] = {{0}, {0}};
@@ -1056,8 +1057,8 @@ static int use_in_child(void *arg) {
   return zke_close(z[0]) == ZKE_FORKED ? 0 : 7;
 }
 
-/* A forked child's copy refuses every call, and the parent's handle works
- * on. */
+/* A forked child's copy refuses every call, and the parent's handle still
+ * works. */
 TEST(a_childs_copy_refuses) {
   open_mounted();
   ck_assert_int_eq(test_child_end(test_child(use_in_child, NULL)), 0);
@@ -1075,7 +1076,7 @@ static void fork_here(zke *session, int type, int state, const char *path,
 }
 
 /* A watcher may fork: the child's wait returns ZKE_FORKED, and the parent's
- * wait is as if there were no child. */
+ * wait is not affected. */
 TEST(a_watcher_forks) {
   int status;
   open_mounted();
@@ -1089,7 +1090,7 @@ TEST(a_watcher_forks) {
   close_mounted();
 }
 
-/* zke_close() in a watcher is refused; a thread that waits is told. */
+/* zke_close() in a watcher is refused; a waiting thread is told. */
 static void close_here(zke *session, int type, int state, const char *path,
                        void *context) {
   (void)type, (void)state, (void)path;
@@ -1138,10 +1139,9 @@ TEST(a_limit_holds_on_all_parts) {
   close_mounted();
 }
 
-/* Memory that keeps the block which was released last, for the next one of its
- * size. */
+/* An allocator that keeps the last released block for the next of its size. */
 typedef struct last_block {
-  size_t size; /* of the block behind it */
+  size_t size; /* of the block after it */
   _Alignas(16) char data[];
 } last_block;
 
@@ -1162,8 +1162,8 @@ static void *resize_last(void *context, void *block, size_t size) {
   return now->data;
 }
 
-/* zke_limit() of a handle that was closed does not count for the next one,
- * which has got its address. */
+/* zke_limit() of a closed handle does not count for the next handle, which gets
+ * the same address. */
 TEST(a_limit_ends_with_its_handle) {
   last_block *kept = NULL;
   zke_options options = ZKE_INIT(zke_options);
@@ -1182,7 +1182,7 @@ TEST(a_limit_ends_with_its_handle) {
   free(kept);
 }
 
-/* A sleep keeps the lease of each part, on a clock of the test's. */
+/* A sleep keeps each part's lease, by the test's clock. */
 TEST_LOOP(a_sleep_keeps_all_leases, 0, 2) {
   static seam s;
   zke_options plain = {.size = sizeof plain, .os = seam_os(&s)}, leased = plain;
@@ -1201,7 +1201,7 @@ TEST_LOOP(a_sleep_keeps_all_leases, 0, 2) {
   int64_t until = zke_now(z[0]) + 5000;
   ck_ok(zke_sleep(z[0], until));
   ck_assert_int_eq(zke_now(z[0]), until);
-  ck_ok(zke_dispatch(base, NULL)); /* ends those that have not called in */
+  ck_ok(zke_dispatch(base, NULL)); /* ends those without a recent stamp */
   ck_ok(zke_dispatch(part, NULL));
   ck_ok(zke_exists(base, "/e", NULL, NULL, NULL));
   ck_ok(zke_exists(part, "/e", NULL, NULL, NULL));
@@ -1235,7 +1235,7 @@ TEST(a_lock_below_a_mount) {
   close_mounted();
 }
 
-/* The queue: what one puts the other takes, once. */
+/* The queue: the item of one is taken by the other, once. */
 TEST(a_queue_below_a_mount) {
   zke_queue *queues[2];
   zke_queue_item *item;
@@ -1289,8 +1289,8 @@ TEST(a_two_phase_commit_below_a_mount) {
   close_mounted();
 }
 
-/* Orders of handles that were composed before become one: then one end is
- * everybody's. */
+/* The orders of handles that were composed before become one: then one end ends
+ * all. */
 TEST(orders_become_one) {
   zke *handles[3];
   open_mounted();

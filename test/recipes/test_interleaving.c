@@ -1,9 +1,9 @@
 /* test_interleaving.c - what another process does in the middle of a call
  *
- * Between two changes of a call somebody takes what the call is about to give
- * up, or ends its session.  Or a reply is lost, and another program keeps the
- * database.  These are the interleavings of recipes whose own tests use other
- * sessions than those of sessions.h.
+ * Between two changes of a call, another process takes what the call is about
+ * to give up, or ends its session.  Or a reply is lost, and another program
+ * keeps the database busy.  The recipes here are those whose own programs use
+ * other sessions than those of sessions.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@
 #include "recipes/partition.h"
 #include "sessions.h"
 
-/* ---- a number that another one raises ---- */
+/* ---- a number that another process raises ---- */
 
 #define NUMBER "/counters/c"
 
@@ -37,7 +37,7 @@ static void adds(void) {
   ck_ok(zke_counter_add_and_get(theirs, 1, ZKE_FOREVER, NULL, NULL));
 }
 
-/* The version of the number wraps around, and then another one adds at the n-th
+/* The number's version wraps around, and another process adds at the n-th
  * moment of an addition: both count. */
 TEST(additions_count_where_versions_wrap) {
   bool more = true;
@@ -67,7 +67,7 @@ static zke_partition *second;
 
 static void takes(void) { ck_ok(zke_partition_step(second)); }
 
-/* Two members, of which the first has had its time to let an item go. */
+/* Two members; the first one's time to let an item go has passed. */
 static zke_partition *begin_division(void) {
   zke_partition_options o = {.size = sizeof o, .release_ms = 1};
   zke_partition *first;
@@ -82,7 +82,7 @@ static zke_partition *begin_division(void) {
   return first;
 }
 
-/* A third member comes: it gets nothing that the second one has. */
+/* A third member comes: it must not get the second one's items. */
 static void ck_kept(void) {
   zke_partition *third;
   zke *late;
@@ -100,9 +100,9 @@ static void ck_kept(void) {
   ck_ok(zke_close(late));
 }
 
-/* A member leaves, and meanwhile the next owner takes the item that is to be
- * its own: it keeps it, whether the first one has been asked (1) or has not
- * looked since (0). */
+/* A member leaves, and meanwhile an item's next owner takes it: that owner
+ * keeps it, whether the first has been asked (1) or has not looked since
+ * (0). */
 TEST_LOOP(an_item_that_is_taken_from_one_that_leaves_is_kept, 0, 2) {
   int kept = 0, n = 1;
   for (bool more = true; more; n++) {
@@ -128,20 +128,20 @@ TEST_LOOP(an_item_that_is_taken_from_one_that_leaves_is_kept, 0, 2) {
 
 /* ---- an item that goes to a third member ---- */
 
-/* By their names the item goes to the last of these that is there. */
+/* By their names, the item goes to the last of these that is present. */
 static const char *const ranks[] = {"bob", "cid", "ann"};
 static zke_partition *rank[3];
 
-/* The first one lets go, and the item goes to the third one, unless the second
- * one has it. */
+/* The first releases the item, and it goes to the third, unless the second has
+ * it. */
 static void hands_over(void) {
   int rc = zke_partition_release(rank[0], "a");
   ck_assert(rc == ZKE_OK || rc == ZKE_LOST);
   ck_ok(zke_partition_start(rank[2]));
 }
 
-/* A member takes what is overdue, and meanwhile the item goes to a third one,
- * which was never asked: it is not robbed. */
+/* A member takes an overdue item, and meanwhile the item goes to a third
+ * member, which was never asked: the third keeps it. */
 TEST(an_item_is_taken_only_from_the_owner_that_was_waited_for) {
   int had = 0, n = 1;
   for (bool more = true; more; n++) {
@@ -175,7 +175,7 @@ TEST(an_item_is_taken_only_from_the_owner_that_was_waited_for) {
 
 /* ---- a member that joins ---- */
 
-/* What the listener has heard, how often. */
+/* How often the listener has heard each event. */
 static int events[ZKE_PARTITION_LOST + 1];
 
 static void count_event(zke_partition *p, int event, const char *item,
@@ -184,8 +184,8 @@ static void count_event(zke_partition *p, int event, const char *item,
   events[event]++;
 }
 
-/* A member starts, and meanwhile the other store acts.  Returns the start's
- * code; *more: it has acted. */
+/* A member starts while the other store acts.  Returns the start's code; *more:
+ * it has acted. */
 static int start_beside(int n, void (*action)(void), bool *more) {
   zke_partition_options o = {.size = sizeof o, .listener = count_event};
   zke_partition *p;
@@ -217,8 +217,8 @@ static void delete_members(void) {
   zke_free(names);
 }
 
-/* Somebody deletes the znode of a member that is just joining: its start says
- * so, or it has looked before that. */
+/* The znode of a joining member is deleted: its start says so, unless it has
+ * looked before. */
 TEST(a_member_that_is_deleted_as_it_joins_is_told) {
   int lost = 0, n = 1;
   for (bool more = true; more; n++) {
@@ -231,15 +231,15 @@ TEST(a_member_that_is_deleted_as_it_joins_is_told) {
   ck_assert_int_gt(lost, 0);
 }
 
-/* Delete an item, and let nobody make another one. */
+/* Delete an item, and prevent the making of another. */
 static void close_items(void) {
   zke_acl acl = {ZKE_PERM_ALL & ~ZKE_PERM_CREATE, "world", "anyone"};
   zke_delete(intruder, "/shards/items/item-a", -1);
   zke_set_acl(intruder, "/shards/items", -1, &(zke_acls){1, &acl}, NULL);
 }
 
-/* A member that cannot have all that it is to have gives up, and its listener
- * hears nothing: what it had another may have by then. */
+/* A member that cannot get all its items gives up, and its listener hears
+ * nothing: another may already have what it got. */
 TEST(an_item_of_a_start_that_fails_is_not_told) {
   int failed = 0, n = 1;
   for (bool more = true; more; n++) {
@@ -277,13 +277,13 @@ static void close_others(void) {
   }
 }
 
-/* Two come, clear the broken round away and begin one of their own. */
+/* Two parties come, remove the broken round and begin their own. */
 static void begin_next_round(void) {
   ck_ok(zke_double_barrier_start(party[NEXT], NULL, 0));
   ck_ok(zke_double_barrier_start(party[LAST], NULL, 0));
 }
 
-/* The last round of one of them is theirs. */
+/* The party's last round must be theirs. */
 static void ck_theirs(zke_double_barrier *whose) {
   zke_party_list *list;
   ck_ok(zke_double_barrier_list(whose, &list));
@@ -294,7 +294,7 @@ static void ck_theirs(zke_double_barrier *whose) {
 }
 
 /* A party in leave finds that a member has died inside, and meanwhile others
- * begin the next round: what it writes does not get there. */
+ * begin the next round: it must not write into that. */
 TEST(a_broken_round_is_not_written_into_the_next) {
   int n = 1;
   for (bool more = true; more; n++) {
@@ -324,7 +324,7 @@ TEST(a_broken_round_is_not_written_into_the_next) {
   ck_assert_int_gt(n, 2);
 }
 
-/* ---- a name that is bound to something else ---- */
+/* ---- a name that gets another binding ---- */
 
 static zke_names *own_names, *other_names;
 static int64_t bound, other_bound; /* tokens */
@@ -361,8 +361,8 @@ static const struct {
                {binds_anew, unbind_by_token}};
 enum { CHANGED = sizeof changed / sizeof *changed };
 
-/* Of two that change the binding of one token one succeeds, and the other
- * leaves alone what is there since. */
+/* Two change the binding of one token: one succeeds, and the other does not
+ * touch the new binding. */
 TEST_LOOP(a_later_binding_is_left_alone, 0, CHANGED) {
   int n = 1;
   for (bool more = true; more; n++) {
@@ -401,15 +401,15 @@ static void make_node(zke *session, const char *path, const char *data) {
                    ZKE_PERSISTENT, NULL, NULL));
 }
 
-/* By other means than a rebinding: so the name's token stays.  From now on the
- * name does not stand for /a, which then has other data. */
+/* Change the name without a rebinding, so its token stays.  It no longer stands
+ * for /a, which then gets other data. */
 static void aims_elsewhere(void) {
   ck_ok(zke_set(intruder, "/names/x", "/b/a", 4, -1, NULL));
   ck_ok(zke_set(intruder, "/a", "later", 5, -1, NULL));
 }
 
-/* It resolves to the znode that it stands for before or after, also where the
- * new path ends as the old one. */
+/* A name resolves to its znode before or after the change, even if the new path
+ * ends like the old one. */
 TEST(a_name_resolves_to_its_whole_path) {
   char *data;
   int n = 1, elsewhere = 0;
@@ -437,17 +437,17 @@ TEST(a_name_resolves_to_its_whole_path) {
 
 /* ---- others that are always faster ---- */
 
-static int flaps; /* so often */
+static int flaps; /* how often */
 
-/* Before each change of the caller's the node goes or comes. */
+/* Before each of the caller's changes the node goes or comes. */
 static void flap(void) {
   if (zke_delete(intruder, "/a", -1) == ZKE_NONODE)
     make_node(intruder, "/a", "v");
   if (--flaps > 0) act_at(1, flap);
 }
 
-/* A set without a version goes on until the node stays as it is: what it finds
- * in between is not told. */
+/* A set without a version retries until the node stays: what it finds in
+ * between is not reported. */
 TEST(a_set_outlasts_a_node_that_flaps) {
   zke_config *c;
   open_two();
@@ -489,7 +489,7 @@ TEST(a_wait_for_a_name_that_flaps_ends) {
   close_two();
 }
 
-/* Another setting that comes before the step and goes after it. */
+/* Another process's set, which comes before the step and goes after it. */
 static zke_barrier *other_barrier;
 static int places_after_pause;
 static bool came;
@@ -509,8 +509,8 @@ static void come_after_pause(void *context, int64_t ns) {
   act_between(places_after_pause, comes);
 }
 
-/* A setting that has lost its reply has seen that nothing was made.  What
- * others do after that look is no reason for a doubt. */
+/* A set that lost its reply has seen that nothing was made.  What others do
+ * after that read must not cause doubt. */
 TEST(a_setting_that_was_not_made_leaves_no_doubt) {
   int n = 1, doubts = 0, last = 0;
   for (bool more = true; more; n++) {
@@ -535,18 +535,18 @@ TEST(a_setting_that_was_not_made_leaves_no_doubt) {
     close_two();
   }
   ck_assert_int_gt(n, 4);
-  ck_assert_int_eq(doubts, last); /* only before the look */
+  ck_assert_int_eq(doubts, last); /* only before the read */
 }
 
 /* ---- a reply that is lost, and no time for another try ----
  *
- * Two stand in the way of another try: the deadline has passed, or a writer
- * begins in the pause before it, and does not end. */
+ * Another try is impossible because the deadline has passed, or because a
+ * writer begins in the pause and does not end. */
 
 static sqlite3 *writer;
 
-/* The pauses between tries are sleeps of the session's.  Time passes in these
- * alone, so no deadline comes before the first pause. */
+/* The pauses between tries are the session's sleeps.  Time passes only in
+ * these, so no deadline comes before the first pause. */
 static void write_in_pause(void *context, int64_t ns) {
   if (sqlite3_get_autocommit(writer))
     ck_assert_int_eq(sqlite3_exec(writer, "BEGIN IMMEDIATE", 0, 0, 0),
@@ -569,9 +569,9 @@ static void close_obstructed(zke *session) {
   ck_ok(zke_close(session));
 }
 
-/* With a version a last look tells whether the set was made, and the code says
- * so.  Without one it cannot be told.  ZKE_OPERATIONTIMEOUT never comes of a
- * set that was made, but of one that the next try has found not made. */
+/* With a version, a last read shows whether the set was made, and the code says
+ * so.  Without one this is unknown.  ZKE_OPERATIONTIMEOUT never comes from a
+ * set that was made, only from one that the next try has found not made. */
 TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
   static const struct {
     int busy, when, version, guards, rc;
@@ -603,8 +603,8 @@ TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
   close_obstructed(own);
 }
 
-/* In the first pause another process puts its binding in the place of what it
- * finds; then the writer begins. */
+/* In the first pause another process replaces the binding that it finds; then
+ * the writer begins. */
 static void replace_in_pause(void *context, int64_t ns) {
   if (sqlite3_get_autocommit(writer))
     ck_ok(zke_names_rebind(other_names, "x", 0, "other", 5, 0, ZKE_FOREVER,
@@ -612,7 +612,7 @@ static void replace_in_pause(void *context, int64_t ns) {
   write_in_pause(context, ns);
 }
 
-/* A rebinding may have been made and replaced: that is no timeout. */
+/* A rebinding that may have been made and replaced is not a timeout. */
 TEST_LOOP(a_replaced_rebinding_is_no_timeout, 0, 2) {
   int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
   zke *own = open_obstructed(replace_in_pause);
@@ -636,8 +636,8 @@ static int set_again(zke *session, void *arg) {
   return zke_set(session, "/a", "2", 1, -1, NULL);
 }
 
-/* support.h, zke_retry(): a reply was lost and the next try found the database
- * busy.  That is no timeout, as the change may have been made. */
+/* support.h, zke_retry(): a reply was lost, and the next try found the database
+ * busy.  That is not a timeout, as the change may have been made. */
 TEST_LOOP(a_repeated_change_is_no_timeout, 0, 2) {
   zke *own = open_obstructed(write_in_pause);
   make_node(own, "/a", "1");
@@ -649,8 +649,8 @@ TEST_LOOP(a_repeated_change_is_no_timeout, 0, 2) {
   close_obstructed(own);
 }
 
-/* The call that binds, rebinds or unbinds a name succeeds if the change was
- * made, and fails if it was not: without a doubt if the next try has seen that.
+/* A call that binds, rebinds or unbinds a name succeeds if the change was made,
+ * and fails if it was not; if the next try could see that, without doubt.
  */
 TEST_LOOP(a_name_is_known_after_the_deadline, 0, 10) {
   static const struct {
@@ -684,7 +684,7 @@ TEST_LOOP(a_name_is_known_after_the_deadline, 0, 10) {
   close_obstructed(own);
 }
 
-/* A step that has lost its reply, and fails with this code then. */
+/* A step that loses its reply, and then fails with this code. */
 static int lose_then_fail(zke *session, void *arg) {
   int *rc = arg, now = *rc;
   (void)session;
@@ -693,7 +693,7 @@ static int lose_then_fail(zke *session, void *arg) {
   return ZKE_CONNECTIONLOSS;
 }
 
-/* The same of other failures that are no answer; an answer stays. */
+/* The same for other failures that are not an answer; an answer is returned. */
 TEST(a_failure_after_a_lost_reply_is_a_doubt) {
   static const struct {
     int rc, doubt;
@@ -712,7 +712,7 @@ TEST(a_failure_after_a_lost_reply_is_a_doubt) {
   ck_ok(zke_close(own));
 }
 
-/* Memory fails from some allocation after the first pause on. */
+/* Memory fails from an allocation after the first pause on. */
 static struct {
   test_heap heap;
   long fail_at;
@@ -755,8 +755,8 @@ static int sets_a_node(zke *own) {
   return rc;
 }
 
-/* A change that was made, and then there is no memory for the look or for the
- * next try: the call must not say that nothing was changed. */
+/* A change was made, and then there is no memory for the read or the next try:
+ * the call must not say that nothing was changed. */
 TEST_LOOP(no_memory_after_a_lost_reply_is_a_doubt, 0, 3) {
   static int (*const changes[])(zke *) = {sets_a_barrier, binds_a_name,
                                           sets_a_node};
@@ -779,7 +779,7 @@ TEST_LOOP(no_memory_after_a_lost_reply_is_a_doubt, 0, 3) {
   ck_assert_int_gt(doubts, 0);
 }
 
-/* A counter that the next try has found unchanged: that is a timeout. */
+/* If the next try has found the counter unchanged, it is a timeout. */
 TEST(a_count_that_was_not_made_is_a_timeout) {
   zke *own = open_obstructed(write_in_pause);
   zke_counter *c;
@@ -793,7 +793,7 @@ TEST(a_count_that_was_not_made_is_a_timeout) {
   close_obstructed(own);
 }
 
-static int others_version; /* after the intruder's set; 0: it has not set */
+static int others_version; /* after the intruder's set; 0: none yet */
 
 static void sets(void) {
   zke_stat stat;
@@ -801,9 +801,9 @@ static void sets(void) {
   others_version = stat.version;
 }
 
-/* The same while another process sets the node at any moment: a set that was
- * not made is told from one that was, unless the node has gone on from it.
- * Then nobody can tell. */
+/* The same while another process sets the node at any moment.  The call knows
+ * whether its set was made, unless the other has set the node since: then it is
+ * unknown. */
 TEST_LOOP(the_last_look_finds_what_others_have_set, 0, 2) {
   int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
   int refused = 0, gone_on = 0, n = 1;
@@ -836,7 +836,7 @@ TEST_LOOP(the_last_look_finds_what_others_have_set, 0, 2) {
 #define GATE "/gate"
 
 static int lost;     /* how often the listener has heard LOST */
-static bool engaged; /* the caller took part when its session ended */
+static bool engaged; /* the caller participated when its session ended */
 static zke_double_barrier *gate, *other_gate;
 
 static void hear_gate(zke_double_barrier *who, int event, int64_t token,
@@ -845,13 +845,13 @@ static void hear_gate(zke_double_barrier *who, int event, int64_t token,
   lost += event == ZKE_DOUBLE_BARRIER_LOST;
 }
 
-/* The other party has a znode at the barrier all the time. */
+/* The other party always has a znode at the barrier. */
 static void session_ends(void) {
   engaged = entries(intruder, GATE) > 1;
   ck_ok(zke_expire(intruder, zke_session_id(caller)));
 }
 
-/* The other one waits at a barrier of two. */
+/* The other party waits at a barrier of two. */
 static void come_to_gate(void) {
   zke_double_barrier_options o = {.size = sizeof o, .listener = hear_gate};
   ck_ok(zke_double_barrier_new(caller, GATE, 2, &o, &gate));
@@ -879,9 +879,9 @@ static const struct {
 } ended[] = {{come_to_gate, enter_gate}, {go_inside, leave_gate}};
 enum { ENDED = sizeof ended / sizeof *ended };
 
-/* The session ends in the middle of a call, which is the first to find that
- * out.  The listener of a party that took part hears LOST, once.  (test_lines
- * has those that stand in line.) */
+/* The session ends in the middle of a call, which is the first to find out.
+ * The listener of a participant hears LOST, once.  (test_lines has the recipes
+ * with lines.) */
 TEST_LOOP(a_call_that_finds_its_session_ended_tells_the_loss, 0, ENDED) {
   int found = 0;
   for (int n = 1, more = 1; more; n++) {

@@ -1,9 +1,9 @@
-/* test_leftovers.c - what could not be deleted on the way out
+/* test_leftovers.c - znodes that could not be deleted on leaving
  *
- * A foreign writer holds SQLite's lock, or the disk is full, so that a
- * participant cannot delete its znode when it is freed, gives up or releases.
- * Nothing comes of that znode, and it goes at the session's next call or
- * dispatch once the writer is done (support.h; zke_discard()).
+ * A foreign writer holds SQLite's lock, or the disk is full, so a participant
+ * cannot delete its znode when it is freed, withdraws or releases.  The znode
+ * has no effect any more, and goes at the session's next call or dispatch once
+ * the obstacle is gone (support.h; zke_discard()).
  */
 #include <poll.h>
 #include <pthread.h>
@@ -73,15 +73,15 @@ static void make(const char *path, int mode, char **made, int64_t *czxid) {
   *czxid = stat.czxid;
 }
 
-/* The zxid of a change that is made now. */
+/* The zxid of a change made now. */
 static int64_t next_zxid(void) {
   zke_stat stat;
   ck_ok(zke_set(z, "/zxid", "", 0, -1, &stat));
   return stat.mzxid;
 }
 
-/* A discard that removes nodes uses one zxid; one that finds nothing to remove
- * uses none, and nothing is written. */
+/* A discard that removes nodes uses one zxid; one that finds no nodes uses
+ * none, and writes nothing. */
 TEST(discarding_nothing_uses_no_zxid) {
   int64_t czxid;
   begin();
@@ -97,8 +97,8 @@ TEST(discarding_nothing_uses_no_zxid) {
   end();
 }
 
-/* zke_discard() deletes the session's own ephemeral of that name and life, or
- * its own numbered ones, and nothing that only looks similar. */
+/* zke_discard() deletes the session's own ephemeral of that name and czxid, or
+ * its own numbered ones, and no similar nodes. */
 TEST(discards_own_nodes_only) {
   char *made = NULL, *longer = NULL, *dashed = NULL;
   int64_t czxid, theirs;
@@ -113,7 +113,7 @@ TEST(discards_own_nodes_only) {
   ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
   ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, czxid));
   ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, 0)); /* it has gone */
+  ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, 0)); /* it is gone */
   make("/s-", ZKE_EPHEMERAL, NULL, &theirs);
   make("/s-x", ZKE_EPHEMERAL, NULL, &theirs);
   make("/s-1", ZKE_EPHEMERAL_SEQUENTIAL, &longer, &theirs);
@@ -125,7 +125,7 @@ TEST(discards_own_nodes_only) {
   ck_ok(zke_exists(z, "/s-x", NULL, NULL, NULL));
   ck_ok(zke_exists(z, longer, NULL, NULL, NULL));
   ck_ok(zke_exists(z, dashed, NULL, NULL, NULL));
-  for (int i = 0; i < 4; i++) { /* numbers below zero, too */
+  for (int i = 0; i < 4; i++) { /* also numbers below zero */
     static const char *const last[] = {"0000000000", "2147483647", "-000000001",
                                        "-2147483648"};
     char path[32];
@@ -146,8 +146,8 @@ TEST(discards_own_nodes_only) {
   end();
 }
 
-/* What is discarded goes before anything else that the session changes, and a
- * change fails where it cannot. */
+/* Discarded nodes go before any other change of the session; if they cannot,
+ * the change fails. */
 TEST(changes_wait_for_what_is_discarded) {
   int64_t czxid, deadline;
   begin();
@@ -166,12 +166,12 @@ TEST(changes_wait_for_what_is_discarded) {
   end();
 }
 
-/* An allocator in which one thread stays, inside a call, until it is let go. */
+/* An allocator that holds a thread inside a call until it is released. */
 static _Thread_local bool stays;
 static atomic_bool inside, let_go;
 static atomic_int beside; /* other threads' blocks meanwhile */
 
-/* An allocator that can be held up: so a thread stays inside a call of the
+/* An allocator that can wait, so that a thread stays inside a call of the
  * handle. */
 static void *slow_resize(void *context, void *block, size_t size) {
   (void)context;
@@ -183,7 +183,7 @@ static void *slow_resize(void *context, void *block, size_t size) {
   return NULL;
 }
 
-/* A thread that is held up inside zke_children(). */
+/* A thread that waits inside zke_children(). */
 static void *list_slowly(void *arg) {
   zke_strings *names = NULL;
   stays = true;
@@ -193,10 +193,10 @@ static void *list_slowly(void *arg) {
   return NULL;
 }
 
-/* zkembed.h: zke_discard() notes what is to go while another thread has the
- * store, for which it uses the allocator beside that thread; and where it gives
- * up waiting, the descriptor says that there is something to do.  It did not
- * say so. */
+/* zkembed.h: while another thread has the store, zke_discard() notes what must
+ * go, and uses the allocator in parallel with that thread.  If it gives up
+ * waiting, the descriptor must report that there is work.  (Once it did
+ * not.) */
 TEST(noted_beside_another_call) {
   int rc;
   int64_t czxid;
@@ -224,9 +224,9 @@ TEST(noted_beside_another_call) {
   end();
 }
 
-enum { PATIENT_MS = 60000 }; /* of a handle that waits for others */
+enum { PATIENT_MS = 60000 }; /* the busy timeout of a patient handle */
 
-/* A limit is a thread's, and is no longer than the busy timeout. */
+/* A limit holds for one thread, and does not extend the busy timeout. */
 TEST(a_limit_is_a_threads_within_the_busy_timeout) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENT_MS};
   zke *y = NULL;
@@ -248,11 +248,11 @@ TEST(a_limit_is_a_threads_within_the_busy_timeout) {
   end();
 }
 
-/* ---- a table of what is held, and of how it is given up ---- */
+/* ---- a table: what is held, and how it is given up ---- */
 
 typedef struct family {
   const char *name;
-  void (*hold)(void);    /* makes the object, which holds then */
+  void (*hold)(void);    /* makes the object, which then holds */
   void (*free_it)(void); /* frees it */
 } family;
 
@@ -339,8 +339,8 @@ static const family families[] = {
 
 enum { FAMILIES = sizeof families / sizeof *families };
 
-/* Freed while it cannot be deleted: the next dispatch, or the next call, that
- * finds the way clear deletes it, without the object. */
+/* The object is freed while its znode cannot be deleted: the next dispatch or
+ * call after the obstacle deletes it, without the object. */
 TEST_LOOP(freed_behind_an_obstacle, 0, 2 * FAMILIES) {
   const family *f = &families[_i % FAMILIES];
   begin();
@@ -362,8 +362,8 @@ TEST_LOOP(freed_behind_an_obstacle, 0, 2 * FAMILIES) {
   end();
 }
 
-/* A candidate whose time is over while a writer stands still is not elected
- * afterwards, and the next one is. */
+/* A candidate whose deadline passes while a writer blocks it is not elected
+ * afterwards; the next one is. */
 TEST(not_elected_after_its_time) {
   zke_election *leader, *late, *next;
   begin();
@@ -396,8 +396,8 @@ static void empty_disk(void) {
   ck_assert_int_eq(unlink(test_path("disk/ballast")), 0);
 }
 
-/* Begin with files on a disk of so many KiB; false: there cannot be one.  There
- * are nodes for fill(). */
+/* Begin with files on a disk of this many KiB, and with nodes for fill();
+ * false: no such disk is possible. */
 static bool begin_on_disk(int kib) {
   if (!test_small_disk("disk", kib)) return false;
   begin_at("disk/a.db");
@@ -406,9 +406,9 @@ static bool begin_on_disk(int kib) {
   return true;
 }
 
-/* Until neither a large change goes through, which the database has no room
- * for, nor the smallest: the log has room behind it, which changes before have
- * left.  False: it cannot be told now. */
+/* Fill the disk until no change succeeds: no large one, for which the database
+ * has no room, and not the smallest, for which the log still has room from
+ * earlier changes.  False: that cannot be known now. */
 static bool fill(void) {
   static char data[20000];
   int rc;
@@ -427,7 +427,7 @@ static bool fill(void) {
 
 /* ---- the queue ---- */
 
-/* Has another the item, or is it a dead letter (last)? */
+/* Can another get the item, or (last) is it a dead letter? */
 static bool is_given_back(zke_queue *theirs, bool last, zke_queue_item **out) {
   zke_queue_counts c;
   ck_ok(zke_dispatch(z, NULL));
@@ -436,10 +436,10 @@ static bool is_given_back(zke_queue *theirs, bool last, zke_queue_item **out) {
   return last && c.dead == 1;
 }
 
-/* An item that cannot be given back, or not to the dead letters: the claim is
- * given up, and the item is there again as soon as that can be written.
+/* An item cannot be returned, or not buried: the claim is given up, and the
+ * item is available again as soon as that can be written.
  *
- *   _i & 1  the disk is full, not: a writer stands still
+ *   _i & 1  the disk is full; else a writer blocks
  *   _i & 2  it was the last attempt */
 TEST_LOOP(given_back_behind_an_obstacle, 0, 4) {
   zke_queue_options o = {.size = sizeof o, .attempts = _i & 2 ? 1 : 2};
@@ -472,11 +472,11 @@ TEST_LOOP(given_back_behind_an_obstacle, 0, 4) {
 }
 
 static int told;    /* of an item */
-static bool greedy; /* the listener tries by itself, first when it cannot be */
-static zke_queue_item *got; /* what came of that */
+static bool greedy; /* the listener tries by itself, first behind an obstacle */
+static zke_queue_item *got; /* the item that it got */
 
-/* A listener that claims as soon as it hears of an item, behind an obstacle if
- * the test asks for it. */
+/* A listener that claims when it hears of an item, behind an obstacle if the
+ * test asks for that. */
 static void hear(zke_queue *of, int event, int64_t token, const char *name,
                  void *context) {
   (void)token;
@@ -487,7 +487,7 @@ static void hear(zke_queue *of, int event, int64_t token, const char *name,
   if (told == 1 && greedy) clear();
 }
 
-/* Sessions, an item, and a listener that is about to hear of it. */
+/* Open sessions, an item, and a listener that will hear of it. */
 static zke_queue *begin_listening(void) {
   zke_queue_options o = {.size = sizeof o, .listener = hear};
   zke_queue *theirs;
@@ -507,8 +507,8 @@ static void end_listening(zke_queue *theirs) {
   end();
 }
 
-/* A try that fails since the database is busy does not end the waiting: the
- * listener is told again, since the item is still there. */
+/* A try that fails because the database is busy does not end the wait: the item
+ * is still there, so the listener is told again. */
 TEST(a_take_that_failed_is_told_again) {
   zke_queue *theirs = begin_listening();
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && told == 1, 10000);
@@ -520,8 +520,8 @@ TEST(a_take_that_failed_is_told_again) {
   end_listening(theirs);
 }
 
-/* If the try was the listener's, the dispatch returns, and the listener is
- * told by the next step, or by the next put. */
+/* If the listener made the try, the dispatch returns, and the listener is told
+ * again at the next step, or the next put. */
 TEST_LOOP(a_try_of_the_listener_that_failed_is_told_later, 0, 2) {
   zke_queue *theirs = begin_listening();
   greedy = true;
@@ -540,8 +540,8 @@ TEST_LOOP(a_try_of_the_listener_that_failed_is_told_later, 0, 2) {
 
 /* ---- releasing, waiting ---- */
 
-/* After a release that failed the lock is not held, and no call is needed on
- * the object. */
+/* After a failed release the lock is not held, and no call on the object is
+ * needed. */
 TEST(released_behind_an_obstacle) {
   zke_lock *second;
   begin();
@@ -571,7 +571,7 @@ static int check_only(void) {
   return zke_lock_check(lock) == ZKE_LOST ? ZKE_OK : 1;
 }
 
-/* An obstacle lets a release fail, and then the clock stands. */
+/* An obstacle makes a release fail; then the clock is stopped. */
 static void release_in_vain(void) {
   begin();
   ck_ok(zke_close(z));
@@ -584,8 +584,8 @@ static void release_in_vain(void) {
   seam_stand();
 }
 
-/* zke_discard(): each call of the session tries again, however soon after the
- * last one that failed.  Here no time passes between them. */
+/* zke_discard(): each call of the session tries again, however soon after a
+ * failed one.  Here no time passes between them. */
 TEST_LOOP(gone_with_the_next_call, 0, 5) {
   int (*const calls[])(void) = {only_read, only_dispatch, only_wait,
                                 release_again, check_only};
@@ -602,8 +602,8 @@ TEST_LOOP(gone_with_the_next_call, 0, 5) {
 }
 
 /* A dispatch waits for the other writer when its try is due.  Reads that fail
- * before do not put that off: else it never comes in a program that reads often
- * enough. */
+ * before do not delay that; else the try would never come in a program that
+ * reads often. */
 TEST(reads_do_not_put_off_the_next_try) {
   int64_t due, later;
   release_in_vain();
@@ -619,7 +619,7 @@ TEST(reads_do_not_put_off_the_next_try) {
 
 /* ---- rounds that cannot be left ---- */
 
-/* What keeps a member in its round, and the code that leaving has then. */
+/* What keeps a member in its round, and the code of a leave then. */
 typedef struct obstacle {
   bool disk;
   int code;
@@ -633,7 +633,7 @@ static bool begin_with(const obstacle *o) {
   return true;
 }
 
-/* False: another one writes at the moment. */
+/* False: another connection is writing. */
 static bool come_between(const obstacle *o) {
   if (o->disk) return fill();
   return sqlite3_exec(writer, "BEGIN IMMEDIATE", 0, 0, 0) == SQLITE_OK;
@@ -646,7 +646,7 @@ static void go_away(const obstacle *o) {
     clear();
 }
 
-/* z dispatches, and makes no call on any object. */
+/* z only dispatches, and makes no call on an object. */
 static void wait_until_gone(void) {
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && test_ephemerals(z, other) == 0,
            10000);
@@ -657,8 +657,8 @@ static int leave_by(bool start) {
                : zke_double_barrier_leave(barrier, zke_now(z) + 50);
 }
 
-/* A member that cannot leave is out, and like one that died to the others: they
- * get out as soon as its znode has gone. */
+/* A member that cannot leave is out, and the others see it as dead: they get
+ * out as soon as its znode is gone. */
 TEST_LOOP(round_is_not_left, 0, 4) {
   const obstacle *o = &obstacles[_i % 2];
   zke_double_barrier *second;
@@ -681,26 +681,26 @@ TEST_LOOP(round_is_not_left, 0, 4) {
   end();
 }
 
-/* An obstacle that comes when a session asks for the time, which each call
- * does, for the n-th time. */
+/* An obstacle that comes at the n-th reading of the clock by a session; each
+ * call reads it. */
 static struct {
-  const obstacle *o; /* or NULL: none is to come */
+  const obstacle *o; /* NULL: none */
   long calls;        /* until it comes */
   bool came;
 } coming;
 
-/* A clock that lets an obstacle come at the chosen look; what comes between
- * looks at the clock itself. */
+/* A clock at whose chosen reading an obstacle comes, which reads the clock
+ * too. */
 static void before_look(seam_call *c) {
   const obstacle *o = coming.o;
   (void)c;
   if (!o || --coming.calls > 0) return;
-  coming.o = NULL; /* it asks for the time, too */
+  coming.o = NULL; /* it reads the clock too */
   coming.came = come_between(o);
   if (!coming.came) coming.o = o;
 }
 
-/* A handle on that clock, with little patience. */
+/* A handle with that clock and a short busy timeout. */
 static zke *open_watched_clock(const char *db) {
   zke *opened = NULL;
   static seam s = {.before = {[SEAM_clock] = before_look}};
@@ -718,8 +718,8 @@ static void count_meetings(zke_double_barrier *m, int event, int64_t token,
 
 static zke_double_barrier *meeting, *second, *third;
 
-/* One meeting of z's with the second, obstructed before the n-th call from its
- * beginning; then one of the others.  Returns how many calls there were. */
+/* One meeting of z with the second, obstructed before its n-th call; then one
+ * of the others.  Returns the number of calls. */
 static long meet_obstructed(const obstacle *o, long n) {
   ck_ok(zke_double_barrier_start(meeting, "a", 1));
   ck_ok(zke_double_barrier_meet(second, "b", 1, soon(other), NULL, NULL));
@@ -740,8 +740,8 @@ static long meet_obstructed(const obstacle *o, long n) {
   return n - coming.calls;
 }
 
-/* A meeting that cannot be left is over, and does not hold up the next one:
- * obstructed from the last call of it back to the one that begins it. */
+/* A meeting that cannot be left is over, and does not delay the next one.  The
+ * obstacle comes before calls from its last back to the one that begins it. */
 TEST_LOOP(meeting_is_not_left, 0, 2) {
   const obstacle *o = &obstacles[_i];
   zke_double_barrier_options heard = {.size = sizeof heard,
@@ -778,8 +778,8 @@ static int pending(void) {
   return events;
 }
 
-/* A thousand uses by a handle that is never dispatched keep no more than a few
- * watchers to be removed. */
+/* After a thousand uses, a handle that is never dispatched has only a few
+ * watchers left to remove. */
 TEST(nothing_piles_up_without_dispatch) {
   zke_lock_options o = {.size = sizeof o, .listener = ignore};
   begin();
@@ -804,8 +804,8 @@ static void *acquire_again(void *arg) {
   return NULL;
 }
 
-/* A reentrant lock counts for the thread that holds it: another thread's
- * acquire is refused, and does not count. */
+/* A reentrant lock counts only for the thread that holds it: another thread's
+ * acquire is refused. */
 TEST(reentrance_is_a_threads) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   pthread_t thread;
@@ -825,7 +825,7 @@ TEST(reentrance_is_a_threads) {
   end();
 }
 
-/* A call with little time on a busy database takes little more than that. */
+/* A call with a short deadline on a busy database takes little longer. */
 TEST(deadlines_hold) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENT_MS};
   zke *y = NULL;

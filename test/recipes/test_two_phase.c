@@ -1,7 +1,7 @@
 /* test_two_phase.c - recipes/two_phase: all sites do it, or none does
  *
- * The two properties: no two sites decide differently; commit only if all have
- * voted commit. */
+ * Two properties: no two sites decide differently, and they commit only if all
+ * have voted to commit. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -52,9 +52,9 @@ static const char *const site_names[SITES] = {"a", "b", "c"};
  *                              there, its vote, "*" if it has acknowledged;
  *                              "led" if the coordinator has not
  */
-static int form;               /* of the transaction that dan proposes */
-static int sites = SITES;      /* of it, the first ones */
-static int64_t decision_token; /* once a wait has returned it */
+static int form;               /* of dan's transaction */
+static int sites = SITES;      /* the number of its sites */
+static int64_t decision_token; /* as a wait returned it */
 static char heard[PARTIES][64];
 
 /* By state, and by vote. */
@@ -103,7 +103,7 @@ static int step_proposes(step *s) {
   return rc;
 }
 
-/* The site of whoever takes the step; NULL: an onlooker. */
+/* The site of the step's participant; NULL: an observer. */
 static const char *site_of(const step *s) {
   int i = s->who % SESSIONS;
   return i < SITES ? site_names[i] : NULL;
@@ -134,7 +134,7 @@ STEP(acks, zke_two_phase_ack(s->object))
 STEP(aborts, zke_two_phase_abort(s->object, s->word[0] ? s->rest : NULL))
 STEP(steps, zke_two_phase_step(s->object))
 
-/* A wait that fails gives no decision. */
+/* A failed wait must give no decision. */
 static int step_wait(step *s) {
   int decision = 0;
   int rc = zke_two_phase_wait(s->object, s->deadline, &decision);
@@ -170,7 +170,7 @@ static int step_pending(step *s) {
   return rc;
 }
 
-/* What is true of each status of this transaction. */
+/* Check what is true of every status of this transaction. */
 static void check_status(const zke_two_phase_status *st) {
   ck_assert_int_eq(st->form, form);
   ck_assert_int_eq(st->len, 8);
@@ -205,9 +205,9 @@ static int step_status(step *s) {
 
 /* ---- operations with a vote and with an acknowledgement ----
  *
- * Each site makes "/row-a" with its vote, and writes what was decided into it
- * with its acknowledgement: both count in the znode's version, so what is done
- * twice is seen. */
+ * Each site makes "/row-a" with its vote, and writes the decision into it with
+ * its acknowledgement.  The znode's version counts both, so it shows what is
+ * done twice. */
 
 enum { NOT_DONE = ZKE_TWO_PHASE_NOT_DONE, BEFORE = ZKE_TWO_PHASE_DONE_BEFORE };
 
@@ -269,14 +269,14 @@ static int cancel_wait(void *t) { return zke_two_phase_cancel(t); }
 static const step_recipe of_two_phase = {
     .verbs = verbs, .free = free_transaction, .cancel = cancel_wait};
 
-/* A transaction of this form, in which all take part. */
+/* A transaction of this form, in which all sites take part. */
 static void begin(int its_form) {
   form = its_form;
   open_steps(&of_two_phase);
   play("dan proposes; ann,bob,cid opens");
 }
 
-/* Nothing is left: no znode, no watch. */
+/* Close; no znode and no watch may be left. */
 static void end(void) {
   free_parties();
   play("eve pending -> none; status -> NONODE; data /2pc/tx -> NONODE");
@@ -293,14 +293,14 @@ static void play_form(int its_form, const char *script) {
 
 #define ALL_VOTE "ann,bob,cid votes commit;"
 #define ALL_VOTE_ROWS "ann,bob,cid votes_row commit -> done;"
-/* All know this decision, and acknowledge it. */
+/* All sites know this decision, and acknowledge it. */
 #define ALL_COMMIT "ann,bob,cid wait_now -> commit; ann,bob,cid acks;"
 #define ALL_ABORT "ann,bob,cid wait_now -> abort; ann,bob,cid acks;"
 
 /* ---- the forms ---- */
 
-/* Every form commits when all have voted so, and not before; the payload is
- * there until all have acknowledged, and then nothing is. */
+/* Every form commits when all have voted to commit, and not before.  The
+ * payload stays until all have acknowledged; then nothing is left. */
 TEST_LOOP(all_votes_commit_and_no_fewer, 0, 4) {
   play_form(
       _i,
@@ -313,8 +313,8 @@ TEST_LOOP(all_votes_commit_and_no_fewer, 0, 4) {
       "dan acks; status -> NONODE; dan acks");
 }
 
-/* The first "abort" decides, whoever has voted; a vote that comes too late
- * learns what was decided. */
+/* The first "abort" decides, whatever the other votes; a late vote learns the
+ * decision. */
 TEST_LOOP(aborts_early, 0, 4) {
   play_form(
       _i,
@@ -323,8 +323,8 @@ TEST_LOOP(aborts_early, 0, 4) {
       "all dispatch; ann,bob,cid,dan heard abort; ann votes commit;" ALL_ABORT);
 }
 
-/* The coordinator dies before the last vote: the sites finish by themselves,
- * in every form. */
+/* The coordinator dies before the last vote: the sites finish without it, in
+ * every form. */
 TEST_LOOP(coordinator_dies, 0, 4) {
   play_form(_i,
             "ann,bob votes commit; all dispatch; dan expires;"
@@ -332,8 +332,8 @@ TEST_LOOP(coordinator_dies, 0, 4) {
             "ann,bob,cid heard commit;" ALL_COMMIT);
 }
 
-/* It dies, or leaves, between the last vote and its announcement: the same.  In
- * the coordinator's form it has not looked yet. */
+/* The same if it dies, or leaves, between the last vote and the announcement.
+ * In the coordinator's form it has not looked yet. */
 TEST_LOOP(coordinator_goes_before_announcing, 0, 8) {
   begin(_i / 2);
   play(ALL_VOTE);
@@ -344,9 +344,9 @@ TEST_LOOP(coordinator_goes_before_announcing, 0, 8) {
   end();
 }
 
-/* The coordinator's process ends, and its session is a kept one: nothing that
- * others do ends it before its timeout is over.  It may be taken over until
- * then; afterwards the transaction is removed. */
+/* The coordinator's process ends, and its session is a kept one: no other party
+ * ends it before its timeout.  Until then it may be taken over; afterwards the
+ * transaction is removed. */
 TEST_LOOP(a_kept_coordinator_may_come_back, 0, 2) {
   zke_options o = {.size = sizeof o, .timeout_ms = _i ? 300 : 60000};
   unsigned char password[16];
@@ -359,7 +359,7 @@ TEST_LOOP(a_kept_coordinator_may_come_back, 0, 2) {
   int64_t id = zke_session_id(z[3]);
   play("dan proposes");
   ck_ok(zke_attach(eve, id, password, NULL, &taken));
-  play("dan free"); /* of a handle that has moved: nothing goes */
+  play("dan free"); /* its session has moved: nothing is removed */
   ck_ok(zke_close(z[3]));
   play("ann,bob,cid opens;" ALL_VOTE);
   ck_ok(zke_detach(taken));
@@ -373,9 +373,9 @@ TEST_LOOP(a_kept_coordinator_may_come_back, 0, 2) {
   end();
 }
 
-/* Ephemeral votes: a dead site aborts, whether it has voted or not, and also
- * where all the others learn of its coming and going at once.  It comes again
- * and learns what was decided. */
+/* Ephemeral votes: a dead site aborts, whether it has voted or not, even if the
+ * others learn of its coming and going together.  It comes again and learns the
+ * decision. */
 TEST_LOOP(dead_site_aborts, 0, 2) {
   play_form(ZKE_TWO_PHASE_EPHEMERAL | _i,
             "ann,bob votes commit; all dispatch; bob expires; all dispatch;"
@@ -384,8 +384,8 @@ TEST_LOOP(dead_site_aborts, 0, 2) {
             "bob restarts; bob heard abort;" ALL_ABORT);
 }
 
-/* A site joins and dies before the coordinator has looked even once: its death
- * still aborts the transaction. */
+/* A site joins and dies before the coordinator has looked once: its death still
+ * aborts the transaction. */
 TEST(dead_before_seen) {
   form = ZKE_TWO_PHASE_EPHEMERAL;
   open_steps(&of_two_phase);
@@ -395,7 +395,7 @@ TEST(dead_before_seen) {
   end();
 }
 
-/* All have this session. */
+/* Use this session for all. */
 static void use_session(zke *session) {
   begin_steps(&of_two_phase);
   form = ZKE_TWO_PHASE_EPHEMERAL;
@@ -438,16 +438,16 @@ static void come_after_the_death(zke *s, int rc) {
   free_parties();
 }
 
-/* A site that dies anywhere, while nobody looks.  If it had come the next one
- * that takes part aborts; if it had not, that one waits for it. */
+/* A site dies anywhere while no party looks.  If it had joined, the next
+ * participant aborts; if not, that one waits for it. */
 TEST(dead_before_others_come) {
   static const recipe_use u = {"two_phase", begin_unwatched, vote_unwatched,
                                come_after_the_death};
   ck_assert_int_gt(recipe_deaths(&u), 10);
 }
 
-/* A vote that was seen and has gone does not count: the last vote comes when
- * another's has vanished, and nobody has noticed that yet.  Nor does it count
+/* A vote that was seen and is gone does not count: the last vote comes when
+ * another's has vanished, before anyone has noticed.  It does not count either
  * if the site came again meanwhile and has not voted. */
 TEST(vanished_vote_does_not_count) {
   play_form(ZKE_TWO_PHASE_EPHEMERAL,
@@ -455,15 +455,15 @@ TEST(vanished_vote_does_not_count) {
             "cid votes commit; cid is abort; ann restarts;" ALL_ABORT);
 }
 
-/* A site that dies and comes again before anybody looks may vote again. */
+/* A site that dies and comes again before anyone looks may vote again. */
 TEST(site_comes_again) {
   play_form(ZKE_TWO_PHASE_EPHEMERAL,
             "ann votes commit; ann expires; ann restarts; all dispatch;"
             "dan is undecided;" ALL_VOTE "all dispatch;" ALL_COMMIT);
 }
 
-/* Persistent votes: a site that dies after voting has voted.  The restarted
- * process finds the transaction and finishes. */
+/* Persistent votes: the vote of a site that dies counts.  The restarted process
+ * finds the transaction and finishes. */
 TEST(site_restarts) {
   play_form(ZKE_TWO_PHASE_SITES,
             "ann votes commit; ann expires; ann votes commit -> INVALIDSTATE;"
@@ -471,8 +471,8 @@ TEST(site_restarts) {
             "ann pending -> tx; ann heard commit;" ALL_COMMIT);
 }
 
-/* Somebody has deleted a vote's znode: that site is told and does not look for
- * it for ever, and the transaction can be aborted. */
+/* A vote's znode was deleted: the site is told and does not look for it
+ * forever, and the transaction can be aborted. */
 TEST(a_deleted_vote_is_told) {
   play_form(ZKE_TWO_PHASE_SITES,
             "delete /2pc/tx/vote-a; ann votes commit -> NONODE;"
@@ -480,9 +480,9 @@ TEST(a_deleted_vote_is_told) {
             "dan aborts a vote is missing; ann votes commit;" ALL_ABORT);
 }
 
-/* Who watches what: in the form of that name only the coordinator is woken by
- * votes, and only by the first one that was missing; the sites only by the
- * decision. */
+/* Wake-ups: in the coordinator's form votes wake only the coordinator, and of
+ * these only the first that was missing.  The decision alone wakes the
+ * sites. */
 TEST(no_herd) {
   play_form(ZKE_TWO_PHASE_COORDINATOR,
             "cid votes commit; dan dispatches -> 0; ann votes commit;"
@@ -493,7 +493,7 @@ TEST(no_herd) {
 
 /* ---- time, force, waiting ---- */
 
-/* The transaction's limit, and when it was decided; ms since 1970. */
+/* The transaction's limit, and the time of its decision; ms since 1970. */
 static int64_t limit_ms(int64_t *decided_ms) {
   zke_two_phase_status *st;
   ck_ok(zke_two_phase_get(z[4], BASE, "tx", &st));
@@ -503,7 +503,7 @@ static int64_t limit_ms(int64_t *decided_ms) {
   return limit;
 }
 
-/* Begin a transaction that has so many ms. */
+/* Begin a transaction with a limit of this many ms. */
 static void begin_limited(int its_form, int ms) {
   char text[32];
   form = its_form;
@@ -517,7 +517,7 @@ static void begin_limited(int its_form, int ms) {
   play("ann,bob,cid opens");
 }
 
-/* Only b votes, and waits, however long that takes.  False: the time was over
+/* Only b votes, and waits, however long that takes.  False: the limit passed
  * before b had voted. */
 static bool reaches_limit(int its_form, int ms) {
   int64_t decided;
@@ -538,13 +538,13 @@ static bool reaches_limit(int its_form, int ms) {
   return in_time;
 }
 
-/* At the limit whoever waits aborts, in the coordinator's form a site as
- * well; a prompt clean-up: not before it. */
+/* At the limit, and not before, any waiting party aborts, also a site in the
+ * coordinator's form. */
 TEST_LOOP(time_limit, 0, 4) {
   for (int ms = 500; !reaches_limit(_i, ms);) ms *= 2;
 }
 
-/* Without blocking calls step() does it. */
+/* Without blocking calls, step() aborts. */
 TEST(step_at_limit) {
   begin_limited(ZKE_TWO_PHASE_SITES, 30);
   int64_t limit = limit_ms(NULL);
@@ -554,7 +554,7 @@ TEST(step_at_limit) {
   end();
 }
 
-/* A timeout says who has not voted, and nothing has changed by it. */
+/* A timeout says which sites have not voted, and changes nothing. */
 TEST(timeout_names_missing) {
   play_form(ZKE_TWO_PHASE_SITES,
             "bob votes commit; dan wait_20 -> OPERATIONTIMEOUT;"
@@ -562,8 +562,8 @@ TEST(timeout_names_missing) {
             "ann,cid votes commit; dan wait_now -> commit;" ALL_COMMIT);
 }
 
-/* The coordinator's wait is cancelled by another thread; a second waiting call
- * is refused. */
+/* Another thread cancels the coordinator's wait; a second waiting call is
+ * refused. */
 TEST(cancel_ends_the_wait) {
   play_form(ZKE_TWO_PHASE_SITES,
             "dan begins wait; dan cancels; dan returns -> CANCELLED;"
@@ -571,7 +571,7 @@ TEST(cancel_ends_the_wait) {
             "dan returns -> abort;" ALL_ABORT);
 }
 
-/* Anybody may abort, but not what is committed. */
+/* Any party may abort, unless the transaction is committed. */
 TEST(abort_by_anybody) {
   play_form(ZKE_TWO_PHASE_SITES,
             "ann votes commit; eve opens; eve aborts no\nmoney; eve aborts;"
@@ -581,7 +581,7 @@ TEST(abort_by_anybody) {
             "dan aborts -> MISUSE; said committed;" ALL_COMMIT);
 }
 
-/* A vote is given once; the same again is fine. */
+/* A vote is given once; repeating it is allowed. */
 TEST_LOOP(votes_are_given_once, 0, 4) {
   begin(_i);
   ck_rc(zke_two_phase_vote(party[0], 0), ZKE_BADARGUMENTS);
@@ -593,8 +593,8 @@ TEST_LOOP(votes_are_given_once, 0, 4) {
   end();
 }
 
-/* Two live processes as one site: in the ephemeral form the second is told
- * who is there. */
+/* Two live processes as one site: in the ephemeral form the second is refused,
+ * and told about the first. */
 TEST(site_is_taken) {
   play_form(ZKE_TWO_PHASE_EPHEMERAL,
             "dan' opens a -> HELD;"
@@ -604,8 +604,8 @@ TEST(site_is_taken) {
 
 /* ---- the name, the directory ---- */
 
-/* An object of an earlier transaction does nothing to a later one of the same
- * name (a process that was stopped for long). */
+/* An object of an earlier transaction does not affect a later one of the same
+ * name (its process was stopped for long). */
 TEST_LOOP(a_stale_object_does_not_touch_the_next_transaction, 0, 4) {
   play_form(_i, "eve,ann' opens; bob votes abort;" ALL_ABORT
                 "dan proposes; ann,bob,cid opens; ann' votes abort -> LOST;"
@@ -613,8 +613,8 @@ TEST_LOOP(a_stale_object_does_not_touch_the_next_transaction, 0, 4) {
                 "ann',eve free;" ALL_VOTE "all dispatch;" ALL_COMMIT);
 }
 
-/* A name that is in use is refused, and says why; one that all have done with
- * is taken, also where the coordinator died without a word. */
+/* A name in use is refused, and the sentence says why.  A finished one can be
+ * taken, even if the coordinator died in silence. */
 TEST(begin_again) {
   play_form(ZKE_TWO_PHASE_SITES,
             "eve proposes -> HELD;"
@@ -626,7 +626,7 @@ TEST(begin_again) {
             "ann,bob,cid opens; ann,bob,cid heard abort;" ALL_ABORT);
 }
 
-/* What a status tells, at three moments. */
+/* The status at three moments. */
 TEST(status_tells) {
   play_form(ZKE_TWO_PHASE_EPHEMERAL,
             "bob votes commit; status -> undecided: a b=commit c, led;"
@@ -636,8 +636,8 @@ TEST(status_tells) {
             "ann restarts;" ALL_ABORT);
 }
 
-/* The list of a site: what it has not acknowledged; its watcher hears of new
- * ones; what is no transaction is ignored. */
+/* A site's list: the transactions that it has not acknowledged.  Its watcher
+ * hears of new ones; other children are ignored. */
 TEST(pending_lists) {
   test_events events = {0};
   zke_strings *names;
@@ -668,8 +668,8 @@ TEST(pending_lists) {
   end();
 }
 
-/* Foreign children change nothing but that the emptied znode stays, until the
- * list removes it; votes written by hand do not count. */
+/* Foreign children have no effect, except that the emptied znode stays until
+ * the list removes it.  Votes not written by the recipe do not count. */
 TEST(foreign_children) {
   play_form(ZKE_TWO_PHASE_SITES,
             "create /2pc/tx/vote-x commit; set /2pc/tx/vote-a comm;"
@@ -679,8 +679,8 @@ TEST(foreign_children) {
             "delete /2pc/tx/vote-x");
 }
 
-/* P11: sites that are there twice or cannot be names, and other bad arguments,
- * are refused before anything is made. */
+/* P11: duplicate sites, invalid names of sites, and other bad arguments are
+ * refused before anything is made. */
 TEST(bad_arguments) {
   const char *const twice[] = {"a", "b", "a"}, *const bad[] = {"a/b"};
   const char *const space[] = {"a b"}, *const empty[] = {""};
@@ -735,15 +735,15 @@ TEST(bad_arguments) {
 
 /* ---- rows ---- */
 
-/* Let each site lose the reply of its next change; 0: none does. */
+/* Make each site lose the reply of its next change; 0: none. */
 static void lose_replies(int loss) {
   for (int i = 0; loss && i < SITES; i++) ck_ok(zke_test_fail(z[i], loss, 0));
 }
 
 /* Rows come with the votes and are written with the acknowledgements, once; the
- * last acknowledgement is a site's, and removes the transaction with it.  A
- * reply may be lost before or after its step was made: the call knows that it
- * was the one, but for a transaction that has gone by its lost step. */
+ * last acknowledgement is a site's, and removes the transaction too.  A reply
+ * may be lost before or after its step takes effect: the call knows whether the
+ * step was its own, unless the lost step removed the transaction. */
 TEST_LOOP(a_row_comes_with_vote_and_ack, 0, 12) {
   static const int losses[] = {0, ZKE_TEST_FAIL_BEFORE, ZKE_TEST_FAIL_AFTER};
   int loss = losses[_i % 3];
@@ -764,7 +764,7 @@ TEST_LOOP(a_row_comes_with_vote_and_ack, 0, 12) {
 }
 
 /* The site's next process gives the same operations again, and is told that
- * they were done; in the ephemeral form its vote is given anew. */
+ * they were done; in the ephemeral form it votes again. */
 TEST_LOOP(a_restarted_site_does_nothing_twice, 0, 4) {
   play_form(_i,
             "ann votes_row commit -> done; ann restarts;"
@@ -776,9 +776,9 @@ TEST_LOOP(a_restarted_site_does_nothing_twice, 0, 4) {
             "ann acks_row commit -> before; row a -> C 1; bob,cid acks");
 }
 
-/* A site that has acknowledged does so again when all others have: this removes
- * the transaction, and does not do the operations a second time.  Before that
- * it was the coordinator's turn. */
+/* A site acknowledges again when all others have: this removes the transaction,
+ * and does not repeat the operations.  Before that, only the coordinator was
+ * missing. */
 TEST(the_last_of_two_acks_does_nothing_twice) {
   play_form(ZKE_TWO_PHASE_SITES, ALL_VOTE_ROWS
             "ann,bob,cid acks_row commit -> done; data /2pc/tx; dan expires;"
@@ -786,8 +786,8 @@ TEST(the_last_of_two_acks_does_nothing_twice) {
             "row a -> C 1");
 }
 
-/* A vote and an acknowledgement without operations: the later call does not do
- * its own, and says that none were. */
+/* After a vote and an acknowledgement without operations, later calls do not do
+ * their operations, and say that none were done. */
 TEST(operations_that_come_late_are_not_done) {
   int done = -1;
   begin(ZKE_TWO_PHASE_SITES);
@@ -804,8 +804,9 @@ TEST(operations_that_come_late_are_not_done) {
   end();
 }
 
-/* It was decided without the site: nothing is done with its vote, which is not
- * given; with the acknowledgement it is, if there is a row. */
+/* The decision was made without the site: its vote is not given, and its
+ * operations are not done.  Those of the acknowledgement are, if there is a
+ * row. */
 TEST_LOOP(what_is_decided_takes_no_vote, 0, 4) {
   play_form(_i,
             "bob votes_row commit -> done; dan aborts no;"
@@ -816,8 +817,8 @@ TEST_LOOP(what_is_decided_takes_no_vote, 0, 4) {
             "bob acks_row abort -> done; row b -> A 1; cid acks");
 }
 
-/* A vote for abort takes operations along like any other; one otherwise than
- * before does not. */
+/* A vote to abort takes operations along like any other; a vote that differs
+ * from the first does not. */
 TEST_LOOP(an_abort_takes_operations_along, 0, 4) {
   play_form(_i,
             "bob votes_row commit -> done; bob votes_row abort -> MISUSE;"
@@ -825,8 +826,8 @@ TEST_LOOP(an_abort_takes_operations_along, 0, 4) {
             "cid votes_row commit -> not done; row c -> NONODE;" ALL_ABORT);
 }
 
-/* An ephemeral vote goes with its site, and what it took along stays.  The site
- * comes again before anybody has looked, and votes again without it. */
+/* An ephemeral vote goes with its site, but the vote's operations stay.  The
+ * site comes again before anyone has looked, and votes again without them. */
 TEST(an_ephemeral_vote_is_given_again) {
   play_form(ZKE_TWO_PHASE_EPHEMERAL,
             "ann votes_row commit -> done; ann expires; ann restarts;"
@@ -837,8 +838,8 @@ TEST(an_ephemeral_vote_is_given_again) {
             "row c -> C 1");
 }
 
-/* Foreign znodes keep the transaction, so the last acknowledgement is written
- * instead: with its operations, once. */
+/* Foreign znodes keep the transaction from being removed, so the last
+ * acknowledgement is written instead, with its operations, once. */
 TEST(the_last_ack_among_foreign_znodes) {
   play_form(ZKE_TWO_PHASE_SITES,
             "create /2pc/tx/foreign;" ALL_VOTE_ROWS
@@ -847,16 +848,16 @@ TEST(the_last_ack_among_foreign_znodes) {
             "row c -> C 1; delete /2pc/tx/foreign");
 }
 
-/* ---- what refuses ---- */
+/* ---- refusals ---- */
 
-/* The codes on which this recipe looks again, or removes nothing after all, and
- * others; as those of the caller's operations they end the call. */
+/* Codes on which this recipe looks again or removes nothing, and others.  As
+ * codes of the caller's operations, they end the call. */
 static const int refusals[] = {
     ZKE_NONODE,        ZKE_BADVERSION,   ZKE_NOTEMPTY,        ZKE_NODEEXISTS,
     ZKE_UNIMPLEMENTED, ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR};
 enum { REFUSALS = sizeof refusals / sizeof *refusals };
 
-/* An operation that is refused with the code.  "/full" has a child. */
+/* An operation that is refused with this code.  "/full" has a child. */
 static void refuse(zke_op *op, int code) {
   if (code == ZKE_NONODE)
     zke_op_set(op, "/none", "", 0, -1);
@@ -870,15 +871,15 @@ static void refuse(zke_op *op, int code) {
     zke_op_fail(op, code);
 }
 
-/* The results of a call of two operations, of which the second was refused. */
+/* The results of two operations, of which the second was refused. */
 static void ck_refused(const zke_op_result *results, int rc) {
   ck_assert_int_eq(results[0].rc, 0);
   ck_assert_ptr_null(results[0].path);
   ck_assert_int_eq(results[1].rc, rc);
 }
 
-/* A vote and an acknowledgement, of any and of the last, that an operation of
- * the caller's refuses: its code, nothing done, nothing given. */
+/* A caller's operation refuses a vote or an acknowledgement, also the last one:
+ * the call returns its code, and does and gives nothing. */
 TEST_LOOP(a_refusal_has_the_operations_code, 0, REFUSALS) {
   int code = refusals[_i];
   zke_op ops[2];
@@ -895,7 +896,7 @@ TEST_LOOP(a_refusal_has_the_operations_code, 0, REFUSALS) {
     play("status -> undecided: a b c, led; row a -> NONODE");
   }
   play(ALL_VOTE_ROWS "all dispatch");
-  for (int i = SITES - 1; i >= 0; i--) { /* "a" is the last one */
+  for (int i = SITES - 1; i >= 0; i--) { /* "a" is the last */
     zke_op_set(&ops[0], row(site_names[i]), "C", 1, -1);
     ck_rc(zke_two_phase_ack_with(party[i], ops, 2, results, NULL), code);
     ck_refused(results, code);
@@ -908,7 +909,7 @@ TEST_LOOP(a_refusal_has_the_operations_code, 0, REFUSALS) {
   end();
 }
 
-/* The results are the caller's, as those of zke_multi() are. */
+/* The caller gets the results, as from zke_multi(). */
 TEST(operations_have_results) {
   zke_op ops[2];
   zke_op_result results[2];
@@ -933,7 +934,7 @@ TEST(operations_have_results) {
   end();
 }
 
-/* Operations that cannot be, and parties that take none. */
+/* Invalid operations, and parties that take none. */
 TEST(wrong_operations) {
   zke_op op, reads;
   zke_op_result result;
@@ -982,8 +983,8 @@ static void find_id(char path[100]) {
   zke_free(names);
 }
 
-/* What something else has written is no endless loop: neither a vote with a
- * version that none has, nor a decision's sign without one. */
+/* Foreign writes cause no endless loop: neither a vote with an impossible
+ * version, nor the sign of a decision without one. */
 TEST_LOOP(foreign_writes_end_a_vote, 0, 2) {
   char path[100] = TX "/vote-a";
   begin(ZKE_TWO_PHASE_SITES);
@@ -997,8 +998,8 @@ TEST_LOOP(foreign_writes_end_a_vote, 0, 2) {
   end();
 }
 
-/* A decision that is none, made by something else, ends the calls that rest on
- * it, and what looks without a call.  When it has gone, all goes on. */
+/* An invalid, foreign decision ends the calls that depend on it, and is told to
+ * objects without a call.  Once it is gone, everything works again. */
 TEST(a_decision_of_something_elses_is_told) {
   play_form(ZKE_TWO_PHASE_SITES,
             "bob,cid votes commit; create /2pc/tx/decision maybe;"
@@ -1011,8 +1012,8 @@ TEST(a_decision_of_something_elses_is_told) {
             "delete /2pc/tx/decision; ann votes commit;" ALL_COMMIT);
 }
 
-/* A mark from before the call is none of it, even with the id that the call is
- * going to have. */
+/* A mark from before the call is not the call's, even if it has the id that the
+ * call will use. */
 TEST(a_mark_from_before_is_anothers) {
   char id[ZKE_RECIPE_GUID], script[100];
   begin(ZKE_TWO_PHASE_SITES);
@@ -1026,10 +1027,11 @@ TEST(a_mark_from_before_is_anothers) {
   end();
 }
 
-/* A kept session goes on in another process.  No id of that one is one that the
- * first has given: so what came later under the same name is told apart. */
+/* A kept session continues in another process.  That process must give no id
+ * that the first has given, so that later znodes of the same name are told
+ * apart. */
 TEST(another_process_gives_other_ids) {
-  enum { NUMBER = 24 }; /* where the session has ended */
+  enum { NUMBER = 24 }; /* if the session has ended */
   char own[ZKE_RECIPE_GUID], others[ZKE_RECIPE_GUID];
   int fds[2];
   zke *session = test_open(":memory:");
@@ -1053,8 +1055,8 @@ TEST(another_process_gives_other_ids) {
 
 /* ---- another process in the middle of a call ----
  *
- * ann is the caller, and all others, who have the intruder's session, act
- * between two of its steps. */
+ * ann is the caller.  All others use the intruder's session, and act between
+ * two of ann's steps. */
 
 static void open_pair(void) {
   begin_steps(&of_two_phase);
@@ -1062,8 +1064,8 @@ static void open_pair(void) {
   for (int i = 0; i < SESSIONS; i++) z[i] = i ? intruder : caller;
 }
 
-/* Begin a transaction of so many sites, whose coordinator goes at once.  The
- * rows of the round before go. */
+/* Begin a transaction of this many sites; its coordinator leaves immediately.
+ * Delete the rows of the round before. */
 static void begin_pair(int count) {
   sites = count;
   for (int i = 0; i < 2; i++) zke_delete(intruder, row(site_names[i]), -1);
@@ -1077,8 +1079,8 @@ static void end_pair(void) {
 
 static void others_ack(void) { play("bob acks_row commit -> done"); }
 
-/* Two sites acknowledge at the same moment: each is the last but one or the
- * last, whenever the other comes.  Both rows are written once. */
+/* Two sites acknowledge at the same time: whenever the other comes, one is the
+ * last.  Both rows are written once. */
 TEST(acks_meet_at_every_moment) {
   int n = 0, was_last = 0;
   open_pair();
@@ -1098,14 +1100,15 @@ TEST(acks_meet_at_every_moment) {
   close_two();
 }
 
-/* The transaction is aborted and done with, and one of its name commits. */
+/* The transaction is aborted and finished, and a new one of its name
+ * commits. */
 static void next_commits(void) {
   play(
       "bob aborts late; bob acks; status -> NONODE; dan proposes;"
       "bob opens a; bob votes commit");
 }
 
-/* An onlooker is never told what became of a later transaction of the name. */
+/* An observer is never told the decision of a later transaction of the name. */
 TEST(a_later_decision_is_anothers) {
   int n = 0, lost = 0;
   open_pair();
@@ -1124,8 +1127,8 @@ TEST(a_later_decision_is_anothers) {
   close_two();
 }
 
-/* The vote's znode of the caller's goes before each change, and is there again
- * before each look. */
+/* The znode of the caller's vote goes before each change, and is back before
+ * each read. */
 static void vote_goes(void);
 static void vote_comes(void) {
   zke_create(intruder, TX "/vote-a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
@@ -1138,8 +1141,8 @@ static void vote_goes(void) {
   act_between(1, vote_comes);
 }
 
-/* A vote for which others are always quicker ends with the call's time; nobody
- * is accused of having written to it. */
+/* A vote that others always overtake ends with the call's time; the sentence
+ * does not claim that they wrote to it. */
 TEST(a_vote_that_is_never_quick_enough_ends) {
   open_pair();
   begin_pair(2);
@@ -1158,9 +1161,8 @@ TEST(a_vote_that_is_never_quick_enough_ends) {
   close_two();
 }
 
-/* What the site's next process does while the first one stands still in its
- * vote: it finds the transaction aborted, undoes what there is, and
- * acknowledges. */
+/* The site's next process, while the first is stopped in its vote: it finds the
+ * transaction aborted, undoes what exists, and acknowledges. */
 static void others_undo(void) {
   zke_op op;
   int done = -1;
@@ -1170,8 +1172,8 @@ static void others_undo(void) {
   ck_ok(zke_two_phase_ack_with(party[1], &op, done == BEFORE, NULL, NULL));
 }
 
-/* A site's process that was stopped in its vote, for so long that another one
- * has undone its part, does nothing more when it goes on (T5). */
+/* A site's process is stopped in its vote so long that another one has undone
+ * its part: it changes nothing when it continues (T5). */
 TEST(a_stopped_vote_leaves_no_row) {
   int n = 0, late = 0;
   open_pair();
@@ -1197,8 +1199,8 @@ TEST(a_stopped_vote_leaves_no_row) {
 
 static int form_used;
 
-/* Note what a site does by a decision, as a site would: before it tells that
- * it has. */
+/* Record what a site does for a decision; as a real site would, before it
+ * acknowledges. */
 static int do_it(zke *s, const char *site, int decision) {
   char path[32];
   snprintf(path, sizeof path, "/done-%s", site);
@@ -1216,7 +1218,7 @@ static int finish(zke *s, zke_two_phase *tx, const char *site) {
   return rc == ZKE_OK ? zke_two_phase_ack(tx) : rc;
 }
 
-/* One process that is coordinator and both sites. */
+/* One process is the coordinator and both sites. */
 static int use(zke *s) {
   zke_two_phase_options o = {.size = sizeof o, .form = form_used};
   zke_two_phase *tx = NULL, *a = NULL, *b = NULL;
@@ -1245,7 +1247,7 @@ static char done(zke *s, const char *site) {
   return what;
 }
 
-/* Is no transaction under way any more? */
+/* Are there no more pending transactions? */
 static bool nothing_pending(zke *s) {
   zke_strings *names;
   ck_ok(zke_two_phase_pending(s, BASE, NULL, NULL, NULL, &names));
@@ -1255,7 +1257,7 @@ static bool nothing_pending(zke *s) {
   return nothing;
 }
 
-/* A site comes again: where it has not voted it may still abort. */
+/* A site comes again: if it has not voted it may still abort. */
 static zke_two_phase *come_again(zke *s, const char *site) {
   zke_two_phase *tx = NULL;
   int rc = zke_two_phase_open(s, BASE, "tx", site, NULL, &tx);
@@ -1265,8 +1267,8 @@ static zke_two_phase *come_again(zke *s, const char *site) {
   return tx;
 }
 
-/* Whatever happened, both sites end up with the same; the last step waits
- * for the coordinator's death to be noticed. */
+/* Whatever happened, both sites end with the same decision.  The last step
+ * waits until the coordinator's death is noticed. */
 static void check(zke *other, int rc) {
   zke_two_phase *tx[2];
   for (int i = 0; i < 2; i++) tx[i] = come_again(other, site_names[i]);
@@ -1306,7 +1308,7 @@ TEST_LOOP(a_fault_leaves_nothing_behind, 0, 4) {
 enum { TRANSACTIONS = 24, PROCESSES = SITES + 1 };
 static unsigned votes_seed;
 
-/* What a site votes: it is the same after each restart. */
+/* A site's vote; the same after each restart. */
 static bool votes_commit(int tx, int site) {
   unsigned x = votes_seed + (unsigned)tx * 7919u + (unsigned)site * 104729u;
   x = (x ^ x >> 15) * 0x2c1b3c6du;
@@ -1316,7 +1318,8 @@ static bool votes_commit(int tx, int site) {
 
 static int form_of(int tx) { return (tx + (int)votes_seed) & 3; }
 
-/* Does this seed let some commit, of those without a limit, and some abort? */
+/* With this seed, do some transactions without a limit commit, and some
+ * abort? */
 static bool asks_for_either(void) {
   int commit = 0, abort = 0;
   for (int n = 0; n < TRANSACTIONS; n++) {
@@ -1328,7 +1331,7 @@ static bool asks_for_either(void) {
   return commit >= 4 && abort >= 4;
 }
 
-/* The test's seed, or the next one that will do: which gives itself. */
+/* The test's seed, or the next suitable one, which gives itself. */
 static void choose_votes(void) {
   votes_seed = test_seed();
   if (asks_for_either()) return;
@@ -1337,7 +1340,7 @@ static void choose_votes(void) {
   fflush(stdout);
 }
 
-/* A site's own record, which it keeps to whatever happens. */
+/* A site's own record, which it must keep to. */
 static void record(zke *s, const char *name, int decision) {
   char path[64], *data = NULL;
   snprintf(path, sizeof path, "/log/%s-%d", name, self);
@@ -1352,12 +1355,12 @@ static void record(zke *s, const char *name, int decision) {
 }
 
 /* A site's part in one transaction: vote, wait a while, record the decision,
- * acknowledge.  It comes back to what it did not finish. */
+ * acknowledge.  It comes back to unfinished ones. */
 static void serve(zke *s, const char *name) {
   zke_two_phase *tx;
   int decision;
   if (zke_two_phase_open(s, BASE, name, site_names[self], NULL, &tx) != ZKE_OK)
-    return; /* gone, or one's former self is dying */
+    return; /* gone, or the former process is dying */
   int rc = zke_two_phase_vote(tx, votes_commit(atoi(name + 1), self) ? C : A);
   if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + 50, &decision);
   if (rc == ZKE_OK) {
@@ -1369,7 +1372,7 @@ static void serve(zke *s, const char *name) {
   zke_two_phase_free(tx);
 }
 
-/* A site that serves whatever is pending, until the test's end. */
+/* A site that serves all pending transactions until the test's end. */
 static void be_site(zke *s) {
   while (!load(&shared->done)) {
     zke_strings *names = NULL;
@@ -1382,9 +1385,9 @@ static void be_site(zke *s) {
   }
 }
 
-/* Begins one after the other; after a restart where it was killed.  Those of
- * the first form have no limit, so that some commit however slow all is.  It
- * ends without a word. */
+/* Begins one transaction after the other; after a restart it continues where it
+ * was killed.  Those of the first form have no limit, so that some commit
+ * however slow the machine is.  It ends in silence. */
 static void coordinate(zke *s) {
   for (int n = 0; n < TRANSACTIONS; n++) {
     char name[16], mark[32];
@@ -1407,7 +1410,7 @@ static void coordinate(zke *s) {
   _exit(0);
 }
 
-/* A site or, as the last, the coordinator. */
+/* A site or, with the last number, the coordinator. */
 static void take_part(zke *s) {
   const char *const paths[] = {"/log", "/begun", BASE};
   for (int i = 0; i < 3; i++) {
@@ -1418,7 +1421,7 @@ static void take_part(zke *s) {
   be_site(s);
 }
 
-/* A process has ended: by SIGKILL, or well. */
+/* A process must have ended by SIGKILL, or well. */
 static void reap(pid_t pid) {
   int state;
   ck_assert_int_eq(waitpid(pid, &state, 0), pid);
@@ -1429,8 +1432,8 @@ static void reap(pid_t pid) {
     ck_assert_int_eq(WEXITSTATUS(state), 0);
 }
 
-/* All sites recorded the same decision, and none to commit against a vote;
- * there were some of either kind. */
+/* All sites recorded the same decision, and no commit against a vote; there
+ * were some of either kind. */
 static void check_history(zke *s) {
   int committed = 0, aborted = 0;
   for (int n = 0; n < TRANSACTIONS; n++) {
@@ -1452,7 +1455,7 @@ static void check_history(zke *s) {
   ck_assert_int_gt(aborted, 0);
 }
 
-/* Coordinator and sites are killed at random and begin again: all sites decide
+/* Coordinator and sites are killed at random and restarted: all sites decide
  * alike, each keeps to its decision, and nothing stays pending. */
 TEST(random_histories) {
   pid_t pids[PROCESSES];
@@ -1474,7 +1477,7 @@ TEST(random_histories) {
   ck_until(nothing_pending(s) || *shared->sentence, 8000);
   store(&shared->done, 1);
   for (int i = 0; i < PROCESSES; i++) reap(pids[i]);
-  ck_assert(nothing_pending(s)); /* every one came to its end */
+  ck_assert(nothing_pending(s)); /* all have ended */
   check_history(s);
   ck_ok(zke_check(s, NULL, NULL));
   ck_ok(zke_close(s));
