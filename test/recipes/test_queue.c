@@ -1,8 +1,8 @@
 /* test_queue.c - the queue (recipes/queue.h)
  *
- * Most tests are steps of a few sessions (steps.h).  What happens inside a call
- * is driven by a seam, waiting is done by threads and by processes.  Deaths,
- * lost replies and faults come from recipes.h.
+ * Most tests are steps of a few sessions (steps.h).  A seam acts inside of
+ * calls; threads and processes wait.  Deaths, lost replies and faults come from
+ * recipes.h.
  */
 #include "recipes.h"
 #include "steps.h"
@@ -21,8 +21,8 @@
 
 /* ---- steps ----
  *
- * These verbs are those of queues.  None waits, unless it is on a thread or its
- * words have "soon", or "in=MS".
+ * The verbs of queues.  None waits, unless it is on a thread or its words
+ * include "soon" or "in=MS".
  *
  *     P put DATA [p=PRIORITY] [key=KEY] [due=MS] [ephemeral]
  *     P puts DATA ...          several in one step
@@ -45,13 +45,13 @@
  *                                  same of dead letters, with their reasons
  *     clock; passed MS         so much time has passed since "clock"
  *
- * An ITEM is its data, and what is unlike others': "a x2 p=7 key=k due" was
+ * An ITEM is its data, and what distinguishes it: "a x2 p=7 key=k due" was
  * claimed twice and had a time.  A take or a claim that must find nothing is
  * tried in both ways. */
 
-static zke_queue_options how; /* of the objects that are made */
-static int64_t highest;       /* token of a claim */
-static int64_t due_at;        /* the time of the last item that has one */
+static zke_queue_options how; /* of new objects */
+static int64_t highest;       /* the highest token of a claim */
+static int64_t due_at;        /* the time of the last item with one */
 
 /* The claims, by their labels. */
 static struct kept {
@@ -66,7 +66,7 @@ static zke_queue_item **keep(const char *label) {
   return &kept[i].item;
 }
 
-/* The listener.  A token comes with a claim that is lost. */
+/* The listener.  It gets a token with a lost claim. */
 static void hear(zke_queue *queue, int event, int64_t token, const char *name,
                  void *who) {
   static const char *const words[] = {"", "ITEM", "ROOM"};
@@ -103,7 +103,7 @@ static int64_t number(const step *s, const char *name) {
   return value ? atoll(value) : 0;
 }
 
-/* When the step's call has to end. */
+/* The deadline of the step's call. */
 static int64_t until(const step *s) {
   if (option(s, "in=")) return zke_now(s->session) + number(s, "in=");
   bool waits = s->deadline == ZKE_FOREVER || option(s, "soon");
@@ -140,7 +140,7 @@ static int step_puts(step *s) {
   return zke_queue_put_all(s->object, values, count, NULL, until(s));
 }
 
-/* Say what the item is, unless there is none. */
+/* Answer the item, unless there is none. */
 static int say_item(step *s, int rc, const zke_queue_item *item) {
   if (rc != ZKE_OK) ck_assert_ptr_null(item);
   if (rc != ZKE_OK) return rc;
@@ -165,7 +165,7 @@ static int take(step *s) {
   return rc;
 }
 
-/* The token is greater than those of all claims before. */
+/* Claim; the token must be greater than those of all earlier claims. */
 static int claim(step *s) {
   zke_queue_item *item = (zke_queue_item *)1, **at = keep(label_of(s));
   int64_t before = highest;
@@ -179,7 +179,7 @@ static int claim(step *s) {
   return rc;
 }
 
-/* Try one way, and where that finds nothing the other. */
+/* Try one way, and if that finds nothing the other. */
 static int get(step *s, int (*first)(step *s), int (*other)(step *s)) {
   int rc = first(s);
   return rc == ZKE_OPERATIONTIMEOUT && until(s) == 0 ? other(s) : rc;
@@ -243,7 +243,7 @@ STEP(step, zke_queue_step(s->object))
 STEP(destroy, zke_queue_destroy(s->object, 0))
 STEP(destroy_empty, zke_queue_destroy(s->object, 1))
 
-/* The name of the first dead letter; if there is none, of the last one. */
+/* The name of the first dead letter; if there is none, the last such name. */
 static const char *letter(zke_queue *queue) {
   static char name[40];
   zke_queue_entries *list;
@@ -267,8 +267,8 @@ static int step_new(step *s) {
                        (zke_queue **)&party[s->who]);
 }
 
-/* Places in the line, of this session or by its id of another; with a part of
- * their names. */
+/* The number of places in line whose names contain a text, of this session or
+ * of another one by its id. */
 static int places(zke *looks, int64_t id, const char *part, bool remove) {
   zke_strings *line;
   int count = 0;
@@ -354,7 +354,7 @@ static int step_until(step *s) {
   return ZKE_OK;
 }
 
-/* A letter's name never grows; its consumer was one of this process. */
+/* A letter's name must not grow, and its consumer was of this process. */
 static int see_entries(step *s, int (*look)(zke_queue *queue,
                                             zke_queue_entries **list_out)) {
   zke_queue_entries *list;
@@ -415,8 +415,7 @@ static const step_recipe of_queue = {.verbs = verbs,
   (zke_queue_options) { __VA_ARGS__ }
 #define LISTENING .listener = hear
 
-/* One session has the queue, by these options, which need no session of steps.h
- * but this one. */
+/* Only this session has the queue, with these options. */
 static void open_one(int i, zke *session, zke_queue_options o) {
   o.size = sizeof o;
   z[i] = z[SESSIONS - 1] = session;
@@ -432,7 +431,7 @@ static void close_ann(void) {
   ck_ok(zke_close(z[0]));
 }
 
-/* Each session has the queue, by these options. */
+/* Each session has the queue, with these options. */
 static void open_queue(zke_queue_options o) {
   how = o;
   highest = 0;
@@ -445,7 +444,7 @@ static void free_kept(void) {
   memset(kept, 0, sizeof kept);
 }
 
-/* Whatever happened: no claim, no place in the line is left. */
+/* Close; no claim and no place in line may be left. */
 static void close_queue(void) {
   free_kept();
   free_parties();
@@ -479,7 +478,7 @@ static int put_key(zke_queue *queue, const char *text, const char *key) {
   return zke_queue_put(queue, text, (int)strlen(text), &o, 0);
 }
 
-/* Take the next item, which has this text. */
+/* Take the next item, which must have this text. */
 static void take_text(zke_queue *queue, const char *text) {
   zke_queue_item *item = NULL;
   ck_ok(zke_queue_take(queue, 0, &item));
@@ -487,7 +486,7 @@ static void take_text(zke_queue *queue, const char *text) {
   zke_free(item);
 }
 
-/* Items, and whatever else others have made beside them. */
+/* The number of items and foreign children. */
 static int items(zke *session) {
   bool line =
       zke_exists(session, PATH "/entries/line", NULL, NULL, NULL) == ZKE_OK;
@@ -502,8 +501,8 @@ TEST_STEPS(items_go_out_in_the_order_they_came,
            "cid take -> b; bob take -> c; cid take -> d;"
            "cid take -> OPERATIONTIMEOUT; said is empty")
 
-/* "Priority queue with the same interface, fresh list on every change": one
- * that came later but is more urgent is next, even where the list was read. */
+/* "Priority queue with the same interface, fresh list on every change": a later
+ * but more urgent item is next, even if the list was read before. */
 TEST_STEPS(lower_priorities_go_first,
            "ann put c; ann put d p=101; ann put b p=9; bob take -> b p=9;"
            "ann put a p=1; cid put e p=999; bob take -> a p=1; bob take -> c;"
@@ -518,8 +517,8 @@ TEST_STEPS(numbers_may_wrap_around,
            "create /jobs/entries/entry-100-2147483646 a; bob take -> a;"
            "bob take -> b; bob take -> c; bob take -> d")
 
-/* The tree gives its last number again and again.  That is a limit of the
- * queue, and says nothing about a key. */
+/* At its last number the tree repeats it.  The queue reports a limit, and
+ * nothing about a key. */
 TEST(the_end_of_the_numbers_is_refused) {
   open_queue(WITH(0));
   play("ann put a key=old");
@@ -538,8 +537,8 @@ TEST(the_end_of_the_numbers_is_refused) {
   close_queue();
 }
 
-/* What something else has put in the way of the next item is no item with its
- * key. */
+/* A foreign node with the name of the next item is not taken for an item with
+ * its key. */
 TEST_STEPS(a_name_that_is_taken_is_no_key,
            "ann put a; create /jobs/entries/entry-100-0000000003;"
            "ann put b key=k -> LIMIT; said entry-100-0000000003 is in the way")
@@ -564,13 +563,13 @@ TEST(foreign_children_are_ignored) {
   }
   play(
       "bob take -> OPERATIONTIMEOUT;"
-      "ann put a; ann put b;" /* they do not count for the limit either */
+      "ann put a; ann put b;" /* they do not count toward the limit either */
       "bob size items=2 ready=2 limit=2; bob take -> a; bob take -> b;"
       "bob take -> OPERATIONTIMEOUT");
   close_queue();
 }
 
-/* NULL data, empty data and zeros come out as they went in. */
+/* NULL data, empty data and zero bytes come out unchanged. */
 TEST(data_is_kept) {
   static const struct {
     const char *data;
@@ -593,8 +592,8 @@ TEST(data_is_kept) {
   close_queue();
 }
 
-/* "Batch put in one multi".  One over the data limit, or over the limit of the
- * queue, is refused as a whole. */
+/* "Batch put in one multi".  A batch over the data limit, or the queue's limit,
+ * is refused as a whole. */
 TEST(a_batch_is_one_step) {
   static char big[600000];
   const zke_queue_value values[] = {{big, sizeof big}, {big, sizeof big}};
@@ -622,14 +621,14 @@ TEST_STEPS(a_claim_keeps_others_out_until_it_is_released,
            "cid ack; bob take -> OPERATIONTIMEOUT; size;"
            "children /jobs/taken -> none")
 
-/* The next item goes to the next consumer; a released one is first again. */
+/* The next item goes to the next consumer; a released item is first again. */
 TEST_STEPS(several_claims_at_once,
            "ann put a; ann put b; ann put c; bob claim -> a; cid claim -> b;"
            "bob release; cid claim more -> a x2; bob take -> c; cid ack;"
            "cid ack more; size")
 
-/* A claim ends once: what comes later, or from another object, is refused and
- * does no harm to the consumer that has it now, the same object too
+/* A claim ends once: a later call, or one from another object, is refused and
+ * does not affect the present consumer, even if that is the same object
  * (etcd#22082). */
 TEST_STEPS(
     a_claim_ends_once,
@@ -637,8 +636,8 @@ TEST_STEPS(
     "bob release old -> LOST; bob claim -> a x2; bob ack old -> LOST;"
     "bob release old -> LOST; bob check old -> LOST; bob check; bob ack")
 
-/* "A check of the claim in the same multi as the ack": what the work changes
- * is changed with the acknowledgement, or neither is. */
+/* "A check of the claim in the same multi as the ack": the changes of the work
+ * are made together with the acknowledgement, or not at all. */
 TEST(ack_takes_the_callers_changes_along) {
   zke_op ops[2];
   zke_op_result results[2];
@@ -661,16 +660,17 @@ TEST(ack_takes_the_callers_changes_along) {
   close_queue();
 }
 
-/* "A public way to put the claim's check into the caller's own zke_multi".
- * When another one claims it the path is there again, the claim is not. */
+/* "A public way to put the claim's check into the caller's own zke_multi".  If
+ * another consumer claims the item, the path exists again, but the claim does
+ * not. */
 TEST_STEPS(claim_op_guards_the_callers_multi,
            "ann put a; bob claim -> a; cid multi bob; bob release;"
            "cid multi bob -> NONODE; bob claim again -> a x2;"
            "cid multi bob -> BADVERSION")
 
 /* "After the session is lost, no recipe object still claims to hold anything":
- * and the item is free for others at once.  An acknowledgement finds the end of
- * its session, too. */
+ * the item is immediately free for others.  An acknowledgement also finds the
+ * end of its session. */
 TEST_WITH(an_expired_session_holds_nothing, (LISTENING),
           "ann put a; bob claim -> a; bob expires; cid claim -> a x2;"
           "ann multi bob -> BADVERSION; bob dispatches;"
@@ -679,8 +679,8 @@ TEST_WITH(an_expired_session_holds_nothing, (LISTENING),
           "bob put b -> INVALIDSTATE; dan put b; dan claim -> b; dan expires;"
           "dan ack -> INVALIDSTATE; cid ack; cid take -> b x2; size")
 
-/* A claim's znode that somebody deletes: the listener hears it; nothing works
- * with the claim any more, told or not.  The own ack or release is no loss. */
+/* A claim's znode is deleted: the listener hears it, and nothing works with the
+ * claim any more, told or not.  One's own ack or release is not a loss. */
 TEST_WITH(a_broken_claim_is_lost, (LISTENING),
           "ann put a; bob claim -> a; break bob; bob dispatches;"
           "told bob LOST entry-100-0000000001; bob ack -> LOST;"
@@ -688,8 +688,8 @@ TEST_WITH(a_broken_claim_is_lost, (LISTENING),
           "bob check; bob ack; ann put b; bob claim -> b; bob release;"
           "all dispatch; bob claim -> b x2; bob ack; all dispatch; told")
 
-/* "Ephemeral ones on request": they go with their producer, a claim on them is
- * lost then and leaves nothing (kazoo#366). */
+/* "Ephemeral ones on request": they go with their producer; a claim on them is
+ * then lost, and leaves nothing (kazoo#366). */
 TEST_STEPS(ephemeral_items_go_with_their_producer,
            "ann put a ephemeral; ann put b ephemeral; ann put c; cid take -> a;"
            "bob claim -> b; ann expires; bob ack -> LOST;"
@@ -704,16 +704,15 @@ TEST_STEPS(free_releases_what_is_claimed,
 
 /* ---- delays ---- */
 
-/* "Delayed items (not before a time)": passed over until then, by a priority
- * of theirs too. */
+/* "Delayed items (not before a time)": skipped until then, whatever their
+ * priority. */
 TEST_STEPS(delayed_items_are_passed_over,
            "ann put late p=1 due=3600000; ann put a;"
            "size items=2 ready=1 delayed=1; bob take -> a;"
            "bob take -> OPERATIONTIMEOUT; said is due in; bob due in an hour")
 
-/* Waiters wake up for them, when their time has come.  A later put with an
- * earlier time wakes the waiter for that time; a deadline before any of them is
- * kept. */
+/* Waiters wake up for them when their time has come.  A later put with an
+ * earlier time moves the wake-up; an earlier deadline is kept. */
 TEST_STEPS(
     delayed_items_wait_for_their_time,
     "clock; ann put late p=1 due=200; bob take soon -> late p=1 due;"
@@ -745,10 +744,10 @@ TEST_WITH(a_put_waits_for_room, (.limit = 1),
           "size items=1 ready=1 putters=1 limit=1; ann take -> a; bob returns;"
           "ann take -> late; size limit=1")
 
-/* The limit belongs to the queue: others must agree, those that name none
- * take it over, even those that were there before. */
+/* The limit belongs to the queue: objects that state another are refused; those
+ * that state none take it over, even older ones. */
 TEST_STEPS(the_limit_is_the_queues,
-           "ann put a;" /* nobody has named a limit yet */
+           "ann put a;" /* no limit stated yet */
            "bob new limit=2; bob put b; ann put c -> LIMIT; bob' new limit=5;"
            "bob' put c -> BADARGUMENTS; said limit 2, not 5;"
            "cid size items=2 ready=2 limit=2; cid' new attempts=3;"
@@ -764,8 +763,8 @@ static int run_produce(call *c) {
 }
 
 /* "Holds under concurrency": many producers on threads put without pause into a
- * bounded queue that one consumer empties.  At no look are there more items
- * than the bound, and all come. */
+ * bounded queue that one consumer empties.  No read shows more items than the
+ * bound, and all items come. */
 TEST(the_bound_holds_under_concurrency) {
   call producer[PRODUCERS];
   int most = 0;
@@ -788,9 +787,9 @@ TEST(the_bound_holds_under_concurrency) {
 
 /* ---- another process, between any two steps of a call ----
  *
- * Ann is the caller of sessions.h, and bob the intruder, each with a store of
- * its own: at the n-th place of ann's call bob does something; n = 1, 2, 3 ...
- * until the call has no such place. */
+ * Ann is the caller of sessions.h, and bob the intruder, each with its own
+ * store: at the n-th place of ann's call bob acts; n = 1, 2, 3 ... until the
+ * call has no such place. */
 
 static void open_moments(zke_queue_options own, zke_queue_options other) {
   open_two_patient(1000);
@@ -804,16 +803,16 @@ static void close_moments(void) {
   close_two();
 }
 
-/* A row of what is tried. */
+/* A row of the table. */
 typedef struct moment {
-  const char *before; /* each round */
+  const char *before; /* in each round */
   const char *call;   /* ann's */
   const char *act;    /* bob's, meanwhile */
   const char *won, *lost;
-  int refusal;         /* ann's code if bob has it */
+  int refusal;         /* ann's code if bob gets it */
   int limit, claim_ms; /* of ann's queue; of bob's claims */
   bool wraps;          /* the version of "entries" has just wrapped around */
-  bool both;           /* bob's success takes nothing from ann */
+  bool both;           /* both may succeed */
 } moment;
 
 static const moment *at_moment;
@@ -821,7 +820,7 @@ static int others_rc;
 
 static void act_of_bob(void) { others_rc = take_by(1, at_moment->act, ""); }
 
-/* One of the two has it, or both.  Returns whether bob did something. */
+/* One of the two gets it, or both.  Returns whether bob acted. */
 static bool pass_moment(const moment *m, int n, int *won, int *lost) {
   act_between(n, act_of_bob);
   int rc = take_by(0, m->call, "");
@@ -851,18 +850,18 @@ static const moment all_moments[] = {
      .refusal = ZKE_OPERATIONTIMEOUT},
     {"ann put a", "claim", "claim", "ann ack", "bob ack",
      .refusal = ZKE_OPERATIONTIMEOUT},
-    /* The first consumer acknowledges or prolongs, as ann takes over. */
+    /* The first consumer acknowledges or prolongs while ann takes over. */
     {ENDED, "claim", "ack", "bob ack -> LOST; ann ack", "",
      .refusal = ZKE_OPERATIONTIMEOUT, .claim_ms = 1},
     {ENDED, "claim", "prolong bob 60000", "bob ack -> LOST; ann ack", "bob ack",
      .refusal = ZKE_OPERATIONTIMEOUT, .claim_ms = 1},
-    /* One item has the key, and its znodes name it. */
+    /* One item gets the key, and its znodes name it. */
     {"", "put a key=k", "put b key=k", "ann take -> a key=k",
      "ann take -> b key=k", .refusal = ZKE_NODEEXISTS},
     {"", "put a key=k soon", "put b", "bob put c key=k -> NODEEXISTS", "",
      .both = true}};
 
-/* Whatever the other one does, and whenever: one of the two has it. */
+/* Whatever the other does, at any moment: one of the two gets it. */
 TEST_LOOP(one_of_two_has_it_at_every_moment, 0,
           sizeof all_moments / sizeof *all_moments) {
   const moment *m = at_moment = &all_moments[_i];
@@ -884,7 +883,7 @@ TEST_LOOP(one_of_two_has_it_at_every_moment, 0,
 }
 
 /* The version of an item counts its claims.  A claim at which it wraps around
- * holds and goes on as any other, and ends when its time has come. */
+ * is like any other, and ends when its time has come. */
 TEST_LOOP(claims_hold_where_versions_wrap, 0, 3) {
   static const int32_t versions[] = {-3, -2, INT32_MAX};
   open_moments(WITH(.claim_ms = 100), WITH(0));
@@ -898,15 +897,15 @@ TEST_LOOP(claims_hold_where_versions_wrap, 0, 3) {
 
 /* ---- claims that end ---- */
 
-/* The consumer lives, and says nothing: another one that sleeps gets the item
- * when the time has come and no earlier.  The first is refused. */
+/* The consumer is alive but silent: another that sleeps gets the item when the
+ * time has come and not earlier.  The first is then refused. */
 TEST_WITH(a_claim_that_ends_goes_on, (.claim_ms = 200),
           "ann put a; clock; ann claim -> a; bob claim soon -> a x2;"
           "passed 200; bob prolong bob ever; ann check -> LOST;"
           "ann multi ann -> BADVERSION; ann ack creates=/wrong -> LOST;"
           "data /wrong -> NONODE; all dispatch; bob check; bob ack; size")
 
-/* The listener of a consumer whose item went on hears so, and only it. */
+/* Only the listener of the consumer that lost its item hears of it. */
 TEST_WITH(the_listener_hears_that_a_claim_has_ended,
           (.claim_ms = 30, LISTENING),
           "ann put a; ann claim -> a; bob claim soon -> a x2; all dispatch;"
@@ -917,7 +916,7 @@ static const char *const late[] = {
     "ann release delay=60000 -> LOST", "ann ack_all ann -> LOST", "ann free"};
 
 /* A claim's time is over and another consumer has the item: every call with the
- * first claim is ZKE_LOST, and takes nothing from the second. */
+ * first claim returns ZKE_LOST, and takes nothing from the second. */
 TEST_LOOP(a_claim_that_is_over_can_do_nothing, 0, sizeof late / sizeof *late) {
   open_queue(WITH(.claim_ms = 30));
   play("ann put a; ann claim -> a; bob claim soon -> a x2");
@@ -927,16 +926,16 @@ TEST_LOOP(a_claim_that_is_over_can_do_nothing, 0, sizeof late / sizeof *late) {
   close_queue();
 }
 
-/* Until another one has it, all is as before.  A claim that ends later keeps
- * the item from others. */
+/* Until another consumer takes the item, the claim still works.  A claim that
+ * ends later blocks others. */
 TEST_WITH(an_ended_claim_is_kept_until_another_comes, (.claim_ms = 30),
           "ann put a; ann claim -> a; until items=1 ready=1; ann check;"
           "ann prolong ann 60000; size items=1 claimed=1;"
           "bob take -> OPERATIONTIMEOUT; said is claimed; ann prolong ann 1;"
           "until items=1 ready=1; ann ack; size; children /jobs/taken -> none")
 
-/* A consumer that prolongs keeps the item, however often the time would have
- * come; for ever is as long as its session.  Nobody is woken by it. */
+/* A consumer that keeps prolonging keeps the item; forever means as long as its
+ * session.  This wakes no other consumer. */
 TEST(prolonging_keeps_the_item) {
   zke_stat stat;
   open_queue(WITH(.claim_ms = 30));
@@ -949,12 +948,13 @@ TEST(prolonging_keeps_the_item) {
       "ann prolong ann ever; children /jobs/taken -> entry-100-0000000001;"
       "ann prolong ann 0 -> BADARGUMENTS; bob prolong ann 1 -> LOST");
   ck_ok(zke_exists(z[2], (*keep("ann"))->claim_path, NULL, NULL, &stat));
-  ck_assert_int_eq(stat.version, 0); /* a consumer that waits was not woken */
+  ck_assert_int_eq(stat.version, 0); /* a waiting consumer was not woken */
   play("ann prolong ann 1; bob claim soon -> a x2; bob ack");
   close_queue();
 }
 
-/* The last attempt's time is over: the next one that looks buries the item. */
+/* The last attempt's time is over: the next consumer that looks buries the
+ * item. */
 TEST_WITH(an_exhausted_item_whose_claim_ends_is_buried,
           (.claim_ms = 1, .attempts = 2),
           "ann put a; ann claim -> a; bob claim soon -> a x2;"
@@ -962,17 +962,16 @@ TEST_WITH(an_exhausted_item_whose_claim_ends_is_buried,
           "dead 1 x2 its consumer did not answer in time; bob ack -> LOST;"
           "children /jobs/taken -> none")
 
-/* A marker without its claim, of one that was discarded in two steps, ends
- * nothing that was claimed since. */
+/* A marker without its claim, which was discarded in two steps, does not end a
+ * later claim. */
 TEST_STEPS(a_marker_that_was_left_ends_no_later_claim,
            "ann put a; ann claim -> a;"
            "create /jobs/taken/until-0000000000001-0-entry-100-0000000001;"
            "bob take -> OPERATIONTIMEOUT; size items=1 claimed=1;"
            "children /jobs/taken -> entry-100-0000000001")
 
-/* Somebody waits for a claim without an end, or (later) for one with an end,
- * which its consumer has end at once: whoever sleeps hears of it, and gets the
- * item. */
+/* A consumer waits for a claim without an end, or (later) with one, which its
+ * owner ends now: the sleeping consumer hears of it, and gets the item. */
 TEST_STEPS(a_shortened_claim_wakes_waiting_consumers,
            "ann put a; ann claim -> a; bob waits claim; bob sleeps;"
            "ann prolong ann 1; bob returns -> a x2; ann ack -> LOST;"
@@ -980,7 +979,7 @@ TEST_STEPS(a_shortened_claim_wakes_waiting_consumers,
            "bob waits claim; bob sleeps; ann prolong ann 1;"
            "bob returns -> a x4; ann ack -> LOST")
 
-/* The only claim goes, and one whose time is over stands in its place. */
+/* The only claim goes, and an overdue one takes its place. */
 static void swap_claims(void) {
   zke_op ops[3];
   char marker[100];
@@ -993,8 +992,8 @@ static void swap_claims(void) {
   ck_ok(zke_multi(intruder, ops, 3, NULL));
 }
 
-/* Whenever the claim that a consumer waits for becomes another one, which ends,
- * the consumer does not sleep on.  The last moment is just before its sleep. */
+/* At any moment, the claim that a consumer waits for is replaced by another,
+ * which ends: the consumer wakes.  The last moment is just before its sleep. */
 TEST(a_claim_that_becomes_another_is_noticed_at_every_moment) {
   int n = 1;
   open_moments(WITH(0), WITH(0));
@@ -1009,10 +1008,10 @@ TEST(a_claim_that_becomes_another_is_noticed_at_every_moment) {
   close_moments();
 }
 
-/* ---- given back with a delay ---- */
+/* ---- returned with a delay ---- */
 
-/* An item given back with a delay is listed as delayed, is not claimed before
- * its time, and keeps its place.  Until then all is looked at, on a server,
+/* An item returned with a delay is listed as delayed, is not claimed before its
+ * time, and keeps its place.  Until then all items are looked at, on a server
  * too. */
 TEST_STEPS(a_delayed_release_waits_for_its_time,
            "ann put a; ann put b; ann claim -> a;"
@@ -1020,11 +1019,11 @@ TEST_STEPS(a_delayed_release_waits_for_its_time,
            "list 1 x1 delayed, 2; size items=2 ready=1 delayed=1;"
            "bob claim soon -> b; bob release;"
            "until items=2 ready=2; passed 1000;"
-           "cid claim -> a x2; cid ack;" /* it is where it was */
+           "cid claim -> a x2; cid ack;" /* it kept its place */
            "cid take -> b x2; children /jobs/taken -> none")
 
-/* A consumer that sleeps wakes when it is due; the last attempt is buried at
- * once; a delay that is none is none. */
+/* A sleeping consumer wakes when the item is due; the last attempt is buried
+ * immediately; a delay of zero is none. */
 TEST_WITH(a_delayed_release_wakes_waiting_consumers, (.attempts = 2),
           "ann put a; ann claim -> a; bob waits claim; clock;"
           "ann release delay=60; bob returns -> a x2; passed 60;"
@@ -1032,7 +1031,8 @@ TEST_WITH(a_delayed_release_wakes_waiting_consumers, (.attempts = 2),
           "ann claim -> b; ann release delay=-1 -> BADARGUMENTS; ann release;"
           "bob take -> b x2")
 
-/* The one that gave it back has ended, and whoever waits sleeps. */
+/* The consumer that returned it has ended, and another sleeps until it is
+ * due. */
 TEST_STEPS(
     a_delay_outlives_its_giver,
     "ann put a; ann claim -> a; bob waits claim; clock; ann release delay=300;"
@@ -1044,8 +1044,8 @@ static void free_all(zke_queue_item **items, int count) {
   for (int i = 0; i < count; i++) zke_free(items[i]);
 }
 
-/* As many as are there, in order, with one token; they are given back singly,
- * and acknowledged together with a change or not at all. */
+/* A claim gets as many items as there are, in order, with one token.  They are
+ * returned one by one, or acknowledged together with a change or not at all. */
 TEST(several_items_are_claimed_in_one_step) {
   zke_queue_item *some[4], *rest[20];
   int count;
@@ -1083,7 +1083,8 @@ TEST(several_items_are_claimed_in_one_step) {
   close_queue();
 }
 
-/* One of them is lost: nothing is acknowledged, the others are held. */
+/* If one of them is lost, nothing is acknowledged, and the others stay
+ * claimed. */
 TEST(a_batch_is_acknowledged_or_not) {
   static const char *const labels[] = {"1", "2", "3"};
   zke_queue_item *some[3];
@@ -1099,7 +1100,7 @@ TEST(a_batch_is_acknowledged_or_not) {
   close_queue();
 }
 
-/* What one step cannot carry is claimed in parts. */
+/* Items that do not fit one step are claimed in parts. */
 TEST(a_batch_is_as_large_as_a_step) {
   enum { LARGE = 400 * 1024 };
   char *data = calloc(1, LARGE);
@@ -1121,7 +1122,7 @@ TEST(a_batch_is_as_large_as_a_step) {
 
 /* ---- keys ---- */
 
-/* One item of a key, from the put until it is out. */
+/* A key has one item, from its put until it is out. */
 TEST_STEPS(a_key_is_in_the_queue_once,
            "ann put a key=k; bob put b key=k -> NODEEXISTS;"
            "said with the key k: entry-100-0000000001; bob put b key=K;"
@@ -1132,7 +1133,7 @@ TEST_STEPS(a_key_is_in_the_queue_once,
            "ann take -> c key=k; ann take -> d key=K;"
            "children /jobs/keys -> none; ann put e; ann claim -> e; ann ack")
 
-/* Any line of text is a key, and not two of them the same one. */
+/* Any line of text is a key, and no two lines are the same key. */
 TEST(keys_are_any_text) {
   static const char *const keys[] = {
       "/a/b",    "%2Fa%2Fb", "..", "%", "key-a", "a b", "entry-100-0000000001",
@@ -1145,7 +1146,7 @@ TEST(keys_are_any_text) {
   for (int i = 0; i < KEYS; i++) ck_ok(put_key(party[0], "a", keys[i]));
   for (int i = 0; i < KEYS; i++)
     ck_rc(put_key(party[0], "a", keys[i]), ZKE_NODEEXISTS);
-  /* files have these names: '/' and '%' are escaped, and nothing else */
+  /* in znodes' names only '/' and '%' are escaped */
   play(
       "data /jobs/keys/key-%2Fa%2Fb; data /jobs/keys/key-%252Fa%252Fb;"
       "data /jobs/keys/key-\xc3\xa4");
@@ -1168,8 +1169,8 @@ TEST(keys_are_any_text) {
   close_queue();
 }
 
-/* A letter has its item's key, and is put back as any item with it; a key ends
- * with the burial. */
+/* A letter has its item's key, and is requeued like any item with it; the
+ * burial frees the key. */
 TEST_WITH(a_letter_keeps_its_key, (.attempts = 1),
           "ann put a key=x/y; bob claim -> a key=x/y; bob release;"
           "dead 1 x1 bob it was given back key=x/y; ann put b key=x/y;"
@@ -1177,8 +1178,8 @@ TEST_WITH(a_letter_keeps_its_key, (.attempts = 1),
           "bob take -> b key=x/y; ann requeue; ann put b key=x/y -> NODEEXISTS;"
           "ann requeue -> NONODE; bob take -> a key=x/y")
 
-/* A key whose item went in another way counts for nothing: with its producer,
- * or by somebody who knows no keys. */
+/* A key has no effect if its item went in another way: with its producer, or by
+ * a program that does not know keys. */
 TEST(a_key_without_its_item_keeps_nobody_out) {
   open_queue(WITH(0));
   play(
@@ -1188,7 +1189,7 @@ TEST(a_key_without_its_item_keeps_nobody_out) {
       "ann put d key=e -> NODEEXISTS");
   ck_ok(zke_set(z[0], PATH "/keys/key-e", NULL, -1, -1, NULL));
   play(
-      "bob put d key=e;" /* it says nothing any more */
+      "bob put d key=e;" /* it has no effect any more */
       "ann claim -> c key=e; ann claim more -> d key=e; ann ack;"
       "bob put f key=e -> NODEEXISTS; ann ack more; bob put f key=e;"
       "ann take -> f key=e; create /jobs/keys/entry-100-0000000006 of old;"
@@ -1196,14 +1197,15 @@ TEST(a_key_without_its_item_keeps_nobody_out) {
   close_queue();
 }
 
-/* It is refused at once, also where there is no room; with room it waits. */
+/* A key in use is refused immediately, even if there is no room; a free key
+ * waits for room. */
 TEST_WITH(a_key_is_refused_before_room_is_waited_for, (.limit = 1),
           "ann put a key=k; bob put b key=k soon -> NODEEXISTS;"
           "bob put b key=other -> LIMIT; cid take -> a key=k; bob put b key=k;"
           "ann destroy; data /jobs -> NONODE; bob put b key=k;"
           "cid take -> b key=k")
 
-static int times; /* that bob acted */
+static int times; /* bob's acts */
 
 static void put_always(void) {
   play("bob put b");
@@ -1211,9 +1213,9 @@ static void put_always(void) {
   act_between(1, put_always);
 }
 
-/* Others put at each try of a put with a key.  It ends at its deadline, and
- * does not say that the queue is full; or it is cancelled, though it looks
- * again and again without sleeping. */
+/* Others put at each try of a put with a key.  The put ends at its deadline,
+ * and does not say that the queue is full; or it can be cancelled, although it
+ * keeps trying without sleeping. */
 TEST(a_call_that_is_never_quick_enough_is_cancelled) {
   open_moments(WITH(0), WITH(0));
   play("ann put first");
@@ -1229,15 +1231,15 @@ TEST(a_call_that_is_never_quick_enough_is_cancelled) {
   close_moments();
 }
 
-/* Delete what tells whether a step was made: the user znodes. */
+/* Delete the user znodes, which show whether a step was made. */
 static void delete_users(void) {
   places(intruder, zke_session_id(caller), "", true);
 }
 
 /* The reply of a prolongation is lost, after the change or (3) before it, and
- * the user znode deleted at any moment of the call, so that it may not know
- * what came of it.  (1) The claim does not end by itself any more, or (2) has
- * not until now.  It is held still, and is acknowledged. */
+ * the user znode is deleted at any moment of the call, so its result may be
+ * unknown.  (1) The claim does not end by itself any more, or (2) has not until
+ * now.  It is still held, and can be acknowledged. */
 TEST_LOOP(a_prolongation_whose_end_is_open_keeps_the_claim, 0, 4) {
   bool more = true;
   int open = 0;
@@ -1265,8 +1267,7 @@ static void cancel_late(void) {
   act_between(1, cancel_late);
 }
 
-/* A burial that finds each name taken, by letters that have all names which the
- * item's letter could get, hears a cancel. */
+/* A burial that finds every name for its letter taken can be cancelled. */
 TEST(a_burial_that_looks_for_a_name_is_cancelled) {
   enum { LETTERS = 2000 };
   zke_queue_entries *list;
@@ -1280,7 +1281,7 @@ TEST(a_burial_that_looks_for_a_name_is_cancelled) {
     play(next);
     snprintf(next, sizeof next, "create /jobs/dead/entry-100-%010d", first + i);
   }
-  play("set /jobs/entries/entry-100-0000000001 a"); /* it is exhausted */
+  play("set /jobs/entries/entry-100-0000000001 a"); /* exhausted */
   times = 0;
   act_between(1, cancel_late);
   ck_assert_int_eq(take_by(0, "take", "soon"), ZKE_CANCELLED);
@@ -1297,15 +1298,15 @@ TEST_WITH(the_last_release_buries, (.attempts = 2),
           "size items=1 ready=1 dead=1 attempts=2; bob take -> b;"
           "bob take -> OPERATIONTIMEOUT")
 
-/* An attempt counts even where its consumer was killed; exhausted items do not
- * go in circles.  A peek passes over it, and changes nothing. */
+/* An attempt counts even if its consumer was killed, so exhausted items do not
+ * circulate.  A peek skips such an item, and changes nothing. */
 TEST_WITH(an_item_that_kills_its_consumers_is_buried, (.attempts = 2),
           "ann put poison; ann put b; bob claim -> poison; bob expires;"
           "cid claim -> poison x2; cid expires; ann peek -> b; dead;"
           "ann take -> b; dead 1 x2 its consumer ended without an answer")
 
-/* "Requeue of dead letters with the base name": it never grows (CURATOR-56);
- * attempts begin anew. */
+/* "Requeue of dead letters with the base name": the name never grows
+ * (CURATOR-56); attempts start again. */
 TEST(a_letter_is_requeued_under_its_base_name) {
   open_queue(WITH(.attempts = 1));
   play("ann put a p=7");
@@ -1320,8 +1321,8 @@ TEST(a_letter_is_requeued_under_its_base_name) {
   close_queue();
 }
 
-/* A letter says how often it was claimed, who had it last, and why that one
- * gave it back; of a consumer that died, that it did.  In the order of deaths.
+/* A letter says how often it was claimed, its last consumer, and why that
+ * returned it, or that it died.  Letters are in the order of burial.
  */
 TEST_WITH(
     a_letter_says_how_it_died, (.attempts = 2),
@@ -1335,9 +1336,8 @@ enum { MOST_BYTES = 1048576 };
 
 static char *large(void) { return memset(malloc(MOST_BYTES), 'x', MOST_BYTES); }
 
-/* An item as large as may be has no room for more in the step that buries it:
- * it is buried all the same, and its key is kept, or else a second item would
- * get it. */
+/* An item of the maximum size leaves no room for more in the step that buries
+ * it.  It is still buried, and its key kept, so that no second item gets it. */
 TEST(the_largest_item_is_buried) {
   const int most = MOST_BYTES - (int)strlen("entry-100-0000000002k");
   zke_queue_put_options o = {.size = sizeof o, .key = "k"};
@@ -1361,7 +1361,7 @@ TEST(the_largest_item_is_buried) {
   close_queue();
 }
 
-/* Also where an earlier letter has its name; the items behind it are taken. */
+/* Also if an earlier letter has its name; the items behind it can be taken. */
 TEST(the_largest_item_is_buried_beside_one_of_its_name) {
   const char *path = PATH "/entries/entry-100-0000000001";
   char *data = large();
@@ -1376,17 +1376,17 @@ TEST(the_largest_item_is_buried_beside_one_of_its_name) {
   close_queue();
 }
 
-/* Who makes items by hand may use a name again; both are buried. */
+/* A program that makes items without the recipe may reuse a name; both items
+ * are buried. */
 TEST_WITH(two_items_of_one_name_become_dead_letters, (.attempts = 1),
           "ann put a; bob claim -> a; bob release;"
           "create /jobs/entries/entry-100-0000000001 b; bob claim -> b;"
           "bob release; size dead=2 attempts=1; ann drop;"
           "size dead=1 attempts=1; ann drop; size attempts=1")
 
-/* The numbers of the items begin anew with the directory, which goes when
- * nobody uses the queue, and those that were put at once have one zxid.  Each
- * letter gets a name of its own all the same, so that none stands in the way of
- * the items behind it. */
+/* The items' numbers start again with the directory, which is removed while the
+ * queue is unused, and items put together have one zxid.  Still each letter
+ * gets its own name, so none blocks the items behind it. */
 TEST(letters_of_one_put_have_names_of_their_own) {
   open_queue(WITH(.attempts = 1));
   for (int i = 1; i <= 3; i++) {
@@ -1402,14 +1402,14 @@ TEST(letters_of_one_put_have_names_of_their_own) {
   close_queue();
 }
 
-/* The attempts of a queue that is made do not change one that is there. */
+/* A new object's attempts do not change an existing queue. */
 TEST_WITH(new_attempts_are_those_of_a_new_queue, (.new_attempts = 4),
           "ann put a; size items=1 ready=1 attempts=4; bob new new=5;"
           "bob take -> a; bob size attempts=4; bob new path=/plain; bob put a;"
           "bob new path=/plain new=5; bob take -> a; bob size;"
           "cid new path=/plain new=-1 -> BADARGUMENTS")
 
-/* Requeueing needs room like any put, and wakes who waits. */
+/* Requeueing needs room like any put, and wakes waiters. */
 TEST_WITH(requeueing_is_putting, (.attempts = 1, .limit = 1),
           "ann put a; bob claim -> a; bob release; ann put b;"
           "ann requeue -> LIMIT;"
@@ -1418,9 +1418,9 @@ TEST_WITH(requeueing_is_putting, (.attempts = 1, .limit = 1),
 
 /* ---- waiting ---- */
 
-/* A consumer that sleeps, to take or to claim, gets the item that is put; or
- * one that another consumer gives back, or the same object in another thread;
- * or one whose consumer's session ended (P6). */
+/* A sleeping consumer, in take or claim, gets the item that is put, or that
+ * another consumer returns, or the same object in another thread, or whose
+ * consumer's session ended (P6). */
 TEST_STEPS(the_next_item_ends_the_wait,
            "bob waits take; ann put a; bob returns -> a; bob waits claim;"
            "ann put b; bob returns -> b; bob ack; ann put a; ann claim -> a;"
@@ -1435,30 +1435,30 @@ TEST_STEPS(a_timeout_says_why_and_leaves_nothing,
            "ann put a; ann claim -> a; bob take in=30 -> OPERATIONTIMEOUT;"
            "said is held by ann (pid; said since 20; size items=1 claimed=1")
 
-/* A sleeping consumer, and a producer that sleeps for room, are cancelled:
- * neither stays in a line, and nothing was put.  Or the session ends. */
+/* A sleeping consumer, and a producer that sleeps for room, are cancelled, or
+ * their session ends: neither stays in line, and nothing was put. */
 TEST_WITH(cancel_ends_the_wait_of_another_thread, (.limit = 1),
           "bob waits take; bob cancels; bob returns -> CANCELLED; ann put a;"
           "bob waits put b; bob cancels; bob returns -> CANCELLED;"
           "size items=1 ready=1 limit=1; ann take -> a; bob waits take;"
           "bob expires; bob returns -> INVALIDSTATE")
 
-/* One wait for items and one for room at a time; an item can be put and taken
- * while the other thread waits. */
+/* One wait for items and one for room at a time; while a thread waits, others
+ * can put and take. */
 TEST_WITH(a_second_wait_on_an_object_is_misuse, (LISTENING),
           "bob waits take; bob take soon -> MISUSE; bob start -> MISUSE;"
           "bob stop -> MISUSE; bob take -> OPERATIONTIMEOUT; bob put a;"
           "bob returns -> a")
 
-/* One's place in the line is deleted: one takes another. */
+/* A deleted place in line is replaced. */
 TEST_STEPS(a_lost_place_is_taken_again,
            "bob waits take; cid waits take; bob loses; cid loses; ann put a;"
            "ann put b; bob returns; cid returns; size")
 
 /* ---- without blocking ---- */
 
-/* A started consumer hears once of all that is there, and no more until it
- * starts again; a stop ends it. */
+/* A started consumer hears once of all existing items, and nothing more until
+ * it starts again; a stop ends it. */
 TEST_WITH(the_listener_is_told_of_an_item, (LISTENING),
           "bob start; bob start; all dispatch; told;"
           "ann put a; ann put b; bob dispatches; told bob ITEM;"
@@ -1466,27 +1466,28 @@ TEST_WITH(the_listener_is_told_of_an_item, (LISTENING),
           "bob start; told bob ITEM;" /* at once */
           "bob stop; bob stop; size items=1 ready=1")
 
-/* Another was quicker: the try fails, and the next put is told again. */
+/* Another consumer was quicker: the try fails, and the next put is told
+ * again. */
 TEST_WITH(a_failed_try_waits_on, (LISTENING),
           "bob start; ann put a; bob dispatches; told bob ITEM; cid take -> a;"
           "bob take -> OPERATIONTIMEOUT; bob take soon -> MISUSE;"
           "size takers=1; ann put b; bob dispatches; told bob ITEM;"
           "bob take -> b")
 
-/* The listener was told and has not tried, or could not begin to: it hears of
- * the next put, and of what is there when the program makes a step. */
+/* The listener was told and has not tried, or its try could not begin: it hears
+ * of the next put, and at a step of the existing items. */
 TEST_WITH(who_has_not_tried_is_told_again, (LISTENING),
           "bob start; ann put a; bob dispatches; told bob ITEM;"
           "bob dispatches; told;" /* nothing has come */
           "ann put b; bob dispatches; told bob ITEM;"
           "bob step; told bob ITEM;"
-          "bob take -> a; bob step; told;" /* it waits no more */
+          "bob take -> a; bob step; told;" /* it no longer waits */
           "bob take -> b")
 
 static int tries; /* of a listener */
 
-/* Takes an item when it is told; the first of its tries fails, as items must
- * not be deleted then. */
+/* Takes an item when it is told; its first try fails because items cannot be
+ * deleted then. */
 static void take_second(zke_queue *queue, int event, int64_t token,
                         const char *name, void *context) {
   zke_queue_item *item = NULL;
@@ -1500,9 +1501,9 @@ static void take_second(zke_queue *queue, int event, int64_t token,
   zke_free(item);
 }
 
-/* A try that has failed inside the listener is told of what ends a claim, also
- * where another item was there at that moment, and has gone or was claimed
- * since.  Until then it is told nothing. */
+/* A listener whose try inside it has failed is told when a claim ends, even if
+ * another item was there at that moment and has gone or was claimed since.
+ * Until then it is told nothing. */
 TEST_LOOP(who_has_failed_is_told_of_the_end_of_a_claim, 0, 3) {
   static const struct {
     const char *other, *end, *left;
@@ -1521,8 +1522,9 @@ TEST_LOOP(who_has_failed_is_told_of_the_end_of_a_claim, 0, 3) {
   close_queue();
 }
 
-/* Takes one item each time it is told, or waits no more (stops), but dispatches
- * before, where it is told of the next put.  That one puts. */
+/* Takes one item each time it is told, or stops waiting (stops), but dispatches
+ * before that, and the nested call is told of the next put.  The nested call
+ * puts. */
 static bool stops;
 static void take_late(zke_queue *queue, int event, int64_t token,
                       const char *name, void *context) {
@@ -1539,8 +1541,8 @@ static void take_late(zke_queue *queue, int event, int64_t token,
   }
 }
 
-/* Whoever waits no more hears nothing more, whatever was to be told; but after
- * the next start. */
+/* A consumer that stopped waiting hears nothing more, whatever was still to be
+ * told, until its next start. */
 TEST_LOOP(who_has_taken_is_not_told_again, 0, 2) {
   stops = _i;
   open_queue(WITH(.listener = take_late));
@@ -1550,7 +1552,7 @@ TEST_LOOP(who_has_taken_is_not_told_again, 0, 2) {
   close_queue();
 }
 
-/* The same for a producer before a full queue. */
+/* The same for a producer at a full queue. */
 TEST_WITH(the_listener_is_told_of_room, (.limit = 1, LISTENING),
           "ann put a; bob start room; all dispatch; told; ann take -> a;"
           "bob dispatches; told bob ROOM; bob put b;"
@@ -1567,17 +1569,16 @@ static void put_two(zke_queue *queue, int event, int64_t token,
     zke_queue_put_all(queue, values, 2, NULL, 0);
 }
 
-/* Whoever puts several in its listener and finds too little room is told when
- * there is room for as many, not again and again. */
+/* A listener that puts several and finds too little room is told when there is
+ * room for all of them, not repeatedly before. */
 TEST_WITH(the_listener_is_told_of_room_for_several,
           (.limit = 3, .listener = put_two),
           "ann put a; ann put b; ann put c; bob start room; ann take -> a;"
           "bob dispatches; told bob ROOM; ann take -> b; bob dispatches;"
           "told bob ROOM; size items=3 ready=3 limit=3")
 
-/* A put of several beside that, which does not wait, does not change what the
- * listener is told of.  A second start asks for room for one, whatever was
- * tried before. */
+/* Another put of several, without waiting, does not change what the listener is
+ * told.  A second start asks for room for one, whatever was tried before. */
 TEST_WITH(a_put_beside_leaves_the_listener_its_room, (.limit = 2, LISTENING),
           "ann put a; ann put b; bob start room; bob puts x y -> LIMIT;"
           "ann take -> a; bob dispatches; told bob ROOM; bob start room;"
@@ -1629,20 +1630,20 @@ TEST(arguments_are_checked) {
   close_queue();
 }
 
-/* Two recipes of different kinds on one path: a clear error. */
+/* Two recipes of different kinds on one path get a clear error. */
 TEST_STEPS(another_kind_on_the_path_is_refused,
            "create /jobs zkembed lock\n; ann put x -> OTHERKIND;"
            "said is of kind lock, not queue; ann take -> OTHERKIND;"
            "children /jobs -> none")
 
-/* Somebody removed all of the queue: it is made anew by the next call. */
+/* The whole queue was removed: the next call makes it again. */
 TEST_STEPS(a_removed_queue_is_made_again,
            "ann put a; ann take -> a; ann free; delete /jobs/entries/line;"
            "delete /jobs/entries; delete /jobs; bob put b; cid take -> b")
 
 /* ---- the end of a queue ---- */
 
-/* A session at whose dispatch empty containers go at once. */
+/* A session whose dispatches remove empty containers immediately. */
 static zke *open_hasty(void) {
   zke *hasty;
   zke_options o = {.size = sizeof o, .container_ms = ZKE_AT_ONCE};
@@ -1657,8 +1658,8 @@ static void until_gone(zke *hasty, const char *path) {
            60000);
 }
 
-/* Queues that were used once, each by another object, leave nothing: neither
- * those that were put into and emptied, nor those that were only waited at. */
+/* Queues that were used once, each by another object, leave nothing, whether
+ * they were filled and emptied or only waited at. */
 TEST(one_shot_queues_leave_nothing) {
   long queues = test_sample(1000, 200);
   zke *own = open_hasty();
@@ -1681,15 +1682,15 @@ TEST(one_shot_queues_leave_nothing) {
   ck_ok(zke_close(own));
 }
 
-static long dies_at; /* that reading of a clock is the last; 0: none is */
+static long dies_at; /* this reading of the clock is the last; 0: none */
 
 static void die_at_look(seam_call *c) {
   (void)c;
   if (dies_at > 0 && --dies_at == 0) _exit(1);
 }
 
-/* Look for an item at a queue of its own, and die at the n-th reading of a
- * clock.  Returns 0 where it ended before. */
+/* Look for an item in its own queue, and die at the n-th reading of the clock.
+ * Returns 0 if the call ended before. */
 static int die_at_a_queue(void *context) {
   static seam s = {.before = {[SEAM_clock] = die_at_look}};
   zke_options o = {.size = sizeof o, .os = seam_os(&s)};
@@ -1706,7 +1707,7 @@ static int die_at_a_queue(void *context) {
   return zke_close(own) == ZKE_OK ? 0 : 5;
 }
 
-/* Wherever a process dies it leaves no directory that nobody removes (Q6). */
+/* Wherever a process dies, all directories that it leaves are removed (Q6). */
 TEST(a_death_leaves_no_queue) {
   int rc = 1;
   test_path("db");
@@ -1718,12 +1719,12 @@ TEST(a_death_leaves_no_queue) {
   ck_ok(zke_close(own));
 }
 
-/* Looking makes nothing. */
+/* Reads make nothing. */
 TEST_STEPS(looking_makes_no_queue,
            "ann peek -> NONODE; size; list; dead; ann due never;"
            "data /jobs -> NONODE")
 
-/* A limit or attempts that somebody has named outlive the emptiness. */
+/* A stated limit or stated attempts survive an empty queue. */
 TEST(named_settings_stay) {
   zke *own = open_hasty();
   open_one(0, own, WITH(.limit = 7, .attempts = 2));
@@ -1744,8 +1745,8 @@ static const char *const acts[] = {
     "bob ack -> LOST", "bob release -> LOST",
     "bob dispatches; told bob LOST entry-100-0000000001"};
 
-/* The numbers begin anew with "entries", but what was decided about an item is
- * never done to another that has its name and its version (Q5). */
+/* The numbers start again with "entries", but a decision about an item is never
+ * applied to another with its name and version (Q5). */
 TEST_LOOP(a_name_that_comes_again_is_another_item, 0, 3) {
   open_queue(WITH(LISTENING));
   play(
@@ -1759,9 +1760,8 @@ TEST_LOOP(a_name_that_comes_again_is_another_item, 0, 3) {
   close_queue();
 }
 
-/* A user znode whose version is not the one known, as after a step whose reply
- * could not be looked into, stays: what its object has claimed is guarded by
- * it. */
+/* A user znode with an unknown version, as after a step whose reply could not
+ * be resolved, stays: it guards its object's claims. */
 TEST(an_unknown_version_keeps_the_claims_guarded) {
   zke_strings *line;
   open_queue(WITH(0));
@@ -1782,9 +1782,9 @@ static const char *const ends[] = {
     "bob prolong bob 60000 -> LOST"};
 enum { ENDS = sizeof ends / sizeof *ends };
 
-/* The same once the object of the old claim stands in the new queue, as after a
- * put or after the loss of another claim: then its steps could be made there
- * (Q5).  In half of the rounds a release would bury the item. */
+/* The same if the old claim's object is already in the new queue, as after a
+ * put or the loss of another claim: its steps could be made there (Q5).  In
+ * half of the rounds a release would bury the item. */
 TEST_LOOP(an_old_claim_cannot_end_a_later_one, 0, 4 * ENDS) {
   bool puts = _i / ENDS % 2, buries = _i / ENDS / 2;
   open_queue(WITH(.attempts = buries));
@@ -1802,7 +1802,7 @@ TEST_LOOP(an_old_claim_cannot_end_a_later_one, 0, 4 * ENDS) {
   close_queue();
 }
 
-/* Items, in more than one batch, claims, letters, settings. */
+/* Items in more than one batch, claims, letters and settings. */
 TEST(destroying_removes_all) {
   open_queue(WITH(.attempts = 1));
   play(
@@ -1821,9 +1821,9 @@ static void destroy_and_claim(void) {
   play("bob destroy; bob put a; bob claim -> a");
 }
 
-/* Whenever another one destroys the queue while this one claims, and perhaps
- * claims the item of the next queue, which has the same name: what was claimed
- * is lost, and the listener hears of it. */
+/* Another process destroys the queue at any moment of a claim, and perhaps
+ * claims the next queue's item, which has the same name: the claim is lost, and
+ * the listener hears of it. */
 TEST_LOOP(a_claim_that_is_destroyed_is_lost_at_every_moment, 0, 2) {
   bool more = true;
   int lost = 0;
@@ -1850,9 +1850,10 @@ TEST_LOOP(a_claim_that_is_destroyed_is_lost_at_every_moment, 0, 2) {
 }
 
 static bool bare;    /* an item was seen without its key */
-static long moments; /* until one is put, from when those of before have gone */
+static long moments; /* from the removal of the earlier items until the next
+                        put */
 
-/* Is there an item, and a key of one?  Both as of one moment. */
+/* Is there an item, and a key?  Both at one moment. */
 static void see_items(bool *item, bool *key) {
   zke_op ops[2];
   zke_op_result r[2] = {{0}};
@@ -1867,7 +1868,7 @@ static void see_items(bool *item, bool *key) {
   zke_results_clear(r, 2);
 }
 
-/* Is the item there without its key?  Asked at each place. */
+/* Is the item there without its key?  Called at each place. */
 static void see_key(void) {
   bool item, key;
   see_items(&item, &key);
@@ -1875,7 +1876,7 @@ static void see_key(void) {
   act_between(1, see_key);
 }
 
-/* Put an item with a key, and see whether it has its key from then on. */
+/* Put an item with a key, and check from then on that it has its key. */
 static void put_and_see(void) {
   bool item, key;
   see_items(&item, &key);
@@ -1885,9 +1886,9 @@ static void put_and_see(void) {
   act_between(1, see_key);
 }
 
-/* Whenever somebody puts an item with a key while the queue is destroyed: the
- * item has its key as long as it is there, though the destruction may be given
- * up at any moment. */
+/* An item with a key is put at any moment of a destruction: the item has its
+ * key as long as it exists, although the destruction may be given up at any
+ * moment. */
 TEST(a_destruction_takes_no_item_its_key) {
   int n = 1;
   open_moments(WITH(0), WITH(0));
@@ -1903,7 +1904,7 @@ TEST(a_destruction_takes_no_item_its_key) {
   close_moments();
 }
 
-/* Whoever waits waits on, for an item or for room. */
+/* Waiters for an item or for room keep waiting. */
 TEST_WITH(waiters_survive_the_destruction, (.limit = 1),
           "bob waits take; bob destroy -> MISUSE; ann destroy; ann put x;"
           "bob returns -> x; cid take -> OPERATIONTIMEOUT; ann put full;"
@@ -1941,8 +1942,8 @@ TEST(the_list_names_the_holders_of_claims) {
 
 /* ---- who is woken ---- */
 
-/* A put wakes each that waits, once: who has not looked since is not woken
- * again, and who is not needed waits on.  A take wakes nobody. */
+/* A put wakes each waiter once: one that has not looked since is not woken
+ * again, and one that is not needed keeps waiting.  A take wakes no one. */
 TEST_WITH(a_put_wakes_each_once, (LISTENING),
           "bob start; cid start; dan start; eve start; all dispatch; told;"
           "ann put a; ann put b; bob,cid,dan,eve dispatches -> 1;"
@@ -1952,15 +1953,14 @@ TEST_WITH(a_put_wakes_each_once, (LISTENING),
           "bob,cid dispatches -> 0; dan,eve dispatches -> 1;"
           "told dan ITEM, eve ITEM; eve take -> c")
 
-/* Who has waited in vain is not woken by later puts. */
+/* A consumer that has waited in vain is not woken by later puts. */
 TEST_STEPS(a_consumer_that_left_is_not_woken,
            "ann put a; ann claim -> a; bob take in=20 -> OPERATIONTIMEOUT;"
            "cid take in=20 -> OPERATIONTIMEOUT; ann watches 0; bob watches 0;"
            "cid watches 0")
 
-/* Any number of those before one do not look: two that were told by the
- * listener and never dispatch, and the third gets each item; the same for
- * room. */
+/* Any number of consumers in front may not look: two are told by the listener
+ * and never dispatch, and the third gets each item; the same for room. */
 TEST(consumers_that_do_not_dispatch_hinder_nobody) {
   open_queue(WITH(.limit = 1, LISTENING));
   play("ann start; bob start");
@@ -1972,7 +1972,7 @@ TEST(consumers_that_do_not_dispatch_hinder_nobody) {
   close_queue();
 }
 
-/* Each of many that wait in a row gets one of as many items. */
+/* Many consumers wait in line: each gets one of as many items. */
 TEST_STEPS(a_crowd_is_served,
            "bob waits take; cid waits take; dan waits take; eve waits take;"
            "ann puts x x x x; bob returns -> x; cid returns -> x;"
@@ -1995,7 +1995,7 @@ static void claim_for_ever(zke *own) {
   wait_for(&shared->go, 1000);
 }
 
-/* How long it takes, in ms. */
+/* Returns the time that it takes, in ms. */
 static int64_t kill_a_consumer(void) {
   static const char *const files[] = {"db", "db-wal", "db-shm", "db-zke"};
   memset(shared, 0, sizeof *shared);
@@ -2016,7 +2016,8 @@ static int64_t kill_a_consumer(void) {
 
 /* "The item is free again as soon as the claim's owner is gone, and a waiting
  * taker is told by the kernel": well before any sweep, which comes four times a
- * second.  The quickest of some, since the machine may be busy. */
+ * second.  The shortest of several times counts, since the machine may be
+ * busy. */
 TEST(a_killed_consumers_item_goes_to_the_waiter) {
   int64_t quickest = INT64_MAX;
   share();
@@ -2027,7 +2028,7 @@ TEST(a_killed_consumers_item_goes_to_the_waiter) {
   ck_assert_int_lt(quickest, 200);
 }
 
-/* Claims for a short time, is stopped, and acknowledges when it runs again. */
+/* Claims for a short time, is stopped, and acknowledges when it continues. */
 static void claim_and_stop(zke *own) {
   zke_queue_item *item = NULL;
   zke_queue_options o = {.size = sizeof o, .claim_ms = 30};
@@ -2041,8 +2042,8 @@ static void claim_and_stop(zke *own) {
   zke_queue_free(queue);
 }
 
-/* The session of a stopped process lives on, so only the claim's time lets its
- * item go on.  The late acknowledgement is refused. */
+/* The session of a stopped process stays alive, so only the claim's time frees
+ * its item.  The late acknowledgement is refused. */
 TEST(a_stopped_consumers_item_goes_on) {
   int status;
   share();
@@ -2066,14 +2067,14 @@ enum { MOST = 20000, EACH_REST = 120 };
 
 /* What the processes tell the parent. */
 static struct tally {
-  int made;        /* numbers begun */
-  int rests;       /* that have ended */
-  int gone;        /* 1: the queue went in one */
-  char kept[MOST]; /* 1: its put has succeeded */
+  int made;        /* numbers started */
+  int rests;       /* pauses that have ended */
+  int gone;        /* 1: the queue was removed in one */
+  char kept[MOST]; /* 1: its put succeeded */
 } * tally;
 
 /* The work: a znode named after the item, made together with the ack.  An item
- * that comes twice finds it there. */
+ * that comes twice finds it. */
 static int work_on(zke_queue *queue, const zke_queue_item *item) {
   char path[64];
   zke_op op;
@@ -2095,8 +2096,8 @@ static void put_number(zke *own, zke_queue *queue) {
     give_up("put", rc);
 }
 
-/* Work on what there is; some is given back once.  The first claim waits a
- * little if the queue has a bound. */
+/* Work on the items; some are returned once.  The first claim waits a little if
+ * the queue has a bound. */
 static void empty_queue(zke *own, zke_queue *queue) {
   zke_queue_item *item;
   int64_t deadline = crew_container_ms ? 0 : zke_now(own) + 20;
@@ -2113,9 +2114,9 @@ static void empty_queue(zke *own, zke_queue *queue) {
   if (rc != ZKE_OPERATIONTIMEOUT) give_up("claim", rc);
 }
 
-/* Put, and empty the queue.  If the queue is to go, each process is no user of
- * it after some items, until one has seen it gone, five seconds at most; but
- * what the dead have left is worked on first. */
+/* Put, and empty the queue.  If the queue should be removed, each process stops
+ * using it after some items until one has seen it gone, for at most five
+ * seconds; but items left by dead processes are worked on first. */
 static void put_and_work(zke *own) {
   zke_queue_options o = {.size = sizeof o};
   if (!crew_container_ms) o.limit = 5;
@@ -2130,7 +2131,7 @@ static void put_and_work(zke *own) {
       empty_queue(own, queue);
       zke_queue_free(queue);
     }
-    zke_dispatch(own, NULL); /* removes what is unused */
+    zke_dispatch(own, NULL); /* removes unused containers */
     bool gone = rests && zke_exists(own, PATH, NULL, NULL, NULL) == ZKE_NONODE;
     if (gone) store(&tally->gone, 1);
     if (gone || (rests && zke_now(own) > began + test_patience(5000)))
@@ -2138,8 +2139,8 @@ static void put_and_work(zke *own) {
   }
 }
 
-/* What is left is worked on here; then each item that was acknowledged to its
- * producer is done, and none was done twice. */
+/* Work on the rest here; then each item whose put succeeded is done, and none
+ * was done twice. */
 static void check_numbers(void) {
   char path[64];
   int done = 0;
@@ -2158,8 +2159,8 @@ static void check_numbers(void) {
 }
 
 /* "No queue item lost or acknowledged twice", and the bound holds, while
- * processes are killed at random.  SEED=… repeats a run's choices.  The second
- * time without a bound, and with a queue that goes whenever nobody uses it. */
+ * processes are killed at random.  SEED=n repeats a run's choices.  The second
+ * time there is no bound, and the queue is removed while unused. */
 TEST_LOOP(nothing_is_lost_or_done_twice, 0, 2) {
   share();
   tally = shared_memory(sizeof *tally);
@@ -2183,8 +2184,8 @@ static int end_claim(int rc, zke_queue_item **item) {
   return rc;
 }
 
-/* Give back with a delay that is over on return: whether the next claim has to
- * wait, and makes the changes of that, is not left to chance. */
+/* Return with a delay that is over when the call returns, so that it does not
+ * depend on chance whether the next claim waits. */
 static int delay_shortly(zke *user, zke_queue *queue,
                          const zke_queue_item *item) {
   int rc = zke_queue_release(queue, item, 1, NULL);
@@ -2192,8 +2193,8 @@ static int delay_shortly(zke *user, zke_queue *queue,
   return rc;
 }
 
-/* Put with a key, claim, prolong, release, claim several, give back with a
- * delay, claim again, ack with a change; leaves nothing. */
+/* Put with a key, claim, prolong, release, claim several, return with a delay,
+ * claim again, ack with a change; leaves nothing. */
 static int use_claims(zke *user) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
@@ -2222,7 +2223,7 @@ static int use_claims(zke *user) {
   return rc;
 }
 
-/* The item that was put before is buried and requeued, then waited for. */
+/* An earlier item is buried and requeued, then waited for. */
 static void prepare_letter(zke *other) {
   zke_queue *queue;
   zke_queue_options o = {.size = sizeof o, .attempts = 1};
@@ -2240,7 +2241,7 @@ static int requeue_first(zke_queue *queue) {
   return rc;
 }
 
-/* Uses up an item's attempts, and puts the dead letter back into the queue. */
+/* Uses up an item's attempts, and requeues the dead letter. */
 static int use_letters(zke *user) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
@@ -2255,7 +2256,7 @@ static int use_letters(zke *user) {
   return rc;
 }
 
-/* Two sessions: one waits in vain, then in line for what the other puts. */
+/* Two sessions: one waits in vain, then in line for the other's item. */
 static int use_waiting(zke *user) {
   zke *further = NULL;
   zke_queue *in = NULL, *out = NULL;
@@ -2283,8 +2284,8 @@ static int use_waiting(zke *user) {
   return rc == ZKE_OK ? rc : zke_fail(rc, "%s", sentence);
 }
 
-/* At most one item is left; the queue works.  An item that is claimed by one
- * that is just dying is waited for; an exhausted one is buried. */
+/* At most one item is left, and the queue works.  Wait for an item whose
+ * consumer is just dying; an exhausted item is buried. */
 static void check_queue(zke *other, int rc) {
   zke_queue *queue;
   zke_queue_item *item;
@@ -2304,8 +2305,8 @@ static void check_queue(zke *other, int rc) {
   zke_queue_free(queue);
 }
 
-/* One item, one piece of work done, and only where it is out of the
- * queue; no key is left, or the item that has it. */
+/* The item's work is done at most once, and once if the use succeeded; no key
+ * is left. */
 static void check_claims(zke *other, int rc) {
   zke_strings *names;
   int done = 0;
@@ -2326,7 +2327,7 @@ static const recipe_use uses[] = {
 
 RECIPE_TESTS(uses, 20, 30);
 
-/* A call that must not wait survives the lost reply of a read all the same. */
+/* A call that must not wait still survives a read's lost reply. */
 TEST(a_lost_read_is_repeated) {
   open_queue(WITH(0));
   play("ann put a");
@@ -2337,9 +2338,9 @@ TEST(a_lost_read_is_repeated) {
   close_queue();
 }
 
-/* The reply of a put is lost and its item taken before the producer looks: it
- * is not put again.  (Looking for the item by a guid would not find it.)  A put
- * that was lost before its change is. */
+/* The reply of a put is lost, and its item taken before the producer looks: it
+ * is not put again.  (A search for the item by a guid would not find it.) A put
+ * that was lost before its change is put again. */
 TEST(a_lost_put_that_was_taken_is_not_repeated) {
   open_queue(WITH(0));
   play("ann put a; bob take -> a; bob waits take"); /* makes the user znode */
