@@ -1,7 +1,7 @@
-/* test_barrier.c - recipes/barrier: a znode that keeps everybody waiting
+/* test_barrier.c - recipes/barrier: a znode that others wait for
  *
- * A barrier that goes lets everybody pass, however it went and whatever the
- * waiters had seen of it; one that stays keeps them until their deadlines. */
+ * All waiters pass when a barrier goes, however it went and whatever they had
+ * seen of it; while it stays they wait until their deadlines. */
 #include "recipes/barrier.h"
 #include "recipes/part/znode.h"
 
@@ -27,12 +27,12 @@
  *     P stands 1           which one stands; 0: none
  *     told ann SET 1, ann REMOVED 1, ann LOST
  *
- * A second object, such as ann', sets barriers that are ephemeral.
+ * A second object, such as ann', sets ephemeral barriers.
  */
-static int64_t tokens[10]; /* of the settings */
+static int64_t tokens[10]; /* of the barriers that were set */
 static int settings;
 
-/* Which setting has the token?  0: none. */
+/* Which of them has the token? 0: none. */
 static int number_of(int64_t token) {
   int n = settings;
   while (n > 0 && tokens[n] != token) n--;
@@ -60,7 +60,7 @@ static int new_barrier(zke *session, const char *who, void **object) {
   return rc;
 }
 
-/* Each token is the znode's czxid, and greater than all before. */
+/* Each token is the znode's czxid, and greater than all earlier ones. */
 static int step_sets(step *s) {
   int64_t token = 7;
   zke_stat stat;
@@ -102,8 +102,9 @@ static const step_recipe of_barrier = {.verbs = verbs,
 
 /* ---- setting and removing ---- */
 
-/* One sets it, a second setting is told by whom and since when.  It stands when
- * no object is left.  Its two znodes come and go together. */
+/* A party sets the barrier; a second set is refused, and told by whom it stands
+ * and since when.  It stands without any object.  Its two znodes come and go
+ * together. */
 TEST(set_once) {
   play_steps(&of_barrier,
              "ann sets -> 1; entries /barriers/b -> 2;"
@@ -113,7 +114,8 @@ TEST(set_once) {
              "data /barriers/b/barrier");
 }
 
-/* A removal names what it removes: that of a former setting hits nothing. */
+/* A removal names what it removes: that of an earlier barrier removes
+ * nothing. */
 TEST(remove_by_token) {
   play_steps(&of_barrier,
              "ann removes -> NONODE; ann stands 0; ann sets; ann removes 1;"
@@ -123,7 +125,7 @@ TEST(remove_by_token) {
 
 /* ---- two stores of one file ---- */
 
-/* ann and bob have a store each; the system's calls of ann's may be others. */
+/* ann and bob have a store each; ann's may have its own system calls. */
 static void open_file(const zke_os *os) {
   zke_options o = {.size = sizeof o, .os = os};
   begin_steps(&of_barrier);
@@ -144,7 +146,7 @@ static int64_t set(int i) {
   return token;
 }
 
-/* The token of what stands; 0: none. */
+/* The token of the standing barrier; 0: none. */
 static int64_t standing(int i) {
   int64_t token = -1;
   ck_ok(zke_barrier_get(party[i], &token));
@@ -174,7 +176,7 @@ TEST(lost_removal_hits_no_other) {
   close_file();
 }
 
-/* The pause between two tries: the other process removes what stands. */
+/* In the pause between two tries the other process removes the barrier. */
 static void remove_in_pause(void *context, int64_t ns) {
   struct timespec t = {0, (long)ns};
   (void)context;
@@ -182,13 +184,13 @@ static void remove_in_pause(void *context, int64_t ns) {
   nanosleep(&t, NULL);
 }
 
-/* A setting whose reply was lost, and that was removed before it could be
- * repeated, is not set again, since nobody would remove it; but one that was
- * never made is. */
+/* If a set loses its reply, and the barrier is removed before the retry, it is
+ * not set again, since no one would remove it.  But a set that never took
+ * effect is repeated. */
 TEST_LOOP(lost_setting_is_not_set_twice, 0, 2) {
   zke_os os = {.size = sizeof os, .sleep = remove_in_pause};
   open_file(&os);
-  play("ann sets; ann removes"); /* the directory is there */
+  play("ann sets; ann removes"); /* makes the directory */
   play(_i ? "ann fails after; ann sets -> CONNECTIONLOSS; ann stands 0"
           : "ann fails before; ann sets; ann stands 2");
   close_file();
@@ -196,11 +198,12 @@ TEST_LOOP(lost_setting_is_not_set_twice, 0, 2) {
 
 /* ---- in the middle of a removal ---- */
 
-static int looks; /* at the clock, until bob acts; 0: he has, or will not */
+static int looks; /* readings of the clock until bob acts; 0: he has, or will
+                     not */
 
-/* Each call of the library begins with a look at the clock: before the chosen
- * one bob removes the barrier and sets it again.  Where ann has the gate at
- * that look, bob acts before the next. */
+/* Each call of the library begins with a reading of the clock: before the
+ * chosen one bob removes the barrier and sets it again.  If ann has the gate
+ * then, bob acts before the next. */
 static void meddle_at_look(seam_call *c) {
   (void)c;
   if (!looks || --looks > 0) return;
@@ -211,9 +214,9 @@ static void meddle_at_look(seam_call *c) {
     set(1);
 }
 
-/* While one removes the barrier, another removes it before and sets the next
- * one, at every place: with a token that one stays, and in any case its two
- * znodes stay or go together. */
+/* While ann removes the barrier, bob removes it first and sets the next one, at
+ * every place.  With a token the next one stays; in any case its two znodes
+ * stay or go together. */
 TEST_LOOP(a_removal_spares_the_next_setting, 0, 2) {
   static seam s = {.before = {[SEAM_clock] = meddle_at_look}};
   int n = 1;
@@ -235,7 +238,7 @@ TEST_LOOP(a_removal_spares_the_next_setting, 0, 2) {
   close_file();
 }
 
-/* ---- what is told of it ---- */
+/* ---- what it tells ---- */
 
 /* Who set it, since when, and why. */
 TEST(the_barrier_says_who_set_it) {
@@ -261,7 +264,7 @@ TEST(the_barrier_says_who_set_it) {
   close_steps();
 }
 
-/* A persistent one outlives its setter, an ephemeral one does not. */
+/* A persistent barrier outlives its setter, an ephemeral one does not. */
 TEST(ephemeral_on_request) {
   play_steps(&of_barrier,
              "ann sets; ann free; ann expires;"
@@ -271,15 +274,15 @@ TEST(ephemeral_on_request) {
 
 /* ---- waiting ---- */
 
-/* Without a barrier nobody waits; with one everybody does until it goes. */
+/* Without a barrier no one waits; with one all wait until it goes. */
 TEST(wait_until_removed) {
   play_steps(&of_barrier,
              "bob wait_now; ann sets; bob waits wait; bob still; ann removes;"
              "bob returns; bob watches 0");
 }
 
-/* Removed and set again before the waiter looked: it waited for the former
- * (a wake-up is not the condition, but the token is). */
+/* The barrier is removed and set again before the waiter looks: it waited for
+ * the former one (the token is the condition, not the wake-up). */
 TEST(a_replaced_barrier_lets_waiters_pass) {
   zke_op ops[2];
   open_steps(&of_barrier);
@@ -291,8 +294,8 @@ TEST(a_replaced_barrier_lets_waiters_pass) {
   close_steps();
 }
 
-/* The deadline and the cancellation leave no watch; a wake-up by other things
- * ends nothing.  What is cancelled is not the next call. */
+/* A deadline and a cancel leave no watch; another wake-up does not end the
+ * wait.  The cancel does not affect the next call. */
 TEST(deadline_and_cancel) {
   play_steps(&of_barrier,
              "ann sets; bob wait_40 -> OPERATIONTIMEOUT; bob watches 0;"
@@ -301,7 +304,7 @@ TEST(deadline_and_cancel) {
              "bob cancel -> IDLE; bob wait_now -> OPERATIONTIMEOUT");
 }
 
-/* The session's end ends the waiting. */
+/* The session's end ends the wait. */
 TEST(expired_waiting) {
   play_steps(&of_barrier,
              "bob start; ann sets; bob dispatches; told bob SET 1;"
@@ -310,8 +313,8 @@ TEST(expired_waiting) {
              "bob sets -> INVALIDSTATE");
 }
 
-/* Whichever call finds that the session has ended says so to the listener.
- * Another store has ended it. */
+/* Another store has ended the session: any call that finds this tells the
+ * listener. */
 TEST(expired_meanwhile) {
   begin_steps(&of_barrier);
   for (int i = 1; i < 3; i++) z[i] = test_open(test_path("db"));
@@ -325,8 +328,8 @@ TEST(expired_meanwhile) {
 
 /* ---- listening ---- */
 
-/* The listener hears each coming and going with its token, and first of all
- * what stands. */
+/* The listener first hears of the standing barrier, then of each that comes or
+ * goes, with its token. */
 TEST(listener_hears) {
   play_steps(&of_barrier,
              "bob start; told ; ann sets; bob dispatches; ann removes;"
@@ -335,8 +338,8 @@ TEST(listener_hears) {
              "bob' free; bob watches 0");
 }
 
-/* What stands is the first event also where a call on another thread has seen
- * it before, as it waits for its end; that call goes on with the removal. */
+/* The standing barrier is the first event even if a call on another thread has
+ * seen it before and waits for its end; that call returns after the removal. */
 TEST(started_beside_a_waiter) {
   play_steps(&of_barrier,
              "ann sets; bob waits wait; bob start; told bob SET 1; bob still;"
@@ -373,8 +376,8 @@ static void ck_one_setter(void) {
   zke_free(list);
 }
 
-/* A barrier that somebody made by hand, with or without data that looks odd,
- * blocks and can be removed. */
+/* A barrier that was made without the recipe, also with odd data, blocks and
+ * can be removed. */
 TEST(made_by_hand) {
   static const char *const texts[] = {"", "x", "\n", "id-1 zz\n",
                                       "id-1-2-3 5 6 gone\nwhy"};
@@ -406,7 +409,7 @@ TEST(other_kind) {
   close_steps();
 }
 
-/* P11: arguments that make no sense are refused; the output is NULL then. */
+/* P11: invalid arguments are refused; the output is then NULL. */
 TEST(bad_arguments) {
   zke *own = test_open(":memory:");
   zke_barrier_options o = {.size = 3};
@@ -449,7 +452,7 @@ static int use(zke *own) {
   return rc;
 }
 
-/* It stands whole or not at all, and others can remove it and go on. */
+/* It stands completely or not at all, and others can remove it and continue. */
 static void check(zke *other, int rc) {
   zke_barrier *b = NULL;
   int64_t token;
@@ -470,7 +473,7 @@ RECIPE_TESTS(uses, 10, 0);
 
 /* ---- processes ---- */
 
-/* A process that waits until the barrier has gone, once it has read the byte.
+/* A process that reads the byte, then waits until the barrier is gone.
  */
 static void pass(int go) {
   zke *own;
@@ -486,7 +489,7 @@ static void pass(int go) {
   _exit(rc == ZKE_OK && token == 0 ? 0 : 1);
 }
 
-/* Several processes wait, one removes. */
+/* Several processes wait, one removes the barrier. */
 TEST(all_processes_pass_when_one_removes) {
   int go[2];
   pid_t pids[4];

@@ -1,6 +1,6 @@
-/* test_counter.c - recipes/counter: a number that several processes count with
+/* test_counter.c - recipes/counter: a number that several processes change
  *
- * Each addition counts exactly once, whatever reply gets lost. */
+ * Each addition counts exactly once, whatever reply is lost. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -50,8 +50,8 @@ static void count_losses(zke_counter *c, int event, int64_t v, int64_t token,
   ++*(int *)context;
 }
 
-/* All allocations fail from some moment on in which the session's end is
- * dispatched: the listener hears of it, once. */
+/* All allocations fail from a moment in the dispatch of the session's end on:
+ * the listener hears of the end, once. */
 TEST(a_loss_is_heard_when_memory_was_short) {
   test_heap heap = {.fail_all = 1};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
@@ -83,7 +83,7 @@ TEST(a_loss_is_heard_when_memory_was_short) {
 
 static int64_t initial;         /* of the objects' options */
 static bool frees;              /* the listener frees its object */
-static int64_t newest;          /* token of a change that a step has made */
+static int64_t newest;          /* token of a step's change */
 static int64_t heard[SESSIONS]; /* the last token that each listener was told */
 static int64_t known[PARTIES];  /* the last token that each has read */
 
@@ -109,8 +109,8 @@ static int make_listening(zke *session, const char *who, void **object) {
   return zke_counter_new(session, PATH, &o, (zke_counter **)object);
 }
 
-/* A change gives the value, and a greater token than all before.  A refusal
- * gives no token. */
+/* A change gives the value, and a greater token than all earlier ones.  A
+ * refusal gives no token. */
 static int changed(step *s, int rc, int64_t value, int64_t token) {
   ck_step(s, rc == ZKE_OK ? token > newest : token == -77, "it has a token");
   if (rc != ZKE_OK) return rc;
@@ -141,8 +141,8 @@ static int step_change(step *s) {
   return changed(s, rc, to, token);
 }
 
-/* The token is that of the last change that was acknowledged, or a later one;
- * or there is none. */
+/* The token is that of the last acknowledged change, or a later one; or there
+ * is none. */
 static int step_get(step *s) {
   int64_t value = -77, token = -77;
   int rc = zke_counter_get(s->object, &value, &token);
@@ -153,9 +153,8 @@ static int step_get(step *s) {
   return rc;
 }
 
-/* The token is a later one than the party knew.  It may be that of a change
- * that has not been acknowledged yet: a wait on a thread must not look at
- * `newest`. */
+/* The token is later than the one the party knew.  Its change may not be
+ * acknowledged yet, so a wait on a thread must not read `newest`. */
 static int step_wait(step *s) {
   int64_t value = -77, token = -77;
   int rc =
@@ -183,9 +182,9 @@ static const step_recipe of_counter = {.verbs = verbs,
 
 /* ---- counting ---- */
 
-/* All ways to change a counter give the value and a token that rises; a
- * refused compare-and-set names the value.  An overflow is
- * refused, and nothing has changed. */
+/* All ways to change a counter give the value and a rising token; a refused
+ * compare-and-set names the value.  An overflow is refused, and changes
+ * nothing. */
 TEST(every_change_gives_the_value_and_a_token) {
   play_steps(&of_counter,
              "ann get -> 0; data " PATH
@@ -220,7 +219,7 @@ static void *count_on(void *arg) {
 }
 
 /* An addition whose reply was lost, before or after its change, is made once,
- * while another process counts as well. */
+ * while another process counts too. */
 TEST(lost_reply_counts_once) {
   zke *own = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *a = make(own), *b = make(y);
@@ -252,8 +251,8 @@ TEST(lost_reply_of_compare) {
              "ann change 0 2 -> BADVERSION");
 }
 
-/* No time to repeat: the caller is told that it is unknown, and the object
- * counts on correctly. */
+/* With no time to retry the call says that the result is unknown; the object
+ * still counts correctly. */
 TEST(unknown_at_the_deadline) {
   play_steps(
       &of_counter,
@@ -263,7 +262,8 @@ TEST(unknown_at_the_deadline) {
       "ann get -> 3 later; ann add 1 -> 4");
 }
 
-/* Deleted and made anew, with the same version: nobody mistakes it. */
+/* Deleted and made again with the same version: not mistaken for the old
+ * one. */
 TEST(deleted_under_way) {
   play_steps(&of_counter,
              "ann add 5 -> 5; delete " PATH " -> NOTEMPTY; empty " PATH
@@ -280,7 +280,7 @@ static void *count_100(void *arg) {
   return NULL;
 }
 
-/* Four threads on three counters of two stores add 400 times in all: nothing is
+/* Four threads on three counters of two stores add 400 times: no addition is
  * lost. */
 TEST(threads_count_together) {
   zke *own = test_open(test_path("db")), *y = test_open(test_path("db"));
@@ -301,15 +301,15 @@ TEST(threads_count_together) {
 
 /* ---- listening and waiting ---- */
 
-/* The listener hears the value as it is, each later one, the removal and the
- * end of its session, and is not told twice. */
+/* The listener hears the present value, each later one, the removal and the end
+ * of its session, each once. */
 TEST(listener_hears) {
   initial = 9;
   play_steps(&of_counter,
              "bob start; news ; ann add -9;" /* made */
              "ann add 1; news bob =1; ann add 1; news bob =2;"
-             "bob add 40; news bob =42;"            /* its own, too */
-             "bob free; bob' start; news bob' =42;" /* as it is */
+             "bob add 40; news bob =42;"            /* also its own */
+             "bob free; bob' start; news bob' =42;" /* the present value */
              "bob' start; news ;"
              "ann free; delete " PATH
              "; news bob' REMOVED 9;"
@@ -319,8 +319,8 @@ TEST(listener_hears) {
              "bob' wait_now -> INVALIDSTATE");
 }
 
-/* The listener frees the counter inside the start(): it is called no more, and
- * no watch is left. */
+/* The listener frees the counter inside start(): it is not called again, and no
+ * watch is left. */
 TEST(listener_frees) {
   frees = true;
   open_steps(&of_counter);
@@ -330,14 +330,14 @@ TEST(listener_frees) {
 }
 
 /* wait() sleeps until the value has another token than the given one, and
- * returns at once where it has; a deadline, a cancel, the session's end finish
- * it. */
+ * returns immediately if it has.  A deadline, a cancel and the session's end
+ * also end it. */
 TEST(waits_for_a_change) {
   play_steps(&of_counter,
              "bob waits wait; ann add 5; bob returns; bob get -> 5; watches 0;"
              "bob waits wait; bob wakes; bob wait_now -> MISUSE; bob still;"
              "ann add 2; bob returns -> 7;"
-             "ann add 1; bob wait_now -> 8;" /* been already */
+             "ann add 1; bob wait_now -> 8;" /* already changed */
              "bob wait_30 -> OPERATIONTIMEOUT; said stayed at 8; watches 0;"
              "bob waits wait; bob cancels; bob returns -> CANCELLED; watches 0;"
              "bob waits wait; bob expires; bob returns -> INVALIDSTATE");
@@ -357,8 +357,8 @@ TEST(a_wait_hears_of_another_store) {
 
 /* ---- what is not ours ---- */
 
-/* Another recipe's node and data that are no number are refused by name and
- * stay as they are; an empty node is taken over. */
+/* Another recipe's node, and data that is no number, are refused by name and
+ * not changed; an empty node is taken over. */
 TEST(other_data_is_refused) {
   static const struct {
     const char *data, *code;
@@ -392,8 +392,8 @@ TEST(other_data_is_refused) {
   close_steps();
 }
 
-/* P11: calls without a counter, and arguments that make no sense, are refused;
- * the output is NULL then. */
+/* P11: calls without a counter, and invalid arguments, are refused; the output
+ * is then NULL. */
 TEST(bad_arguments) {
   zke *own = test_open(":memory:");
   zke_counter_options o = {.size = 3};
@@ -409,8 +409,8 @@ TEST(bad_arguments) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
-/* The typical use: three additions, a compare-and-set, and a wait that has its
- * change already. */
+/* The typical use: three additions, a compare-and-set, and a wait for a past
+ * change. */
 static int use(zke *own) {
   zke_counter *c = NULL;
   int64_t now = 0, token = 0;
@@ -428,7 +428,7 @@ static int use(zke *own) {
   return rc;
 }
 
-/* Each change was made once or not at all; others count on. */
+/* Each change was made once or not at all; others can count. */
 static void check(zke *own, int rc) {
   zke_counter *c = make(own);
   int64_t v = value(c);
@@ -442,8 +442,8 @@ static const recipe_use uses[] = {{"counter", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
 
-/* Processes count as fast as they can, and one of them loses replies all the
- * time: the sum is right, and everybody saw values of its own. */
+/* Processes count as fast as they can, and one of them keeps losing replies:
+ * the sum is right, and no two got the same value. */
 TEST(processes_count_without_a_gap) {
   enum { N = 4, EACH = 60 };
   const char *db = test_path("db");

@@ -1,6 +1,6 @@
 /* test_group.c - recipes/group: who is there
  *
- * A member is there while its process lives, and everybody sees the same
+ * A member is in the group while its process lives, and all see the same
  * members. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -24,9 +24,9 @@
 /* ---- steps as text ---- */
 
 static bool frees; /* the listener frees its object */
-static bool deaf;  /* there is no listener */
+static bool deaf;  /* no listener */
 
-/* The listener of all tells "ann: +bob:data", "~…", "-…", READY and LOST. */
+/* The listener tells "ann: +bob:data", "~…", "-…", READY and LOST. */
 static void hear(zke_group *g, int event, const zke_party *who, void *context) {
   static const char *const names[] = {"", "+", "~", "-", "READY", "LOST"};
   tell("%s %s%s%s%s", (const char *)context, names[event],
@@ -71,14 +71,14 @@ static int own_path(step *s, char path[200]) {
   return rc;
 }
 
-/* Somebody deletes it. */
+/* Delete it. */
 static int step_loses(step *s) {
   char path[200];
   int rc = own_path(s, path);
   return rc == ZKE_OK ? zke_delete(z[4], path, -1) : rc;
 }
 
-/* "list" answers "ann:data bob:"; each is as its znode. */
+/* "list" answers "ann:data bob:"; each must agree with its znode. */
 static int step_list(step *s) {
   zke_party_list *list = NULL;
   int rc = zke_group_list(s->object, &list);
@@ -112,7 +112,7 @@ static const step_recipe of_group = {
 
 /* ---- coming and going ---- */
 
-/* The list has each member's identity, process, data and time, in the order of
+/* The list has each member's identity, process, data and time, in order of
  * joining: read from the file, then from memory. */
 TEST(members_with_identity_and_time) {
   play_steps(&of_group,
@@ -122,7 +122,7 @@ TEST(members_with_identity_and_time) {
 }
 
 /* The listener hears which members join, change and leave, with their data; a
- * member that left is named as it was, also after its session. */
+ * member that left is named even after its session's end. */
 TEST(listener_hears_members) {
   play_steps(&of_group,
              "ann join 1; cid start; told cid +ann:1, cid READY; cid start;"
@@ -133,7 +133,8 @@ TEST(listener_hears_members) {
              "ann join ; news cid +ann:; ann free; cid free; watches 0");
 }
 
-/* An object that only joined is not woken by others, but hears of its own end.
+/* An object that has only joined is not woken by others, but hears of its own
+   end.
  */
 TEST(joined_without_start) {
   play_steps(&of_group,
@@ -142,8 +143,8 @@ TEST(joined_without_start) {
              "ann loses; news ann LOST; ann is LOST");
 }
 
-/* One object is one member: a second join is refused, a second leave has
- * nothing to leave; afterwards it may join again. */
+/* One object is one member: a second join is refused, and so is a second leave;
+ * then it may join again. */
 TEST(join_twice_leave_twice) {
   play_steps(&of_group,
              "ann leave -> LOST; said " PATH
@@ -156,7 +157,7 @@ TEST(join_twice_leave_twice) {
              "entries " PATH " -> 0");
 }
 
-/* Taken away by somebody: told, known, and one can join again. */
+/* A deleted member hears LOST, its calls know it, and it can join again. */
 TEST(a_member_that_was_taken_away_can_join_again) {
   play_steps(&of_group,
              "ann start; ann join 1; news ann READY, ann +ann:1; ann loses;"
@@ -165,8 +166,8 @@ TEST(a_member_that_was_taken_away_can_join_again) {
              "ann loses; news ann LOST, ann -ann:3");
 }
 
-/* The session's end takes its member away: others hear of it, the member itself
- * hears LOST once, and no call of it works any more. */
+/* The session's end removes its member: others hear of it, the member itself
+ * hears LOST once, and its calls no longer work. */
 TEST(a_member_goes_with_its_session) {
   play_steps(&of_group,
              "eve start; ann join 1; news eve READY, eve +ann:1; ann expires;"
@@ -190,7 +191,8 @@ TEST(listener_frees) {
   close_steps();
 }
 
-/* P4: who came and went while events were dropped is told in the end. */
+/* P4: members that came or went while events were dropped are told at the
+ * end. */
 TEST(an_overflow_hides_nobody) {
   play_steps(&of_group,
              "dan renewed 4; dan start; bob join me;"
@@ -204,7 +206,7 @@ TEST(an_overflow_hides_nobody) {
 
 /* ---- what is not ours ---- */
 
-/* Other children are no members; numbers are compared as numbers. */
+/* Other children are not members; numbers are compared as numbers. */
 TEST(foreign_children) {
   static const char *const names[] = {"x",
                                       "member-0000000001",
@@ -235,7 +237,7 @@ TEST(foreign_children) {
   ck_ok(zke_group_list(party[0], &list));
   ck_assert_int_eq(list->count, 4);
   const zke_party *p = list->data;
-  int at = p[0].data[0] == 'm' ? 1 : 0; /* 0 stands at either end */
+  int at = p[0].data[0] == 'm' ? 1 : 0; /* 0 is at either end */
   ck_assert_str_eq(p[at].data, "no head\n");
   ck_assert_str_eq(p[at].identity, "");
   ck_assert_str_eq(p[at + 1].data, "x");
@@ -254,8 +256,8 @@ TEST(other_kind) {
              "entries " PATH " -> 0");
 }
 
-/* P11: arguments that make no sense, and calls without a group, are refused;
- * the output is NULL then. */
+/* P11: invalid arguments, and calls without a group, are refused; the output is
+ * then NULL. */
 TEST(bad_arguments) {
   zke *own = test_open(":memory:");
   zke_group_options o = {.size = 3};
@@ -280,8 +282,8 @@ TEST(bad_arguments) {
 
 /* ---- waiting ---- */
 
-/* wait() ends when so many are there, without a listener too; a deadline, a
- * cancel and the session's end finish it, each with its code. */
+/* wait() ends when there are enough members, also without a listener; a
+ * deadline, a cancel and the session's end also end it, each with its code. */
 TEST(waits_for_members) {
   deaf = true;
   play_steps(&of_group,
@@ -298,8 +300,7 @@ TEST(waits_for_members) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
-/* What a listener notes that looks at processes: who left, in the order of the
- * news. */
+/* The notes of a listener: which processes left, in the order of the news. */
 typedef struct left {
   int64_t pid[8];
   int count;
@@ -332,7 +333,7 @@ static int use(zke *own) {
   return rc;
 }
 
-/* Nobody is left, and another can join. */
+/* No member is left, and another can join. */
 static void check(zke *own, int rc) {
   zke_group *g = make(own, NULL, NULL);
   (void)rc;
@@ -347,7 +348,7 @@ static const recipe_use uses[] = {{"group", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
 
-/* Processes join; all see all; one is killed, and the others hear of it. */
+/* Processes join, and all see all; one is killed, and the others hear of it. */
 TEST(a_killed_process_leaves_the_group) {
   enum { N = 4 };
   const char *db = test_path("db");
@@ -384,8 +385,8 @@ TEST(a_killed_process_leaves_the_group) {
     ck_assert_int_eq(read(complete[0], &bytes[i], 1), 1);
   ck_assert_int_eq(kill(pids[0], SIGKILL), 0);
   while (!h.count) ck_ok(zke_wait(own, zke_now(own) + test_patience(10000)));
-  /* The others go as soon as they hear of it, perhaps within the same news,
-   * which come by name: but the dead one is among the first. */
+  /* The others leave as soon as they hear of it, perhaps within the same news,
+   * which are sorted by name: but the dead one is among the first. */
   bool named = false;
   for (int i = 0; i < h.count; i++) named = named || h.pid[i] == pids[0];
   ck_assert(named);
@@ -398,7 +399,7 @@ TEST(a_killed_process_leaves_the_group) {
   ck_ok(zke_close(own));
 }
 
-/* Allocations of zkembed's for one who comes and one who goes, in a group of so
+/* zkembed's allocations for a member that joins and leaves, in a group of this
  * many. */
 static long cost(const char *file, int members) {
   zke *own = test_open(test_path(file)), *y;
@@ -437,7 +438,8 @@ static long cost(const char *file, int members) {
   return before;
 }
 
-/* As much in a large group as in a small one, give or take a wake-up. */
+/* The cost is the same in a large group as in a small one, except for a
+ * wake-up. */
 TEST(a_coming_costs_the_same_in_any_group) {
   long few = cost("few", 5), many = cost("many", 1000);
   ck_assert_int_lt(many, few + 50);

@@ -1,10 +1,8 @@
-/* test_multilock.c - what several locks together have besides one line
- * (recipes/multilock.h)
+/* test_multilock.c - what only multi-locks promise (recipes/multilock.h)
  *
- * test_lines has what all lines promise, deaths, lost replies and faults among
- * it.  Here is what concerns more than one of the locks.  Interleavings are
- * driven step by step with several sessions on one store; waiting is done by
- * threads and by processes.
+ * test_lines tests what all lines promise, with deaths, lost replies and
+ * faults.  Here is what concerns several locks.  Several sessions on one store
+ * make interleavings step by step; threads and processes wait.
  */
 #include "recipes.h"
 #include "sessions.h"
@@ -25,7 +23,7 @@
 
 enum { MOST = 8 };
 
-/* Of a text: "ab" are the locks /a and /b, "aR" and "aW" a rwlock /a. */
+/* Parse a text: "ab" are the locks /a and /b, "aR" and "aW" a rwlock /a. */
 static int parse(const char *text, zke_multilock_item *items, char paths[][3]) {
   int n = 0;
   for (; *text; text++, n++) {
@@ -37,7 +35,7 @@ static int parse(const char *text, zke_multilock_item *items, char paths[][3]) {
   return n;
 }
 
-/* A multi-lock of the locks that the text names, for parse(). */
+/* A multi-lock of the locks in the text, as in parse(). */
 static zke_multilock *make_with(zke *session, const char *text,
                                 const zke_multilock_options *o) {
   zke_multilock *ml;
@@ -58,7 +56,7 @@ static zke_lock *make_lock(zke *session, const char *path) {
   return lock;
 }
 
-/* Nothing of anybody is left in /a, /b and /c. */
+/* No entries may be left in /a, /b and /c. */
 static void expect_nothing_left(void) {
   ck_assert_int_eq(
       entries(z[0], "/a") + entries(z[0], "/b") + entries(z[0], "/c"), 0);
@@ -69,15 +67,15 @@ static int run_acquire(call *c) {
   return zke_multilock_acquire(c->object, c->deadline);
 }
 
-/* Acquire them on a thread of its own. */
+/* Acquire them on another thread. */
 static void acquire_aside(call *c, zke_multilock *ml, int64_t deadline) {
   call_begin(c, run_acquire, ml, 0, deadline);
 }
 
 /* ---- one contender ---- */
 
-/* While it is held each of its locks is refused to others, naming the holder;
- * afterwards each is free. */
+/* While it is held, others are refused each of its locks, with the holder's
+ * name; afterwards each is free. */
 TEST(acquire_holds_all_and_release_gives_up_all) {
   open_sessions();
   zke_multilock *ml = make(z[0], "abc");
@@ -107,7 +105,7 @@ TEST(acquire_holds_all_and_release_gives_up_all) {
   close_sessions();
 }
 
-/* One step: one czxid, one guid, names as lock.h and rwlock.h have them. */
+/* One step: one czxid, one guid, and the names of lock.h and rwlock.h. */
 TEST(entries_are_made_in_one_step) {
   static const char *const tails[] = {"-lock-0000000000", "-__READ__0000000000",
                                       "-__WRIT__0000000000"};
@@ -133,8 +131,8 @@ TEST(entries_are_made_in_one_step) {
   close_sessions();
 }
 
-/* P11: arguments that make no sense are refused: no items, one twice, a mode
- * that is none, too many operations. */
+/* P11: invalid arguments are refused: no items, one item twice, an invalid
+ * mode, too many operations. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_multilock *ml = (zke_multilock *)(void *)z;
@@ -147,7 +145,7 @@ TEST(arguments_are_checked) {
   items[1].mode = 3;
   ck_rc(zke_multilock_new(z[0], items, 2, NULL, &ml), ZKE_BADARGUMENTS);
   static const char *const paths[] = {"/a", "/", "nope", NULL};
-  for (int i = 0; i < 4; i++) { /* the first: twice the same */
+  for (int i = 0; i < 4; i++) { /* the first: the same twice */
     items[1] = (zke_multilock_item){paths[i], ZKE_MULTILOCK_READ};
     ck_rc(zke_multilock_new(z[0], items, 2, NULL, &ml), ZKE_BADARGUMENTS);
   }
@@ -172,14 +170,14 @@ TEST(another_kind_on_a_path_is_refused) {
   ck_rc(zke_multilock_try(ml), ZKE_OTHERKIND);
   ck_rc(zke_multilock_start(ml), ZKE_OTHERKIND);
   ck_assert_int_eq(entries(z[0], "/a"), 0);
-  ck_rc(zke_multilock_try(modes), ZKE_OTHERKIND); /* /a is a lock by now */
+  ck_rc(zke_multilock_try(modes), ZKE_OTHERKIND); /* /a is now a lock */
   zke_multilock_free(ml);
   zke_multilock_free(modes);
   zke_semaphore_free(sem);
   close_sessions();
 }
 
-/* One of two directories has gone since: it alone is made again. */
+/* One of two directories was removed: only that is made again. */
 TEST(removed_directories_are_made_again) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
@@ -214,9 +212,9 @@ TEST(the_list_shows_the_data) {
 
 /* ---- all or none ---- */
 
-/* One of three locks is held by somebody: it holds none, and has no token,
- * until that one is free; the one that was free all along then has its token
- * too. */
+/* One of three locks is held by another party: the multi-lock holds none, and
+ * has no token, until that lock is free.  A lock that was always free then
+ * shows the token too. */
 TEST(it_holds_only_when_all_are_free) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a"), *b = make_lock(z[1], "/b");
@@ -234,7 +232,7 @@ TEST(it_holds_only_when_all_are_free) {
   ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
   ck_assert_int_gt(zke_multilock_token(ml), before);
   zke_party_list *list;
-  ck_ok(zke_lock_parties(z[3], "/c", &list)); /* free all along: says so too */
+  ck_ok(zke_lock_parties(z[3], "/c", &list)); /* always free: shows it too */
   ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(ml));
   ck_assert_int_eq(list->data[0].office, 1);
   zke_free(list);
@@ -245,8 +243,8 @@ TEST(it_holds_only_when_all_are_free) {
   close_sessions();
 }
 
-/* One of its locks is granted to it while it waits for the other.  What it
- * tells in the end is one value for both, greater than the grant. */
+/* One of its locks is granted to it while it waits for the other.  At the end
+ * it has one token for both, greater than the grant's. */
 TEST(one_lock_may_be_granted_before_the_others) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a"), *next = make_lock(z[1], "/a");
@@ -259,7 +257,7 @@ TEST(one_lock_may_be_granted_before_the_others) {
   ck_ok(zke_multilock_start(ml));
   ck_ok(zke_lock_release(a));
   dispatch_all();
-  ck_ok(zke_lock_release(next)); /* it has seen that ml is behind it */
+  ck_ok(zke_lock_release(next)); /* it has seen ml behind it */
   dispatch_all();
   ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_WAITING);
   ck_ok(zke_lock_parties(z[4], "/a", &list));
@@ -281,7 +279,8 @@ TEST(one_lock_may_be_granted_before_the_others) {
   close_sessions();
 }
 
-/* One that waits for its other lock is not overtaken, so it never starves. */
+/* While it waits for its other lock it is not overtaken, so it never
+ * starves. */
 TEST(a_later_single_one_stands_behind) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a"), *late = make_lock(z[1], "/b");
@@ -304,8 +303,8 @@ TEST(a_later_single_one_stands_behind) {
   close_sessions();
 }
 
-/* A refusal leaves no entry in any of the locks, and its sentence names the one
- * that is held. */
+/* A refusal leaves no entry in any lock, and its sentence names the held
+ * one. */
 TEST(try_takes_all_or_none_and_names_what_is_missing) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
@@ -325,7 +324,7 @@ TEST(try_takes_all_or_none_and_names_what_is_missing) {
   close_sessions();
 }
 
-/* redisson#4456: one that gives up keeps none of them. */
+/* redisson#4456: a multi-lock that gives up keeps none of its locks. */
 TEST(a_timeout_leaves_none_and_names_what_is_missing) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
@@ -345,7 +344,7 @@ TEST(a_timeout_leaves_none_and_names_what_is_missing) {
   close_sessions();
 }
 
-/* Readers of one rwlock are in together, a writer is alone. */
+/* Readers of one rwlock hold together, a writer alone. */
 TEST(modes_of_rwlocks_are_kept) {
   open_sessions();
   zke_multilock *ml[3] = {make(z[0], "aRb"), make(z[1], "aRc"),
@@ -372,8 +371,8 @@ TEST(modes_of_rwlocks_are_kept) {
 
 /* ---- losing ---- */
 
-/* Any of them lost is all lost; but the others are let go by the holder only,
- * who may still be at work on them. */
+/* If one lock is lost, all are; but only the holder releases the others, since
+ * it may still be working on them. */
 TEST(one_broken_loses_all) {
   zke_op ops[2];
   open_sessions();
@@ -402,7 +401,7 @@ TEST(one_broken_loses_all) {
   close_sessions();
 }
 
-/* Without a listener it is the question that finds out. */
+/* Without a listener, check() finds out. */
 TEST(check_finds_one_stolen) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
@@ -421,13 +420,13 @@ TEST(check_finds_one_stolen) {
 
 /* ---- deadlocks ---- */
 
-/* Threads, each with a multi-lock of the same locks in another order: with
- * one lock after the other they would block each other at once. */
+/* Threads, each with a multi-lock of the same locks in another order: if they
+ * took one lock after the other, they would soon block each other. */
 enum { THREADS = 5, ROUNDS = 20 };
 static int inside[3];
 
-/* A philosopher: takes its set of locks again and again, and meets nobody in
- * any of them. */
+/* A philosopher: takes its set of locks repeatedly, and meets no other
+ * holder. */
 static void *dine(void *context) {
   static const char *const orders[THREADS] = {"ab", "ba", "bc", "ca", "cba"};
   int number = (int)(intptr_t)context;
@@ -446,7 +445,7 @@ static void *dine(void *context) {
 }
 
 /* The dining philosophers: five threads take overlapping sets in different
- * orders, and no call is told of a deadlock or late. */
+ * orders, and no call reports a deadlock or a timeout. */
 TEST(multilocks_do_not_block_each_other) {
   pthread_t thread[THREADS];
   open_sessions();
@@ -492,8 +491,8 @@ static void join_other(other *o) {
   pthread_barrier_destroy(&o->both);
 }
 
-/* The multi-lock stands first at /a and waits for /b; who has /b asks for
- * /a: it closed the circle and is told. */
+/* The multi-lock is first at /a and waits for /b; the holder of /b asks for /a:
+ * its call closes the circle and reports it. */
 TEST(a_single_lock_that_closes_a_circle_is_told) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
@@ -515,7 +514,7 @@ TEST(a_single_lock_that_closes_a_circle_is_told) {
   close_sessions();
 }
 
-/* The other way round: it holds /c and its wait for /a and /b closes one. */
+/* The other way round: it holds /c, and its wait for /a and /b closes one. */
 TEST(a_multilock_that_closes_a_circle_is_told) {
   for (int order = 0; order < 2; order++) {
     open_sessions();
@@ -542,7 +541,7 @@ TEST(a_multilock_that_closes_a_circle_is_told) {
 
 /* ---- processes ---- */
 
-/* Write down tokens of /a: of those that use it alone, and of those that use a
+/* Log tokens of /a: of processes that use it alone, and of processes that use a
  * multi-lock of /a and others. */
 static void use_a(zke *own) {
   zke_lock *lock = make_lock(own, "/a");
@@ -560,8 +559,8 @@ static void use_a(zke *own) {
   give_up("round", rc);
 }
 
-/* Fencing: whoever holds /a, alone or with others, has a greater token than
- * all before. */
+/* Fencing: each holder of /a, alone or with others, has a greater token than
+ * all earlier ones. */
 TEST(tokens_increase_while_holders_are_killed) {
   share();
   strike_at_random(use_a, 20, &shared->logged, 20);
@@ -570,8 +569,8 @@ TEST(tokens_increase_while_holders_are_killed) {
 
 /* ---- any history ---- */
 
-/* Six multi-locks and three single ones of three sessions; calls at random,
- * one after the other. */
+/* Six multi-locks and three single locks of three sessions; random calls, one
+ * after the other. */
 enum { MULTIS = 6, LOCKS = 3 };
 static const char *const sets[MULTIS] = {"ab", "bc", "ca", "abc", "b", "cb"};
 
@@ -599,7 +598,7 @@ static void expire_and_reopen(crowd *c, int session) {
   make_crowd(c, session);
 }
 
-/* One call on a random multi-lock or lock, or a break, or a session's end. */
+/* A call on a random multi-lock or lock, or a break, or a session's end. */
 static void random_call(unsigned *random, crowd *c) {
   int i = rand_r(random) % MULTIS, s = rand_r(random) % LOCKS;
   const char path[] = {'/', (char)('a' + s), '\0'};
@@ -638,8 +637,8 @@ static void random_call(unsigned *random, crowd *c) {
   }
 }
 
-/* No lock has two holders, and each holder's token is greater than those of
- * the lock's holders before.  Returns how many multi-locks are held. */
+/* No lock has two holders, and each holder's token is greater than those of the
+ * lock's earlier holders.  Returns how many multi-locks are held. */
 static int expect_exclusion(const crowd *c, int64_t *highest) {
   int holders[LOCKS] = {0}, held = 0;
   for (int i = 0; i < MULTIS + LOCKS; i++) {

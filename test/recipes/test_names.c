@@ -1,6 +1,6 @@
 /* test_names.c - recipes/names: names that stand for values, or for znodes
  *
- * A name is bound by one binding at a time, which is there whole or not at all.
+ * A name has one binding at a time, which exists completely or not at all.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,7 +35,7 @@ static int64_t bind(zke_names *n, const char *name, const char *value) {
   return token;
 }
 
-/* What a name stands for, or "none". */
+/* The name's value, or "none". */
 static const char *value(zke_names *n, const char *name) {
   static char text[200];
   zke_binding *b = NULL;
@@ -49,7 +49,7 @@ static const char *value(zke_names *n, const char *name) {
 
 /* ---- steps as text ---- */
 
-static int64_t newest; /* token of the last binding that a step has made */
+static int64_t newest; /* token of the last binding made by a step */
 static int64_t former; /* token of the binding before that */
 
 /* "last" and "former" are those tokens, "any" is 0, and "other" a token that no
@@ -60,7 +60,7 @@ static int64_t token_in(const step *s) {
   return strcmp(s->word[1], "last") == 0 ? newest : newest + 1;
 }
 
-/* The token of a binding rises; a refusal gives none. */
+/* Each binding has a greater token; a refusal gives none. */
 static int bound(step *s, int rc, int64_t token) {
   ck_step(s, rc == ZKE_OK ? token > newest : token == -7, "its token is wrong");
   if (rc != ZKE_OK) return rc;
@@ -69,7 +69,7 @@ static int bound(step *s, int rc, int64_t token) {
   return rc;
 }
 
-/* "bind x TEXT"; "lend": as long as the session lives. */
+/* "bind x TEXT"; "lend": until the session ends. */
 static int bind_as(step *s, int ephemeral) {
   const char *text = after_word(s);
   int64_t token = -7;
@@ -92,8 +92,8 @@ static int step_rebind(step *s) {
 
 STEP(unbind, zke_names_unbind(s->object, s->word[0], token_in(s), s->deadline))
 
-/* A binding is as its znode.  It answers "'value' ann", and "lent" if it is
- * ephemeral; made by hand it is nobody's. */
+/* A binding must agree with its znode.  It answers "'value' ann", and "lent" if
+ * it is ephemeral; one made without the recipe has no owner. */
 static void say(step *s, const zke_binding *b) {
   char path[100];
   snprintf(path, sizeof path, PATH "/%s", b->name);
@@ -136,7 +136,7 @@ static int step_list(step *s) {
   return rc;
 }
 
-/* The Stat is that of /target, the only one that a name stands for. */
+/* The Stat must be that of /target, the only target of a name. */
 static int step_resolve(step *s) {
   char *data = NULL;
   int len = -7;
@@ -151,7 +151,7 @@ static int step_resolve(step *s) {
   return rc;
 }
 
-/* Somebody takes the bindings' second znodes away. */
+/* Delete the bindings' second znodes. */
 static int step_untwin(step *s) {
   zke_strings *names;
   ck_ok(zke_children(s->session, PATH, NULL, NULL, &names, NULL));
@@ -183,9 +183,9 @@ static const step_recipe of_names = {
 
 /* ---- binding ---- */
 
-/* A binding is found with its value, token, owner and time, also after the
- * object was freed; whoever knows the token unbinds it. An empty value is a
- * value. */
+/* A binding is found with its value, token, owner and time, also after its
+ * object was freed; any process that knows the token can unbind it.  An empty
+ * value is a value. */
 TEST(bind_lookup_unbind) {
   play_steps(&of_names,
              "bob lookup x -> NONODE; said " PATH
@@ -198,8 +198,8 @@ TEST(bind_lookup_unbind) {
              "entries " PATH " -> 2");
 }
 
-/* The owner has a process, a session and an identity, of which each line break
- * is a blank.  NULL is an empty value, and outputs may be left out. */
+/* The owner has a process, a session and an identity, in which line breaks
+ * become blanks.  NULL is an empty value, and outputs are optional. */
 TEST(a_binding_tells_its_owner) {
   zke_options o = {.size = sizeof o, .identity = "ann\nand co"};
   zke_binding *b;
@@ -240,8 +240,8 @@ TEST(refused_naming_the_owner) {
   close_steps();
 }
 
-/* A name is rebound only from the binding whose token is given, or from any,
- * with a greater token; it is never unbound in between. */
+/* A rebinding replaces only the binding with the given token, or any; it gets a
+ * greater token, and the name is never unbound in between. */
 TEST(rebind_in_one_step) {
   play_steps(&of_names,
              "bob rebind x any 1 -> NONODE; ann bind x 1;"
@@ -268,8 +268,8 @@ TEST(ephemeral_goes_with_the_session) {
 
 /* ---- lost replies ---- */
 
-/* The unbinding was made, its reply lost, and the name bound anew by another
- * before the repetition: that one's binding stays. */
+/* The unbinding took effect but lost its reply, and another process binds the
+ * name before the retry: its binding stays. */
 static void *bind_at_once(void *arg) {
   while (zke_names_bind(arg, "x", "next", 4, 0, 0, NULL) == ZKE_HELD)
     test_pause();
@@ -297,8 +297,8 @@ TEST(lost_unbinding_hits_no_other) {
   ck_ok(zke_close(own));
 }
 
-/* A reply that is lost before anything was changed, of whichever read, does not
- * pass for an unbinding: afterwards the name is unbound. */
+/* A lost reply of any read before the change is not taken for an unbinding:
+ * afterwards the name is unbound. */
 TEST(lost_read_is_no_unbinding) {
   zke *own = test_open(":memory:");
   zke_names *n = make(own);
@@ -318,18 +318,18 @@ TEST(lost_read_is_no_unbinding) {
   ck_ok(zke_close(own));
 }
 
-/* The pause between two tries: the other process unbinds the name. */
+/* In the pause between two tries the other process unbinds the name. */
 static void unbind_in_pause(void *context, int64_t ns) {
   struct timespec t = {0, (long)ns};
   zke_names_unbind(*(zke_names **)context, "x", 0, 0);
   nanosleep(&t, NULL);
 }
 
-/* Another process unbinds the name while a change that has lost its reply
- * pauses.  A binding that was unbound before it could be repeated is not made
- * again, since nobody would unbind it; but one that was never made is.  A
- * rebinding finds the name free: it was made and then unbound, or the one of
- * before was.  Nobody can tell, so it is no ZKE_NONODE. */
+/* Another process unbinds the name in the pause after a lost reply.  If the
+ * binding was made and then unbound, it is not made again, since no one would
+ * unbind it; one that was never made is.  A rebinding finds the name free:
+ * either it or the former binding was unbound.  That is unknown, so the code is
+ * not ZKE_NONODE. */
 TEST_LOOP(lost_binding_is_not_made_twice, 0, 4) {
   bool made = _i % 2, again = _i / 2, doubt = made || again;
   zke_names *other = NULL;
@@ -354,8 +354,8 @@ TEST_LOOP(lost_binding_is_not_made_twice, 0, 4) {
   ck_ok(zke_close(own));
 }
 
-/* For the pause between two tries: another name is bound in the first, and then
- * the next change is lost before it takes effect. */
+/* In the first pause another name is bound, and then the next change is lost
+ * before it takes effect. */
 typedef struct late {
   zke *own;
   zke_names *other;
@@ -373,9 +373,9 @@ static void bind_another_in_pause(void *context, int64_t ns) {
   nanosleep(&t, NULL);
 }
 
-/* What others changed before the step that lost its reply is no reason for a
- * doubt: the first reads are repeated after a change of another name, and then
- * the binding is lost before it was made.  It is made all the same. */
+/* Others' changes before the step that lost its reply cause no doubt: the first
+ * reads are repeated after a change of another name, and then the binding's
+ * reply is lost before it takes effect.  It is still made. */
 TEST(lost_binding_goes_by_its_own_step) {
   late l = {.pauses = 0};
   zke_os os = {
@@ -405,9 +405,8 @@ TEST(lost_binding_goes_by_its_own_step) {
   ck_ok(zke_close(l.own));
 }
 
-/* A binding whose reply was lost, and for whose repetition no time is left, is
- * a success all the same: it is there, with its token.  One that was not made
- * fails.  So is a rebinding. */
+/* A binding whose reply was lost with no time to repeat it succeeds if it was
+ * made, with its token; else it fails.  The same goes for a rebinding. */
 TEST(lost_binding_is_known_after_the_deadline) {
   play_steps(&of_names,
              "ann bind w makes the directory;"
@@ -422,8 +421,8 @@ TEST(lost_binding_is_known_after_the_deadline) {
 
 /* ---- looking ---- */
 
-/* The list has all names in order, also nodes that were made by hand or have no
- * data. */
+/* The list has all names in order, also nodes without data or made without the
+ * recipe. */
 TEST(list_of_one_moment) {
   open_steps(&of_names);
   play(
@@ -435,8 +434,8 @@ TEST(list_of_one_moment) {
   close_steps();
 }
 
-/* A name made by other means, whatever its data looks like, is a name; and so
- * is a binding whose twin somebody took away. */
+/* A node made without the recipe, with any data, is a name; so is a binding
+ * whose twin was deleted. */
 TEST(made_by_hand) {
   static const char *const texts[] = {
       "", "x\ny", "id-1 zz 5 me\n", "id-1 1\n", "id-1 1 5\nx y", "\n"};
@@ -458,8 +457,8 @@ TEST(made_by_hand) {
   close_steps();
 }
 
-/* A name whose value is a path gives that node's data and Stat; a value that is
- * no path, or a path without a node, is told. */
+/* A name whose value is a path gives that node's data and Stat.  A value that
+ * is no path, or a path without a node, is reported. */
 TEST(resolves_to_a_znode) {
   open_steps(&of_names);
   play(
@@ -475,8 +474,8 @@ TEST(resolves_to_a_znode) {
 
 /* ---- waiting ---- */
 
-/* wait() sleeps until the name is bound, and not because of others; a deadline,
- * a cancel and the session's end finish it. */
+/* wait() sleeps until this name is bound; a deadline, a cancel and the
+ * session's end also end it. */
 TEST(waits_until_bound) {
   play_steps(&of_names,
              "bob waits wait x; ann bind other; bob wakes;"
@@ -499,7 +498,7 @@ TEST(a_wait_hears_of_another_store) {
     ck_ok(zke_open(test_path("db"), &o, &z[i]));
     party[i] = make(z[i]);
   }
-  z[SESSIONS - 1] = z[0]; /* say() looks by it */
+  z[SESSIONS - 1] = z[0]; /* say() reads by it */
   play("bob waits wait x; ann bind x 5; bob returns -> '5' ann");
   free_parties();
   for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
@@ -517,8 +516,8 @@ TEST(other_kind) {
              "ann wait_now x -> OTHERKIND; entries " PATH " -> 0");
 }
 
-/* P11: names that cannot be nodes or are kept for recipes, and calls without an
- * object, are refused. */
+/* P11: names that cannot be nodes or are reserved for recipes, and calls
+ * without an object, are refused. */
 TEST(bad_arguments) {
   static const char *const names[] = {NULL, "", "a/b", "_c_x", ".", ".."};
   zke *own = test_open(":memory:");
@@ -564,7 +563,8 @@ static int use(zke *own) {
   return rc;
 }
 
-/* It is bound whole or not at all, and others can unbind and bind. */
+/* The name is bound completely or not at all, and others can unbind and bind
+ * it. */
 static void check(zke *own, int rc) {
   zke_names *n = make(own);
   bool bound = strcmp(value(n, "x"), "none") != 0;
@@ -579,7 +579,7 @@ static const recipe_use uses[] = {{"names", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
 
-/* Of several processes that want a name one gets it at a time. */
+/* Of several processes that want a name, only one has it at a time. */
 TEST(one_process_at_a_time_has_a_name) {
   enum { N = 4, EACH = 15 };
   const char *db = test_path("db");

@@ -1,6 +1,6 @@
 /* test_periodic.c - recipes/periodic: at most once a period
  *
- * However many processes are ready, one runs in each period. */
+ * However many processes are ready, one run happens in each period. */
 #include "recipes/periodic.h"
 
 #include <stdbool.h>
@@ -23,7 +23,7 @@ enum { PERIOD = 1000 };
 #define BEGIN INT64_C(1800000000000) /* of each test: 2027-01-15, 8:00 */
 
 static zke_periodic_options options = {.period_ms = PERIOD};
-static int64_t wall;          /* ms since 1970; 0: as it is */
+static int64_t wall;          /* ms since 1970; 0: the real time */
 static const char *meanwhile; /* steps for the next pause of a call */
 static int64_t newest;        /* token of the last run */
 
@@ -52,7 +52,7 @@ static int create(zke *session, const char *who, void **object) {
                           (zke_periodic **)object);
 }
 
-/* Each run has a greater token than all before. */
+/* Each run has a greater token than all earlier ones. */
 static int runs(step *s, int rc) {
   if (rc != ZKE_OK) return rc;
   int64_t token = zke_periodic_token(s->object);
@@ -92,7 +92,7 @@ static int step_record(step *s) {
   return rc;
 }
 
-/* "ran 10 20": from when until when, in ms since the beginning of the test. */
+/* "ran 10 20": the start and end, in ms since the test began. */
 static int step_ran(step *s) {
   zke_periodic_record *r;
   ck_ok(zke_periodic_get(s->session, BASE, "j", &r));
@@ -123,7 +123,7 @@ static int cancel(void *object) { return zke_periodic_cancel(object); }
 static const step_recipe of_job = {
     .verbs = verbs, .create = create, .free = release, .cancel = cancel};
 
-/* One job for all, under a clock that the test sets. */
+/* One job for all, with a clock that the test sets. */
 static void begin_in(const char *db, int retry, int aligned) {
   static seam s = {
       .before = {[SEAM_clock] = set_wall, [SEAM_sleep] = act_meanwhile}};
@@ -138,7 +138,7 @@ static void begin(int retry, int aligned) {
   begin_in(":memory:", retry, aligned);
 }
 
-/* Nothing is left but the record. */
+/* Close; only the record may be left. */
 static void end(void) {
   int64_t count;
   ck_assert_ptr_null(meanwhile);
@@ -156,8 +156,8 @@ static void play_job(int retry, const char *script) {
   end();
 }
 
-/* A release whose reply was lost has ended the run, though the next one has
- * begun before it looks; also where the versions of the record wrap around. */
+/* A release whose reply was lost has ended the run, although the next run
+ * begins before it looks; also if the record's versions wrap around. */
 TEST_LOOP(a_lost_reply_and_the_next_run, 0, 3) {
   static const int32_t versions[] = {0, -3, INT32_MAX - 2};
   begin_in(test_path("db"), 0, 0);
@@ -169,9 +169,9 @@ TEST_LOOP(a_lost_reply_and_the_next_run, 0, 3) {
   end();
 }
 
-/* The reply of a release is lost, before the release is made or after that.
- * Before it looks again somebody deletes the job's znode, or only `running`,
- * and the next run begins, or none: the run counts as lost. */
+/* The reply of a release is lost, before or after it takes effect.  Before it
+ * looks again the job's znode, or only `running`, is deleted, and the next run
+ * begins, or none: the run counts as lost. */
 TEST(a_lost_release_of_a_job_that_is_deleted) {
   begin(0, 0);
   play("ann try; ann fails before");
@@ -196,8 +196,8 @@ TEST(a_lost_release_of_a_job_that_is_deleted) {
   end();
 }
 
-/* Once in a period, whoever comes; the refusal says who did it, when, and when
- * it is due again; the record says all of the last run, and of no other. */
+/* One run in a period, whichever process asks.  A refusal says who did it,
+ * when, and when it is due again; the record describes the last run only. */
 TEST(once_a_period) {
   play_job(0,
            "record -> NONODE; ann try; bob try -> HELD;"
@@ -213,8 +213,8 @@ TEST(once_a_period) {
            "record -> bob status 0, try 1; ran 1000 1010; passes 990; cid try");
 }
 
-/* A clock set back: less than a period does nothing but wait; a period or more
- * makes it due, once. */
+/* A clock set back by less than a period only delays the job; by a period or
+ * more it makes the job due, once. */
 TEST_LOOP(clock_steps, 0, 2) {
   begin(0, _i);
   play(
@@ -224,7 +224,7 @@ TEST_LOOP(clock_steps, 0, 2) {
   end();
 }
 
-/* Aligned periods begin at multiples, whenever the last run was. */
+/* Aligned periods begin at multiples, whatever the time of the last run. */
 TEST(aligned_periods_begin_at_multiples) {
   begin(0, 1);
   play(
@@ -233,7 +233,7 @@ TEST(aligned_periods_begin_at_multiples) {
   end();
 }
 
-/* Whoever did it died: the run counts, or not, by the option; tries count. */
+/* The runner died: its run counts, or not, by the option; tries count. */
 TEST(a_dead_ones_run_counts_by_the_option) {
   play_job(0,
            "ann try; ann expires; ann is LOST; ann release 0 -> INVALIDSTATE;"
@@ -242,12 +242,12 @@ TEST(a_dead_ones_run_counts_by_the_option) {
   play_job(ZKE_PERIODIC_RETRY_DEAD,
            "ann try; ann expires; ann is LOST; ann release 0 -> INVALIDSTATE;"
            "told ann LOST; bob try; record -> bob runs, try 2;"
-           "bob free;" /* gives up: as if it had died */
+           "bob free;" /* gives up, as by a death */
            "cid try; cid release 0; cid try -> LIMIT");
 }
 
-/* The process that does the job ends, and its session is a kept one: it does
- * the job until its timeout is over, and may be taken over. */
+/* The runner's process ends, and its session is a kept one: the run continues
+ * until its timeout, and may be taken over. */
 TEST_LOOP(a_kept_runner_may_come_back, 0, 2) {
   zke_options o = {
       .size = sizeof o, .identity = "kit", .timeout_ms = _i ? 300 : 60000};
@@ -262,7 +262,7 @@ TEST_LOOP(a_kept_runner_may_come_back, 0, 2) {
   ck_ok(zke_periodic_try(own));
   newest = zke_periodic_token(own);
   ck_ok(zke_attach(z[4], id, password, NULL, &taken));
-  zke_periodic_free(own); /* of a handle that has moved: nothing goes */
+  zke_periodic_free(own); /* its session has moved: nothing is removed */
   ck_ok(zke_close(mine));
   ck_ok(zke_detach(taken));
   play("ann try -> HELD; record -> kit runs, try 1");
@@ -283,7 +283,7 @@ TEST(a_failed_run_is_repeated_if_so_wished) {
            "ann try; ann release 3; bob try; bob release 0; bob try -> LIMIT");
 }
 
-/* By force also when it is not due; never while somebody does it. */
+/* A forced run works even if it is not due, but never during another run. */
 TEST(force_runs_early_but_never_beside_another) {
   play_job(0,
            "ann try; bob force -> HELD; ann release 0; bob force;"
@@ -291,10 +291,10 @@ TEST(force_runs_early_but_never_beside_another) {
            "bob release 0; bob release 0 -> LOST");
 }
 
-/* `running` taken away by an operator: told, and what it guards fails when
- * another one has begun.  A deleted job's next record has the same version, and
- * yet the release of the first run does not end the next.  If another object of
- * the same session claims it, the first one hears of its loss. */
+/* An operator deletes `running`: the runner is told, and its guarded operation
+ * fails once another run has begun.  A deleted job's next record has the same
+ * version, but the first run's release does not end the next run.  If another
+ * object of the same session claims the job, the first hears of its loss. */
 TEST(claim_lost) {
   play_job(ZKE_PERIODIC_RETRY_DEAD,
            "ann try; ann check; ann op; ann guarded; delete " RUNNING
@@ -313,8 +313,8 @@ TEST(claim_lost) {
            "ann is LOST; ann' release 0");
 }
 
-/* A release that fails leaves the run this object's: the listener still hears
- * when it is taken away. */
+/* After a failed release the object still has the run: its listener hears when
+ * it is taken away. */
 TEST(failed_release_goes_on_listening) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
@@ -345,7 +345,7 @@ TEST(failed_release_goes_on_listening) {
   ck_ok(zke_close(one));
 }
 
-/* Real time: waits until it is due; the deadline says why not. */
+/* In real time: it waits until the job is due; a timeout says why it is not. */
 TEST(it_waits_until_it_is_due) {
   begin(0, 0);
   wall = 0;
@@ -362,10 +362,10 @@ TEST(it_waits_until_it_is_due) {
   end();
 }
 
-/* A call that waits while another process does the job goes on when that one
- * dies, if such runs do not count; and can be cancelled.  A release beside
- * another thread's acquire ends that call; one without it has nothing to give
- * up. */
+/* A call that waits during another process's run takes over when that process
+ * dies, if such runs do not count; it can be cancelled.  A release during
+ * another thread's acquire ends that call; a release without one has nothing to
+ * give up. */
 TEST(waits_for_end) {
   play_job(ZKE_PERIODIC_RETRY_DEAD,
            "ann try; bob waits acquire; ann expires; bob returns;"
@@ -376,9 +376,9 @@ TEST(waits_for_end) {
            "bob release 0 -> LOST; ann release 0");
 }
 
-/* The watch of a wait cannot be set at once, since its reply is lost: the wait
- * goes on to its deadline, where the job was done and where a process does
- * it.  The record goes first. */
+/* The watch of a wait cannot be set immediately, since its reply is lost: the
+ * wait continues to its deadline, both after a run and during one.  The record
+ * goes first. */
 TEST(a_wait_without_its_watch_goes_on_to_its_deadline) {
   play_job(ZKE_PERIODIC_RETRY_DEAD,
            "ann try; ann release 0; bob try -> LIMIT; bob fails read 1;"
@@ -389,9 +389,8 @@ TEST(a_wait_without_its_watch_goes_on_to_its_deadline) {
            "ann release 0");
 }
 
-/* A call that waits for the next period, since the last run went well, takes
- * the job over before that when a run is forced meanwhile, and fails (0) or
- * dies (1). */
+/* A call waits for the next period because the last run succeeded.  A run is
+ * forced meanwhile, and fails (0) or dies (1): the call takes over early. */
 TEST_LOOP(a_forced_run_that_fails_wakes_who_waits_for_the_period, 0, 2) {
   options.period_ms = 3600000;
   begin(ZKE_PERIODIC_RETRY_DEAD | ZKE_PERIODIC_RETRY_FAILED, 0);
@@ -402,9 +401,8 @@ TEST_LOOP(a_forced_run_that_fails_wakes_who_waits_for_the_period, 0, 2) {
   end();
 }
 
-/* P11: periods and names that make no sense are refused; so are another
- * recipe's directory and a record that is none. An empty record is a job that
- * has not run. */
+/* P11: invalid periods and names are refused; so are another recipe's directory
+ * and an invalid record.  An empty record is a job that has not run. */
 TEST(bad_arguments) {
   zke_periodic *j;
   begin(0, 0);
@@ -436,10 +434,10 @@ TEST(bad_arguments) {
 
 /* ---- runners that come and go ---- */
 
-static zke *there, *runner; /* another process, and the session that runs it */
+static zke *there, *runner; /* another process, and the runner's session */
 static bool changing;
 
-/* At each look at the clock the runner ends, and another one begins. */
+/* At each reading of the clock the runner ends, and another begins. */
 static void change_runner(seam_call *c) {
   (void)c;
   if (!changing) return;
@@ -451,8 +449,8 @@ static void change_runner(seam_call *c) {
   changing = true;
 }
 
-/* A look from outside, whose runner has ended each time: it has the time that
- * any call has, though it has no deadline. */
+/* A read from outside finds another runner each time.  It ends after the time
+ * that any call has, although it has no deadline. */
 TEST(a_look_ends_while_runners_change) {
   static seam s = {.before = {[SEAM_clock] = change_runner}};
   zke_options o = {.size = sizeof o, .os = seam_os(&s), .busy_timeout_ms = 200};
@@ -479,7 +477,7 @@ TEST(a_look_ends_while_runners_change) {
 
 static int period_used = 3600 * 1000;
 
-/* The typical use: run the job, and report that it went well. */
+/* The typical use: run the job, and report success. */
 static int use(zke *user) {
   zke_periodic_options o = {.size = sizeof o,
                             .period_ms = period_used,
@@ -492,7 +490,7 @@ static int use(zke *user) {
   return rc;
 }
 
-/* Either it was done, and is not done again, or another one does it. */
+/* Either the job was done, and is not repeated, or another process does it. */
 static void check(zke *other, int rc) {
   zke_periodic_record *r;
   int again = use(other);

@@ -1,9 +1,8 @@
-/* test_persistent_node.c - recipes/persistent_node: an ephemeral znode that
- * its owner keeps there
+/* test_persistent_node.c - recipes/persistent_node: an ephemeral znode that its
+ * owner makes again when it is deleted
  *
- * It is made again when somebody deletes it.  Two faults that Curator had are
- * tested for: the parent stays (CURATOR-506), and the path does not grow
- * (CURATOR-190). */
+ * Two faults that Curator had are tested for: the parent stays (CURATOR-506),
+ * and the path does not grow (CURATOR-190). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,7 +22,7 @@
 
 #define PATH "/status/host"
 
-/* ---- what a listener hears, as one text ---- */
+/* ---- what a listener hears, as text ---- */
 
 typedef struct heard {
   char text[500];
@@ -31,8 +30,8 @@ typedef struct heard {
   int frees;
 } heard;
 
-/* The listener: writes the states; each PRESENT has a greater token; and frees
- * the node if the test asks for it. */
+/* The listener writes the states, and frees the node if the test asks for it;
+ * each PRESENT must have a greater token. */
 static void hear(zke_persistent_node *n, int state, int64_t token,
                  void *context) {
   static const char *const names[] = {"OUT ", "WAITING ", "PRESENT ", "LOST "};
@@ -78,10 +77,10 @@ static const char *there(zke *z) {
   return text;
 }
 
-/* ---- being there ---- */
+/* ---- keeping the node ---- */
 
-/* Deleted by somebody it comes again, at the same path, with a new token; free
- * deletes it and leaves the parents. */
+/* A deleted node comes again, at the same path, with a new token; free deletes
+ * it and leaves the parents. */
 TEST(comes_again) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 0};
@@ -97,7 +96,7 @@ TEST(comes_again) {
     ck_ok(zke_delete(z, PATH, -1));
     expect(y, &h, "PRESENT ");
   }
-  ck_ok(zke_persistent_node_start(n)); /* nothing to do */
+  ck_ok(zke_persistent_node_start(n)); /* no effect */
   expect(y, &h, "");
   zke_persistent_node_free(n);
   ck_assert_str_eq(there(z), "none");
@@ -107,7 +106,7 @@ TEST(comes_again) {
   ck_ok(zke_close(z));
 }
 
-/* Deleted with its parent, both come again. */
+/* If it is deleted with its parent, both come again. */
 TEST(parents_come_again) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 0};
@@ -124,8 +123,8 @@ TEST(parents_come_again) {
   ck_ok(zke_close(z));
 }
 
-/* A new value is written at once, kept for later where the node is missing, and
- * replaces what others wrote. */
+/* A new value is written immediately, or kept for later if the node is missing,
+ * and replaces what others wrote. */
 TEST(new_value) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_persistent_node *n = make(y, NULL);
@@ -135,15 +134,15 @@ TEST(new_value) {
   ck_assert_str_eq(there(z), "early");
   ck_ok(zke_persistent_node_set(n, "busy", 4, ZKE_FOREVER));
   ck_assert_str_eq(there(z), "busy");
-  ck_ok(zke_set(z, PATH, "theirs", 6, -1, NULL)); /* another's is let be, */
+  ck_ok(zke_set(z, PATH, "theirs", 6, -1, NULL)); /* another's value stays */
   ck_ok(zke_dispatch(y, NULL));
   ck_assert_str_eq(there(z), "theirs");
   ck_ok(zke_persistent_node_set(n, "mine", 4,
-                                ZKE_FOREVER)); /* until one's next */
+                                ZKE_FOREVER)); /* until the next own value */
   ck_assert_str_eq(there(z), "mine");
   ck_ok(zke_delete(z, PATH, -1));
   ck_ok(zke_persistent_node_set(n, "later", 5,
-                                ZKE_FOREVER)); /* while it is not there */
+                                ZKE_FOREVER)); /* while it is missing */
   ck_assert_str_eq(there(z), "none");
   ck_ok(zke_dispatch(y, NULL));
   ck_assert_str_eq(there(z), "later");
@@ -158,7 +157,8 @@ TEST(new_value) {
 
 /* ---- another's ---- */
 
-/* What another session owns is left alone, named, waited for, replaced. */
+/* Another session's node is not touched; its owner is named, and when it goes
+ * it is replaced. */
 TEST(waits_for_the_other) {
   zke_options o = {.size = sizeof o, .identity = "ann"};
   zke *z = test_open(":memory:"), *y = test_session(z, NULL), *a;
@@ -174,14 +174,14 @@ TEST(waits_for_the_other) {
   zke_persistent_node_free(m);
   expect(y, &h, "PRESENT ");
   ck_assert_str_eq(there(z), "second");
-  /* taken away and replaced before it could look */
+  /* deleted and replaced before it could look */
   ck_ok(zke_delete(z, PATH, -1));
   ck_ok(zke_create(a, PATH, "a", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   ck_ok(zke_persistent_node_set(n, "third", 5,
-                                ZKE_FOREVER)); /* not into that one */
+                                ZKE_FOREVER)); /* not into that node */
   ck_assert_str_eq(there(z), "a");
   expect(y, &h, "WAITING ");
-  ck_ok(zke_persistent_node_release(n)); /* and that one is not deleted */
+  ck_ok(zke_persistent_node_release(n)); /* and that node is not deleted */
   expect(y, &h, "OUT ");
   ck_assert_str_eq(there(z), "a");
   ck_assert_int_eq(all_watches(z), 0);
@@ -198,7 +198,7 @@ TEST(waits_for_the_other) {
   ck_ok(zke_close(z));
 }
 
-/* A node of one's own session that the object did not make is not its own. */
+/* A node of the same session that the object did not make is not its own. */
 TEST(same_session) {
   zke *z = test_open(":memory:");
   zke_persistent_node *n = make(z, NULL);
@@ -215,7 +215,7 @@ TEST(same_session) {
 /* ---- the session's end ---- */
 
 /* After its session's end, or before it, the node moves to another session with
- * its last value; what was stopped stays stopped. */
+ * its last value; a stopped node stays stopped. */
 TEST(renewed_in_another_session) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL),
       *x = test_session(z, NULL);
@@ -240,14 +240,14 @@ TEST(renewed_in_another_session) {
   ck_assert_int_eq(owner, zke_session_id(x));
   ck_ok(zke_delete(z, PATH, -1));
   expect(x, &h, "PRESENT ");
-  /* a living session's moves as well */
+  /* a living session's node moves too */
   y = test_session(z, NULL);
   ck_ok(zke_persistent_node_renew(&n, y));
   ck_assert_str_eq(there(z), "busy");
   ck_assert_int_eq(owner, zke_session_id(y));
   ck_assert_int_eq(all_watches(z), 1);
   ck_ok(zke_persistent_node_release(n));
-  ck_ok(zke_persistent_node_renew(&n, x)); /* what is stopped stays so */
+  ck_ok(zke_persistent_node_renew(&n, x)); /* a stopped node stays stopped */
   ck_assert_str_eq(there(z), "none");
   zke_persistent_node_free(n);
   ck_ok(zke_close(y));
@@ -255,7 +255,7 @@ TEST(renewed_in_another_session) {
   ck_ok(zke_close(z));
 }
 
-/* In the listener that hears of the end. */
+/* For the listener that hears of the end. */
 static zke *next;
 static zke_persistent_node *current;
 
@@ -266,7 +266,7 @@ static void renew_at_once(zke_persistent_node *n, int state, int64_t token,
     ck_ok(zke_persistent_node_renew(&current, next));
 }
 
-/* The listener may renew the node in another session as it hears LOST. */
+/* The listener may renew the node in another session when it hears LOST. */
 TEST(renewed_in_the_listener) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_persistent_node_options o = {.size = sizeof o, .listener = renew_at_once};
@@ -283,8 +283,8 @@ TEST(renewed_in_the_listener) {
   ck_ok(zke_close(z));
 }
 
-/* The listener frees the node at its first event, inside the start(): the znode
- * and its watch go. */
+/* The listener frees the node at its first event, inside start(): the znode and
+ * its watch go. */
 TEST(listener_frees) {
   zke *z = test_open(":memory:");
   heard h = {{0}, 0, 1};
@@ -311,7 +311,7 @@ static int joined(pthread_t thread) {
 }
 
 /* acquire() waits while another session has the path; a cancel, the other's
- * release and the session's end finish it. */
+ * release and the session's end end it. */
 TEST(acquire_waits_for_the_path) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_persistent_node *m = make(z, NULL), *n = make(y, NULL);
@@ -343,8 +343,8 @@ TEST(acquire_waits_for_the_path) {
 
 /* ---- refusals ---- */
 
-/* P11: arguments that make no sense are refused, and leave the object as it is;
- * a parent that can have no children is told at once. */
+/* P11: invalid arguments are refused, and do not change the object.  A parent
+ * that cannot have children is reported immediately. */
 TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_persistent_node_options o = {.size = 3};
@@ -362,7 +362,7 @@ TEST(bad_arguments) {
   ck_rc(zke_persistent_node_renew(&n, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_eq(n, same);
   ck_rc(zke_persistent_node_release(n), ZKE_LOST);
-  /* a parent that can have no children is told at once */
+  /* a parent that cannot have children is reported immediately */
   ck_ok(
       zke_create(z, "/status", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   ck_rc(zke_persistent_node_acquire(n, soon(z)), ZKE_NOCHILDRENFOREPHEMERALS);
@@ -373,7 +373,7 @@ TEST(bad_arguments) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
-/* The typical use: wait for the path, change the value, let go, and come
+/* The typical use: wait for the path, change the value, release, and come
  * back. */
 static int use(zke *z) {
   heard h = {{0}, 0, 0};
@@ -389,7 +389,7 @@ static int use(zke *z) {
   return rc;
 }
 
-/* Another gets the place, as soon as the dead one's session has ended. */
+/* Another gets the path once the dead one's session has ended. */
 static void check(zke *z, int rc) {
   zke_persistent_node *n = make(z, NULL);
   (void)rc;
@@ -403,7 +403,7 @@ static const recipe_use uses[] = {{"persistent node", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
 
-/* Its process is killed, the next one takes the place. */
+/* If its process is killed, the next one takes the path. */
 TEST(the_next_process_takes_a_dead_ones_place) {
   const char *db = test_path("db");
   pid_t pids[2];

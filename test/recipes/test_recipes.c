@@ -1,10 +1,9 @@
 /* test_recipes.c - do the tests of the recipes notice anything?
  *
- * A lock made of plain calls, once as it should be and once for each mistake
- * that the loops of recipes.h and the checker of recipe_history.h are there to
- * find.  The mistaken ones are planted in a test of its own, which this
- * program runs by itself (`PLANTED=n test_recipes`) to see it fail for
- * the right reason.
+ * A lock made of plain calls: once correct, and once with each mistake that the
+ * loops of recipes.h and the checker of recipe_history.h should find.  The
+ * mistakes are planted in a separate test, which this program runs in a process
+ * (`PLANTED=n test_recipes`) to see it fail for the right reason.
  */
 #include "test/torture/recipe_history.c"
 #include "recipes.h"
@@ -45,8 +44,8 @@ static bool owned(zke *z, const char *path) {
          stat.ephemeralOwner == zke_session_id(z);
 }
 
-/* Queue: a sequential node.  After a lost reply look whether it is there: this
- * lock is used once by a session, so its own node is known by its owner. */
+/* Queue: make a sequential node.  After a lost reply look for it: a session
+ * uses this lock only once, so the node's owner identifies it. */
 static int queue(zke *z, char **path_out) {
   int mode = stays() ? ZKE_PERSISTENT_SEQUENTIAL : ZKE_EPHEMERAL_SEQUENTIAL;
   int rc = zke_create(z, LOCKS "/n", "", 0, ZKE_OPEN_ACL, mode, path_out, NULL);
@@ -73,7 +72,7 @@ static void changed(zke *z, int type, int state, const char *path,
   (void)z, (void)type, (void)state, (void)path, (void)context;
 }
 
-/* Is mine the first?  If not, watch the one that is. */
+/* Is mine the first?  If not, watch the first one. */
 static int look(zke *z, const char *mine, bool *first) {
   char path[200];
   zke_strings *names;
@@ -85,12 +84,12 @@ static int look(zke *z, const char *mine, bool *first) {
   return *first ? ZKE_OK : zke_get(z, path, changed, NULL, NULL, NULL, NULL);
 }
 
-/* Wait until the own znode is the first; with a mistake, without a deadline. */
+/* Wait until the own znode is first; with a mistake, without a deadline. */
 static int wait_for_turn(zke *z, const char *mine, int64_t deadline) {
   for (;;) {
     bool first = false;
     int rc = look(z, mine, &first);
-    if (rc == ZKE_NONODE) continue; /* it has just gone */
+    if (rc == ZKE_NONODE) continue; /* it is just gone */
     if (rc != ZKE_OK || first) return rc;
     rc = zke_wait(z, mistake == HANGS ? ZKE_FOREVER : deadline);
     if (rc != ZKE_OK) return rc;
@@ -107,8 +106,8 @@ static int leave(zke *z, const char *mine) {
   return rc;
 }
 
-/* A session's nodes are known by their owner: also one whose path could not
- * be told for want of memory. */
+/* Delete all nodes of the session by their owner, even one whose path could not
+ * be returned because memory ran out. */
 static void leave_all(zke *z) {
   zke_strings *mine = NULL;
   for (int i = 0; i < 3 && !mine; i++) {
@@ -155,7 +154,7 @@ static const recipe_use plain_lock = {"plain lock", lock_prepare, lock_use,
 
 /* ---- the lock without a mistake ---- */
 
-/* The loop of deaths ends, and has the places that it promises. */
+/* The loop of deaths ends, and has the promised places. */
 TEST(a_death_anywhere_is_survived) {
   int deaths = recipe_deaths(&plain_lock);
   ck_assert_int_ge(deaths, 13); /* with a stride of 6 the third place */
@@ -164,11 +163,11 @@ TEST(a_death_anywhere_is_survived) {
 /* The loop of lost replies ends with a use that survives them. */
 TEST(a_lost_reply_is_survived) { recipe_lost_replies(&plain_lock); }
 
-/* A use that makes fewer changes than it did before, by chance or by what time
- * it is: the round after its last change is the last all the same. */
+/* A use may make fewer changes than before, by chance or by the time of day:
+ * the round after its last change is still the last. */
 static int uses_made;
 
-/* A use that makes three changes at first, and later one. */
+/* A use that first makes three changes, and later one. */
 static int use_less(zke *z) {
   int rc = ZKE_OK;
   for (int i = uses_made++ < 2 ? 3 : 1; i > 0; i--) do
@@ -183,8 +182,8 @@ static void check_nothing(zke *z, int rc) {
   (void)rc;
 }
 
-/* A use that makes fewer changes each time does not keep the loop going for
- * ever. */
+/* A use that makes fewer changes each time does not keep the loop running
+ * forever. */
 TEST(lost_replies_end_where_changes_become_fewer) {
   static const recipe_use u = {"fewer", NULL, use_less, check_nothing};
   uses_made = 0;
@@ -195,11 +194,11 @@ TEST(lost_replies_end_where_changes_become_fewer) {
 /* The loop of faults ends with a use that survives them. */
 TEST(a_fault_is_survived) { recipe_faults(&plain_lock); }
 
-/* A death comes between any two changes: after some death the node is there,
- * after some other it is not. */
+/* A death comes between any two changes: after some deaths the node exists,
+ * after others it does not. */
 static int with_node, without_node;
 
-/* How often a death left the node, and how often it came before it was made. */
+/* Count the deaths that left the node, and those before it was made. */
 static void count_node(zke *z, int rc) {
   zke_stat stat;
   ck_ok(zke_exists(z, LOCKS, NULL, NULL, &stat));
@@ -209,7 +208,7 @@ static void count_node(zke *z, int rc) {
   }
 }
 
-/* Deaths fall before a change and after it: some leave the node, some do
+/* Deaths come before a change and after it: some leave the node, some do
  * not. */
 TEST(deaths_come_between_changes) {
   static const recipe_use u = {"counted", lock_prepare, lock_use, count_node};
@@ -243,7 +242,7 @@ static const struct planted {
 
 enum { PLANTED = sizeof planted / sizeof *planted };
 
-/* Which mistake this process is started for; none: a usual run. */
+/* The mistake that this process was started for; none in a normal run. */
 static int planted_first(void) {
   const char *number = getenv("PLANTED");
   return number ? atoi(number) : PLANTED;
@@ -254,14 +253,13 @@ static int planted_end(void) {
   return first < PLANTED ? first + 1 : first;
 }
 
-/* Fails, which the test below wants to see. */
+/* Must fail, as the test below expects. */
 TEST_LOOP(planted_mistake, planted_first(), planted_end()) {
   mistake = planted[_i].mistake;
   planted[_i].run();
 }
 
-/* Each mistake that can be planted in a use makes the loops fail, with the
- * sentence that is due. */
+/* Each planted mistake makes the loops fail, with the expected sentence. */
 TEST_LOOP(a_planted_mistake_is_noticed, 0, PLANTED) {
   char command[4200], output[8000];
   int round = strstr(planted[_i].name, "hangs") ? 2 : RECIPE_ROUND_S;
@@ -279,9 +277,9 @@ TEST_LOOP(a_planted_mistake_is_noticed, 0, PLANTED) {
                 output);
 }
 
-/* ---- histories: each check finds what it is there for ---- */
+/* ---- histories: each check finds its mistakes ---- */
 
-/* One record of process `who`, a millisecond after the last. */
+/* A record of process `who`, a millisecond after the last. */
 static void tell(history *h, int who, int event, int64_t number, int weight) {
   history_add(h, (history_record){.when = (h->count + 1) * INT64_C(1000000),
                                   .number = number,
@@ -388,8 +386,7 @@ static const struct story {
 
 enum { STORIES = sizeof stories / sizeof *stories };
 
-/* The checkers of histories tell good stories from bad ones, and name the
- * problem. */
+/* The checks tell good histories from bad ones, and name the problem. */
 TEST_LOOP(a_check_finds_what_is_wrong, 0, STORIES) {
   const struct story *s = &stories[_i];
   history h = history_of(s->history);
@@ -402,7 +399,7 @@ TEST_LOOP(a_check_finds_what_is_wrong, 0, STORIES) {
   history_free(&h);
 }
 
-/* Records come out of the file by time, those of other recipes are left out. */
+/* Records are read in order of time, without those of other recipes. */
 TEST(a_history_is_read_as_it_was_written) {
   history h;
   const char *path = test_path("history");
@@ -417,7 +414,7 @@ TEST(a_history_is_read_as_it_was_written) {
   ck_assert_int_eq(h.count, 100);
   for (int i = 0; i < 100; i++) ck_assert_int_eq(h.at[i].number, i);
   history_case c = {.h = &h, .recipe = 2};
-  ck_assert(history_exclusive(&c, 1)); /* nobody did anything there */
+  ck_assert(history_exclusive(&c, 1)); /* nothing happened there */
   c.recipe = 1;
   ck_assert(!history_exclusive(&c, 1));
   history_free(&h);
