@@ -19,7 +19,7 @@
  *     zke_next_deadline, zke_sleep, zke_limit, zke_busy_timeout: about waiting;
  *     zke_dispatch() is what a wait does once it is awake
  *   zke_zxid, zke_event_zxid, zke_dispatch_to: test_zxid has the order of
- *     replies and events with a model of its own
+ *     replies and events with its own model
  *   zke_vouch, zke_clear_auth: test_acl, test/semantics/acl.txt
  *   zke_errmsg, zke_fail, zke_error_name, zke_error_text: sentences
  *   zke_version, zke_take_options, zke_os_fill, zke_alloc: not about the tree

@@ -190,7 +190,7 @@ static void strike_down(int number, pid_t pid) {
 
 unsigned crew_seed;
 
-/* Start a process with a random seed of its own. */
+/* Start a process with its own random seed. */
 static pid_t spawn_seeded(int number, void (*run)(zke *own), unsigned *random) {
   crew_seed = (unsigned)rand_r(random);
   return spawn(number, run);

@@ -31,7 +31,7 @@ int all_watches(zke *session);
  * find nothing. */
 void close_last(zke *session);
 
-/* ---- a call on a thread of its own ---- */
+/* ---- a call on another thread ---- */
 
 typedef struct call {
   pthread_t thread;
@@ -63,7 +63,7 @@ extern struct shared {
   int rc[CREW];
   long bytes[CREW]; /* read from FIFOs: the events' wake-ups */
   int done;         /* counts what the whole crew has done */
-  int logged;       /* so many of these are written, in their order */
+  int logged;       /* the number of tokens, which are in order */
   int64_t tokens[TOKENS];
   char sentence[512]; /* why one gave up */
 } * shared;

@@ -21,8 +21,8 @@ static int64_t highest; /* token that a listener has heard */
 
 int64_t told_token;
 
-/* Note the event: a state of a line, or ASKED.  A token comes with what is
- * held, and with nothing else. */
+/* Note the event: a state of a line, or ASKED.  Only HELD and ASKED have a
+ * token. */
 static void note(const char *who, int event, int64_t token) {
   static const char *const words[] = {"OUT", "WAITING", "HELD", "LOST"};
   bool held = event == ZKE_LINE_HELD, asked = event == ZKE_RWLOCK_ASKED;
@@ -67,8 +67,8 @@ static bool follows(int event, int before) {
   }
 }
 
-/* The listener of a candidate.  Its events come in their order; those that end
- * in a state of a line are told as that. */
+/* The listener of a candidate.  Its events must come in order; an event that
+ * ends in a state of a line is told as that state. */
 static void hear_election(zke_election *object, int event, int64_t token,
                           void *context) {
   static int before[SESSIONS];

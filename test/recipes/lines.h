@@ -1,4 +1,4 @@
-/* lines.h - the recipes whose participants stand in line, and steps as text
+/* lines.h - the recipes with a line of participants, and steps as text
  *
  * A table has a row for each recipe: how to use it so that one party holds and
  * the others wait.  A test of their common promises runs for each row.
@@ -81,7 +81,7 @@ typedef struct line_kind {
   int (*state)(void *x); /* as enum ZKE_LINE_… */
   int64_t (*token)(void *x);
   int (*ops)(void *x, zke_op *ops); /* what guards a multi; NULL is refused */
-  int ops_count;                    /* so many */
+  int ops_count;                    /* their number */
   int (*parties)(zke *session, const char *path, zke_party_list **list);
 } line_kind;
 

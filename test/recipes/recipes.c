@@ -34,7 +34,7 @@ static struct place {
   long kill_at;         /* this one raises SIGKILL; 0: none */
   long fail_at;         /* this one fails; 0: none */
   bool fail_all;        /* and every one after it */
-  const char *function; /* the one that does */
+  const char *function; /* the failing one */
   long looks;           /* at a clock that only goes forward */
   long expire_at;       /* at this one the session ends; 0: never */
   bool expired;

@@ -119,7 +119,7 @@ typedef struct step_verb {
   int (*take)(step *s);
 } step_verb;
 
-/* How a recipe takes part; what it does not need is NULL. */
+/* A recipe's part; members that it does not need are NULL. */
 typedef struct step_recipe {
   const step_verb *verbs;
   int (*create)(zke *session, const char *who, void **object);

@@ -366,7 +366,7 @@ TEST(listener_frees) {
   close_steps();
 }
 
-/* ---- what is not ours ---- */
+/* ---- foreign nodes ---- */
 
 /* The list of setters has one. */
 static void ck_one_setter(void) {

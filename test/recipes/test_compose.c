@@ -434,7 +434,7 @@ TEST_LOOP(sql_goes_with_the_other_operations, 0, 2) {
   close_mounted();
 }
 
-/* ---- whose a node is ---- */
+/* ---- owners of nodes ---- */
 
 /* The own session is the same on all parts.  No other session is taken for it,
  * or for a session of another part, even if the numbers are the same. */
@@ -557,7 +557,7 @@ TEST(an_end_below_a_long_prefix_has_no_path) {
   close_mounted();
 }
 
-/* The handle, what is pending, and the zxid that a watcher is told of. */
+/* The handle, what is pending, and the zxid, as a watcher gets them. */
 static zke *got_handle;
 static int64_t got_zxid;
 

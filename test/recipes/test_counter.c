@@ -355,7 +355,7 @@ TEST(a_wait_hears_of_another_store) {
   for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
 }
 
-/* ---- what is not ours ---- */
+/* ---- foreign nodes ---- */
 
 /* Another recipe's node, and data that is no number, are refused by name and
  * not changed; an empty node is taken over. */

@@ -387,7 +387,7 @@ TEST_LOOP(deadline_holds_for_a_watchers_step, 0, 2) {
   __atomic_store_n(&over, true, __ATOMIC_SEQ_CST);
   pthread_join(taking, NULL);
   if (_i) pthread_join(dispatching, NULL);
-  sqlite3_exec(writer, "ROLLBACK", 0, 0, 0); /* where it has come so far */
+  sqlite3_exec(writer, "ROLLBACK", 0, 0, 0); /* if it has begun */
   lock_end();
   end();
 }
@@ -402,7 +402,7 @@ TEST(deadline_holds_for_anothers_step) {
   ck_rc(zke_double_barrier_enter(barrier, NULL, 0, now + 1000, NULL),
         ZKE_OPERATIONTIMEOUT);
   ck_assert_int_lt(zke_now(z), now + 50000);
-  sqlite3_exec(writer, "ROLLBACK", 0, 0, 0); /* where it has come so far */
+  sqlite3_exec(writer, "ROLLBACK", 0, 0, 0); /* if it has begun */
   bar_comes = false;
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && lock_arrived(), 20000);
   zke_double_barrier_free(barrier);

@@ -36,10 +36,10 @@ enum {
  *     P members -> ann:x bob:y              of its last round
  *     P is WAITING                          its state
  *     P round 2        its round is the second of the test
- *     P missing 2 ann bob!    whom it waits for; behind "!" is a dead one
+ *     P missing 2 ann bob!    whom it waits for; "!" marks a dead one
  *     parties inside ann, waiting bob
- *     ready            a round runs; its number is that of all that are inside
- *     first_goes       somebody deletes the znode of the first party
+ *     ready            a round runs, with the number of all that are inside
+ *     first_goes       delete the znode of the first party
  */
 static int parties; /* of the barrier */
 
@@ -471,7 +471,7 @@ TEST(blocked_calls_go_on_when_the_last_comes) {
                "ann returns -> INVALIDSTATE");
 }
 
-/* ---- the session, one's znode ---- */
+/* ---- the session, the party's znode ---- */
 
 /* After the session's end no object claims to be in the barrier, even without a
  * dispatch. */
@@ -514,7 +514,7 @@ TEST(broken_stays_broken) {
                "ann,bob is OUT; told ");
 }
 
-/* ---- what is not ours, what is wrong ---- */
+/* ---- foreign nodes, bad arguments ---- */
 
 /* Make a znode of the barrier. */
 static void make(const char *name, const char *data, int mode) {

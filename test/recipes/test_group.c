@@ -204,7 +204,7 @@ TEST(an_overflow_hides_nobody) {
              "bob dispatches; told bob LOST; bob is LOST");
 }
 
-/* ---- what is not ours ---- */
+/* ---- foreign nodes ---- */
 
 /* Other children are not members; numbers are compared as numbers. */
 TEST(foreign_children) {

@@ -763,7 +763,7 @@ TEST_LOOP(meeting_is_not_left, 0, 2) {
   end();
 }
 
-/* ---- watches that nobody dispatches ---- */
+/* ---- watches that are never dispatched ---- */
 
 static void ignore(zke_lock *l, int state, int64_t token, void *context) {
   (void)l, (void)state, (void)token, (void)context;

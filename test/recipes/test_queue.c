@@ -32,18 +32,18 @@
  *     P release [LABEL] [delay=MS] [reason=TEXT]
  *     P prolong LABEL MS       or "ever"
  *     P multi LABEL            a zke_multi() with the claim's operations
- *     break LABEL              somebody deletes the claim's znode
- *     P loses                  somebody deletes P's places in the line
+ *     break LABEL              delete the claim's znode
+ *     P loses                  delete P's places in line
  *     P start [room]; P stop [room]; P step
  *     P requeue; P drop        the first of the dead letters
  *     P destroy; P destroy_empty
  *     P new [path=PATH] [limit=N] [attempts=N] [new=N]    another object
- *     P sleeps                 P's call watches a claim: what it does last
+ *     P sleeps                 P's call watches a claim, its last step
  *     P due never              or "in an hour"
  *     [P] size items=1 ...     all counts that are not 0; "until": soon
  *     list 1 x2 bob, 2 delayed     numbers, attempts, consumers; "dead": the
  *                                  same of dead letters, with their reasons
- *     clock; passed MS         so much time has passed since "clock"
+ *     clock; passed MS         this much time has passed since "clock"
  *
  * An ITEM is its data, and what distinguishes it: "a x2 p=7 key=k due" was
  * claimed twice and had a time.  A take or a claim that must find nothing is
@@ -1463,7 +1463,7 @@ TEST_WITH(the_listener_is_told_of_an_item, (LISTENING),
           "bob start; bob start; all dispatch; told;"
           "ann put a; ann put b; bob dispatches; told bob ITEM;"
           "bob take -> a; size items=1 ready=1;"
-          "bob start; told bob ITEM;" /* at once */
+          "bob start; told bob ITEM;" /* immediately */
           "bob stop; bob stop; size items=1 ready=1")
 
 /* Another consumer was quicker: the try fails, and the next put is told

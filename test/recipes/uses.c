@@ -30,11 +30,11 @@ static struct {
   int votes, refusals, committed, aborted;
   int prepared[2], settled[2]; /* calls that were told so, of each site */
   int victims;                 /* that were told of a deadlock */
-  int64_t token;               /* of whoever held last */
+  int64_t token;               /* of the last holder */
   int works;                   /* with it: the version of /work then */
   int64_t run_ms;              /* when the job began last, or an item is due */
   int acks;                    /* of a transaction */
-  int64_t heirs, heir; /* sessions: the one that can be named; that was */
+  int64_t heirs, heir; /* sessions: the one that can be named; the named one */
   bool heir_led;
 } shared;
 
@@ -292,7 +292,7 @@ static void see_leader(zke *z, void *arg) {
   zke_observer_free(o);
 }
 
-/* At some time nobody leads any more. */
+/* Waits until there is no leader any more. */
 static void observe(zke *z, void *arg) {
   zke_observer *o = NULL;
   (void)arg;
@@ -422,7 +422,7 @@ static void meet(zke *z, void *brought) {
   zke_double_barrier_free(meeting);
 }
 
-/* ---- who is there ---- */
+/* ---- members ---- */
 
 static void use_group(zke *z, void *hosts) {
   zke_group *group = NULL;
@@ -1024,7 +1024,7 @@ static void see_run(zke *z, void *arg) {
   zke_free(r);
 }
 
-/* ---- by force, and by hand ----
+/* ---- by force, and without the recipe ----
  *
  * A holder whose lock was taken away believes for a while that it still has it.
  * So these uses check no critical sections: each holder changes /work in one

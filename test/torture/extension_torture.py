@@ -3,21 +3,21 @@ languages, killed
 
 Processes in Python, in Node, of the SQLite shell and of zke (C) use one file
 at the same time: one lock, one table of rows that it protects, and one queue.
-This program kills one after the other with SIGKILL and starts others.  In the
-end it empties the queue and checks the history that they have written
-(extension_worker.py says how): at no time two hold the lock, or have claimed
-one item; tokens grow; no row is lost or written twice; an item that was pushed
-is done once, and comes again if its process has died before; and none waits
-for an item while there is one.
+This program kills one after the other with SIGKILL and starts others.  At the
+end it empties the queue and checks the history that they have written (see
+extension_worker.py): never do two hold the lock or a claim on one item; tokens
+grow; no row is lost or written twice; an item that was pushed is done once, and
+comes again if its process died before; and no process waits for an item while
+there is one.
 
     KILLS=n    how many; 40
-    SEED=n     printed; who is killed when, and what the processes do, follows
-               from it as far as the scheduler lets it
-    SECONDS=n  end after so many, whatever KILLS says; 60
-    MISTAKE=n  what it has to find: 1: no lock is taken; 2: pushes that do
+    SEED=n     printed; it decides the kills, and what the processes do, as far
+               as the scheduler lets it
+    SECONDS=n  end after this time, whatever KILLS says; 60
+    MISTAKE=n  a mistake to find: 1: no lock is taken; 2: pushes that do
                nothing; 3: a release instead of an ack; 4: none looks for items
 
-A language that is not installed is left out, which is said.
+A language that is not installed is left out, with a message.
 """
 import collections
 import os
@@ -38,7 +38,7 @@ environment = dict(os.environ)
 
 
 class Found(Exception):
-    """What the torture has found."""
+    """A finding of the torture."""
 
 
 def number(name, default):
@@ -54,7 +54,7 @@ def node_has(driver):
 
 
 def commands():
-    """How a process of each kind is started: those that are installed."""
+    """The commands that start a process, for each installed kind."""
     python = [sys.executable, HERE + "/extension_worker.py"]
     node = ["node", HERE + "/extension_worker.js"]
     found = {"zke": python + ["zke"]}
@@ -104,13 +104,13 @@ class Torture:
         return kind
 
     def ended(self, name, code):
-        """It has failed: why, if it could say so."""
+        """It has failed: print why, if it could say so."""
         with open(self.room + "/history") as f:
             said = [x.strip() for x in f if x[0] == "E" and f" {name} " in x]
         raise Found(f"{name} has ended with {code}: {' '.join(said)}")
 
     def look(self):
-        """None has ended by itself, and something goes on."""
+        """None may have ended by itself, and they must make progress."""
         for name, (_, process) in self.running.items():
             if process.poll() is not None:
                 self.ended(name, process.returncode)
@@ -131,7 +131,7 @@ class Torture:
             self.start(self.kill(self.chance.choice(sorted(self.running))))
 
     def settle(self):
-        """They end by themselves when they are told to."""
+        """They must end by themselves when they are told to."""
         open(self.room + "/stop", "w").close()
         end = time.monotonic() + SETTLE_S
         for name, (_, process) in self.running.items():
@@ -222,19 +222,19 @@ class Checker:
         self.waits[name] = now
 
     def on_T(self, what, name, now):
-        """In vain: was there an item for most of the time?"""
+        """A wait in vain: was there an item for most of the time?"""
         for item, since in self.free.items():
             if now - max(since, self.waits[name]) > ASLEEP_MS:
                 raise Found(f"{name} waits for {ASLEEP_MS} ms while {item} is "
                             "there")
 
     def lost(self):
-        """What was pushed is done now, or its ack was killed."""
+        """Each pushed item is done now, or its ack was killed."""
         return self.pushed - self.done - self.acking
 
 
 def drain(database, checker):
-    """The queue is emptied by the extension, as by any other process."""
+    """Empty the queue by the extension, like any other process."""
     db = sqlite3.connect(database, isolation_level=None)
     db.enable_load_extension(True)
     db.load_extension(environment["ZKE_EXTENSION"])
@@ -255,7 +255,7 @@ def drain(database, checker):
 
 
 def check_rows(rows, tokens):
-    """One after the other, by holders one after the other."""
+    """Rows come one after the other, from one holder after the other."""
     for at, (n, token) in enumerate(rows, 1):
         if n != at:
             raise Found(f"row {at} is missing")
@@ -266,7 +266,7 @@ def check_rows(rows, tokens):
 
 
 def check(torture, zke):
-    """All of it.  What there was, in a sentence."""
+    """Check all of it; returns a summary in a sentence."""
     checker, tokens, counts = Checker(), set(), collections.Counter()
     with open(torture.room + "/history") as f:
         for line in f:
@@ -294,7 +294,7 @@ def prepare(room):
     db.execute("CREATE TABLE work(n INTEGER PRIMARY KEY, token INTEGER)")
     db.enable_load_extension(True)
     db.load_extension(environment["ZKE_EXTENSION"])
-    # The queue is there, so that zke does not make one that buries items.
+    # Make the queue first: zke would make one that buries items.
     db.execute("SELECT zke_queue_push('torture', 'first')")
     db.execute("SELECT zke_queue_ack(zke_queue_pop('torture'))")
     db.close()

@@ -9,11 +9,11 @@ extension_torture.py checks.  KIND is how it reaches the file:
     zke      the C library, by `zke --coprocess`; its rows by plain SQLite
 
 A line of the history is EVENT WHAT NAME TIME, in ms.  What a process is about
-to do, it writes before; what it has, it writes after.
+to do, it writes before; what it has done, after.
 
     H token   it holds the lock          L token   it is about to release it
     P item    it is about to push        p item    it has
-    C item    it has claimed             r item    it is about to give it back
+    C item    it has claimed             r item    it is about to return it
     a item    it is about to ack         A item    it has
     W -       it waits for an item       T -       none came in time
     E text    it has failed
@@ -60,7 +60,7 @@ class Package:
 
 
 class Shell:
-    """The SQLite shell, by its standard input and output."""
+    """The SQLite shell, through its standard input and output."""
 
     def __init__(self, database):
         self.shell = subprocess.Popen(
@@ -70,7 +70,7 @@ class Shell:
         self.say(".timeout 10000\n.load " + os.environ["ZKE_EXTENSION"])
 
     def say(self, text):
-        """Its answer, as lines."""
+        """The shell's answer, as lines."""
         self.shell.stdin.write(f"{text}\nSELECT 'done';\n")
         self.shell.stdin.flush()
         lines = []
@@ -175,7 +175,7 @@ class Worker:
         time.sleep(self.chance.choice([0, 0, 0.001, 0.004]))
 
     def do_lock(self):
-        """Read the last row and write the next: nobody is in between."""
+        """Read the last row and write the next; none may come between."""
         token = "0" if MISTAKE == 1 else self.by.lock()
         if token is None:
             return
@@ -199,7 +199,7 @@ class Worker:
         self.note("p", item)
 
     def do_pop(self):
-        """An item is done, or given back one time in four."""
+        """Do an item, or return it one time in four."""
         self.note("W", "-")
         item = time.sleep(WAIT_MS / 1000) if MISTAKE == 4 else self.by.pop()
         if item is None:
@@ -219,7 +219,7 @@ class Worker:
         self.note("A", item)
 
     def run(self):
-        """Until it is told to stop, or the torture has gone."""
+        """Run until it is told to stop, or the torture is gone."""
         parent = os.getppid()
         rounds = [self.do_lock, self.do_lock, self.do_push, self.do_pop]
         while not os.path.exists(self.stop) and os.getppid() == parent:

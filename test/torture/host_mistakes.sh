@@ -1,20 +1,20 @@
 #!/bin/sh
 # host_mistakes.sh - mistakes planted in the examples are found by the torture
 #
-# Each is a change of one line of a program of doc/examples that a user could
-# make as well; the torture has to end with the sentence that is named here.
-# `make torture-host-mistakes` calls this and has built what is needed.
+# Each changes one line of a program of doc/examples, as a user might; the
+# torture must end with the sentence that is given here.
+# `make torture-host-mistakes` builds what is needed and calls this.
 . test/report.sh
 
 scratch room host-mistakes
 engine="$BUILD/libzkembed-recipes.a $BUILD/test/zkembed-torture.o"
 
-# build NAME: an example as it lies in $room
+# build NAME: build an example from its source in $room
 build() {
   $CC -std=c11 -O1 -I. $SQLITE_CFLAGS -o "$room/$1" "$room/$1.c" $engine $LIBS
 }
 
-# plant FILE OLD NEW: the line that contains OLD has NEW in its place
+# plant FILE OLD NEW: replace OLD, which only one line contains, by NEW
 plant() {
   cp doc/examples/outbox.c doc/examples/jobs.c doc/examples/ledger.py "$room"
   OLD=$2 NEW=$3 awk '
@@ -28,7 +28,7 @@ plant() {
     build outbox && build jobs
 }
 
-# finds SENTENCE: within a minute
+# finds SENTENCE: the torture ends with it within a minute
 finds() {
   KILLS=100000 SECONDS=60 "$BUILD/torture-host" "$room/" "$BUILD/zke" \
     "$room/ledger.py" "$room" >"$room/said" 2>&1 && { cat "$room/said"; return 1; }
@@ -60,7 +60,7 @@ mistake 'a worker that does not ask whose job it is' 'not of the worker' \
   jobs.c 'id=?1 AND worker=?2 AND NOT done' 'id=?1 AND ?2<>0 AND NOT done'
 mistake 'no trigger' 'into the ledger' \
   ledger.py 'BEFORE INSERT ON ledger' 'BEFORE UPDATE ON ledger'
-# Only what the deposer has noted tells this: no row is behind a successor's.
+# Only the deposer's notes show this: no row comes after a successor's.
 mistake 'a trigger that asks the rows before' 'after it was deposed' \
   ledger.py 'WHEN NOT EXISTS(SELECT 1' \
   'WHEN NEW.token < (SELECT max(token) FROM ledger) AND NOT EXISTS(SELECT 1'

@@ -1,4 +1,4 @@
-/* host_torture.c - programs with tables of their own, killed and deposed
+/* host_torture.c - programs with their own tables, killed and deposed
  *
  * Runs the programs of doc/examples that keep their tables beside the tree:
  * outbox (shops and mailers), jobs (leaders, workers and processes that add
@@ -234,7 +234,8 @@ static void become(const role *r) {
 static void start(int i) {
   slots[i] = (slot){.pid = program_fork()};
   if (slots[i].pid == 0) become(&roles[i]);
-  setpgid(slots[i].pid, slots[i].pid); /* whoever is first */
+  setpgid(slots[i].pid, slots[i].pid); /* or the child does, which may be
+                                          first */
   started++;
 }
 
@@ -296,7 +297,7 @@ static bool see_ends(void) {
  * ended too. */
 typedef struct place {
   const char *path;
-  int of_twenty; /* so many of twenty acts */
+  int of_twenty; /* its share of twenty acts */
   bool expire;
 } place;
 
@@ -332,7 +333,7 @@ static int64_t last_of(sqlite3 *db, const char *table) {
   return last < 0 ? 0 : last;
 }
 
-/* Whose token is taken. */
+/* The token that is taken. */
 typedef struct loss {
   const char *place;
   int64_t token;
@@ -408,7 +409,7 @@ static pid_t start_deposer(unsigned seed) {
 
 /* ---- a run ---- */
 
-/* What is left to do: orders without a mail, and jobs. */
+/* Work left to do: orders without a mail, and jobs. */
 static int64_t left_to_do(sqlite3 *db) {
   return number(db,
                 "SELECT(SELECT count(*)FROM orders)-(SELECT count(*)FROM mail)+"
