@@ -669,7 +669,8 @@ static event **event_owed(zke *z, const watcher *w) {
   return *at ? at : NULL;
 }
 
-/* Tell each session that watches the path, and drop its one-shot watches. */
+/* Queue the event for each session that watches the path, and drop its one-shot
+ * watches. */
 static void watch_fire(model *m, const char *path, int type, list *acl) {
   for (zke *z = m->sessions; z; z = z->next) {
     bool any = false;
@@ -1169,7 +1170,7 @@ static int end_deliver(zke *z) {
   return calls_make(&c, z, ZKE_EVENT_SESSION, "");
 }
 
-/* A pair whose time has come is forgotten. */
+/* Deliver an alarm that is due, and forget its pair. */
 static int alarm_deliver(zke *z, int64_t now) {
   int called = 0;
   for (alarm_at **at = &z->alarms; *at;) {

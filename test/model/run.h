@@ -33,8 +33,8 @@
 typedef enum run_extra { RUN_EXTRA_LIST(RUN_EXTRA_ENUM) RUN_EXTRAS } run_extra;
 #undef RUN_EXTRA_ENUM
 
-/* One step: op.kind for RUN_NONE, else the extra, with arguments in op where
- * they fit and in number. */
+/* One step: op.kind for RUN_NONE, else the extra; arguments are in op if they
+ * fit, and in number. */
 typedef struct run_step {
   cf_op op;
   run_extra extra;

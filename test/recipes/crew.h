@@ -24,7 +24,7 @@ int entries(zke *session, const char *path);
 /* Wait on a watch until the node has no children: the deaths of their owners
  * have been noticed. */
 void until_empty(zke *session, const char *path);
-/* How many watches the session has; how many all sessions have together. */
+/* The number of watches of the session, and of all sessions. */
 int watches(zke *session);
 int all_watches(zke *session);
 /* Close the last session of a test.  No watch may be left, and zke_check() must
@@ -55,11 +55,11 @@ void call_end(call *c);
 
 enum { CREW = 50, TOKENS = 20000 }; /* at most */
 
-/* What the processes of a crew and their parent tell each other. */
+/* What the processes of a crew and their parent share. */
 extern struct shared {
   int go;           /* counts up; the crew begins when it is 1 */
   int stage[CREW];  /* how far each is, as its test has it */
-  int inside[CREW]; /* what each has, as far as it knows; 0: nothing */
+  int inside[CREW]; /* what each believes it holds; 0: nothing */
   int rc[CREW];
   long bytes[CREW]; /* read from FIFOs: the events' wake-ups */
   int done;         /* counts what the whole crew has done */
@@ -77,7 +77,7 @@ void wait_for(const int *value, int least);
  * byte comes that should have woken it. */
 void listen_for(zke *own, const int *value, int least);
 
-/* Before any database is open: the crew knows nothing of it. */
+/* Call this before a database is open: the crew must not inherit it. */
 void share(void);
 /* Zeroed memory that is shared with processes forked later. */
 void *shared_memory(size_t size);
@@ -96,11 +96,11 @@ void kill_child(pid_t pid);
  * cleared.  `go` must be 1; share() leaves it 0. */
 void strike_at_random(void (*run)(zke *own), int kills, const int *counter,
                       int most);
-extern unsigned crew_seed; /* what a process then begins its choices with */
+extern unsigned crew_seed; /* the seed of the processes' choices */
 
-/* Write down the token that this process holds, while it holds. */
+/* Log the token that this process holds, while it holds. */
 void log_token(int64_t token);
-/* Each token that was written is greater than all before (P8). */
+/* Each logged token must be greater than all earlier ones (P8). */
 void expect_rising_tokens(void);
 
 #endif

@@ -35,7 +35,7 @@ static void note(const char *who, int event, int64_t token) {
   if (token) told_token = token;
 }
 
-/* The listener of all kinds, on whichever thread. */
+/* The listener of all kinds, on any thread. */
 static void hear(void *object, int event, int64_t token, const char *who) {
   static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&one_at_a_time);
@@ -44,7 +44,7 @@ static void hear(void *object, int event, int64_t token, const char *who) {
   if (line_hook) line_hook(object, event);
 }
 
-/* What may come before an event of an election, in ZooKeeper's order. */
+/* May this event follow that one, in ZooKeeper's order? */
 static bool follows(int event, int before) {
   switch (event) {
     case ZKE_ELECTION_OFFER_START:

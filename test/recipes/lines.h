@@ -92,7 +92,7 @@ enum {
   LINE_PERMITS, /* three of four */
   LINE_WRITER,
   LINE_MULTILOCK,
-  LINE_ELECTION, /* has no try, and looks for no deadlock */
+  LINE_ELECTION, /* has no try, and no check for deadlocks */
   LINE_KINDS
 };
 extern const line_kind line_kinds[LINE_KINDS];
@@ -127,9 +127,9 @@ int party_does(int i, const char *verb, const char *word);
 
 /* How many stand in line. */
 int in_line(void);
-/* Delete what the session has in line: of several znodes the part-th. */
+/* Delete the session's znode in line; of several, the part-th. */
 void delete_place(zke *session, int part);
-extern int64_t told_token; /* the last that came with what was told */
+extern int64_t told_token; /* the last token that came with an event */
 /* Called after each reported event; may free the object.  NULL: none. */
 extern void (*line_hook)(void *object, int event);
 
@@ -143,7 +143,8 @@ void play_line(int kind, const char *script);
 typedef struct line_history {
   int calls;
   int most; /* how: from 1 on; 0: as the row has it */
-  /* now and then: what only this recipe has, by the i-th party; or NULL */
+  /* now and then, a call that only this recipe has, by the i-th party; or
+   * NULL */
   void (*also)(unsigned *random, int i);
   void (*check)(unsigned *random); /* after each call */
 } line_history;
@@ -153,8 +154,8 @@ void play_history(const line_history *h);
 
 /* ---- for uses, as in recipes.h ---- */
 
-/* Take these steps with two objects, of `user` and of a further session, which
- * both listen. */
+/* Run `use` with two objects with listeners, of `user` and of another
+ * session. */
 int use_by_two(zke *user, int (*use)(zke *user, void *first, void *second));
 
 #endif

@@ -72,8 +72,8 @@ static const int errors_of[SEAM_KINDS][5] = {
     [SEAM_timer] = {-EMFILE, -ENOMEM},
     [SEAM_timer_set] = {-EINVAL}};
 
-/* One system call: it is the last one, or fails, or neither.  Each place takes
- * another error.  Unlocking does not fail. */
+/* A system call: perhaps it is the last, or fails.  Errors differ from place to
+ * place.  Unlocking does not fail. */
 static void pass(seam_call *c) {
   const int *errors = errors_of[c->kind];
   int count = 0;
@@ -87,14 +87,14 @@ static void pass(seam_call *c) {
   if (!seam_unlocks(c)) seam_refuse(c, errors[place->fail_at % count]);
 }
 
-/* Each call of the library begins with a look at the clock, before it takes a
- * lock.  (Others come under locks: then the expirer waits in vain, and the next
- * look is the place.) */
+/* Each call of the library begins with a reading of the clock, before it takes
+ * a lock.  (Other readings come under locks: then the expirer waits in vain,
+ * and the next reading is the place.) */
 static zke *expirer;
 static int64_t victim;
 
-/* One look at a clock that only goes forward; at the chosen look the other
- * session ends the use's. */
+/* A reading of the monotonic clock; at the chosen one the other session ends
+ * the use's. */
 static void look_at_clock(void) {
   long look = __atomic_add_fetch(&place->looks, 1, __ATOMIC_SEQ_CST);
   if (!place->expire_at || look < place->expire_at) return;
@@ -117,7 +117,7 @@ static seam calls = {.each = pass, .before = {[SEAM_clock] = pass_clock}};
 static const char *database;
 static test_heap heap;
 
-/* SIGALRM: a round hangs.  Says which, and ends the process. */
+/* SIGALRM: a round hangs.  Print which, and end the process. */
 static void too_long(int signal) {
   static const char text[] = ": this round does not end\n";
   (void)signal;
@@ -231,7 +231,7 @@ static void close_other(void) {
   other = NULL;
 }
 
-/* After a round: the other session looks whether all is well. */
+/* After a round, the other session checks the results. */
 static void check(const recipe_use *u, int rc) {
   u->check(other, rc);
   ck_ok(zke_check(other, complain, NULL));
@@ -248,7 +248,7 @@ static void shorten_log(void) {
   open_other();
 }
 
-/* The next round finds nothing of this one. */
+/* The next round must find nothing of this one. */
 static void check_and_clear(const recipe_use *u, int rc) {
   check(u, rc);
   expire_all();
@@ -290,7 +290,7 @@ static void run_user(const recipe_use *u, int go, long n) {
   _exit(0);
 }
 
-/* One death, or none: false when the use got through. */
+/* One death; false if the use completed without it. */
 static bool die_at(const recipe_use *u, long n) {
   int go[2], status;
   begin(u->name, "death at call", n);
@@ -368,7 +368,7 @@ static bool was_reached(zke *user, int n) {
   return true;
 }
 
-/* Change n loses its reply.  False when there was no such change. */
+/* Change n loses its reply.  False if there was no such change. */
 static bool lose_reply(const recipe_use *u, int when, int n) {
   zke *user;
   begin(u->name,
@@ -466,7 +466,7 @@ static long stride_of(long places) {
   return getenv("RECIPE_ONLY") ? 1 : stride * test_stride(SAMPLED);
 }
 
-/* One kind of step fails at each of its places, or at as many as are wanted. */
+/* Make one kind of step fail at each place, or at the sampled ones. */
 static void fail_each(const recipe_use *u, enum fault_kind kind, bool all) {
   long steps = fail_at(u, kind, all, 0), stride = stride_of(steps);
   for (long n = 1 + (all ? stride / 2 : 0); n <= steps; n += stride) {

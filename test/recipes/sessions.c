@@ -68,10 +68,10 @@ void flood(zke *session) {
 zke *caller, *intruder;
 
 static int places_left; /* before it acts */
-static bool between;    /* places are looks at the clock, not locks */
+static bool between;    /* places are readings of the clock, not locks */
 static bool by_sleep;   /* and a sleep is the last place */
 static int held;        /* locks of the caller's store since then */
-static bool acting;     /* its own locks and looks do not count */
+static bool acting;     /* its own locks and readings do not count */
 static void (*act)(void);
 
 static void pass_place(void) {

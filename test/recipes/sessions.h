@@ -52,7 +52,7 @@ void act_between(int n, void (*action)(void));
  * before that sleep, and `slept` is true. */
 void act_by_sleep(int n, void (*action)(void));
 extern bool slept;
-/* After that call: did it happen?  false: the call has no such place. */
+/* After that call: did the action happen? false: the call has no such place. */
 bool acted(void);
 
 #endif

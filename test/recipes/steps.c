@@ -38,7 +38,7 @@ static char *cut_word(char **text) {
   return word;
 }
 
-/* Cut what stands after the arrow off a text; NULL if there is no arrow. */
+/* Cut off and return the text after the arrow; NULL if there is no arrow. */
 static char *cut_wanted(char *text) {
   char *arrow = strstr(text, " ->");
   if (!arrow) return NULL;
@@ -84,7 +84,7 @@ static void make_object(int i) {
     ck_ok(recipe->create(z[i % SESSIONS], party_name(i), &party[i]));
 }
 
-/* The object of the step; a second one is made here. */
+/* Find the object of the step; make it if it is a second one. */
 static void find_object(step *s) {
   if (s->who < 0) return;
   if (s->who >= SESSIONS && !party[s->who]) make_object(s->who);
@@ -364,7 +364,7 @@ static bool is_code(int rc, const char *name) {
   return strcmp(zke_error_name(rc) + strlen("ZKE_"), name) == 0;
 }
 
-/* The code that stands first in a text, which then begins after it. */
+/* Cut the code off the beginning of a text. */
 static void cut_code(const char **text, char code[40]) {
   size_t len = strspn(*text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
   strcpy(code, "OK");

@@ -1,6 +1,6 @@
 /* steps.h - the steps of a test, written as text
  *
- * Most tests of a recipe are some calls that a few sessions make by turns:
+ * Most tests of a recipe are calls that a few sessions make in turn:
  *
  *     play("ann put a;"
  *          "bob claim -> 'a' 1;"
@@ -16,12 +16,12 @@
  *
  * "ann,bob release" is a step of each, in this order.
  *
- * After "->" stands what the step must give: a code without ZKE_, what the
- * step answers, or both.  A first word of capitals is a code.  Without one, the
+ * After "->" comes the result that the step must give: a code without ZKE_, an
+ * answer, or both.  A first word in capitals is a code.  Without a code, the
  * step must return ZKE_OK.  Without an answer, any will do.  A step that only
  * looks needs no arrow: "told bob LOST".
  *
- * P is a participant.  A recipe adds verbs, and its own ones come first:
+ * P is a participant.  A recipe adds verbs, which have priority over these:
  *
  *     P VERB ...           a call.  It waits until a deadline that only a call
  *                          that hangs reaches
@@ -29,12 +29,12 @@
  *     P VERB_30 ...        the same with a deadline in 30 ms.  It may not time
  *                          out earlier
  *     P begins VERB ...    the same on a thread, without a deadline
- *     P waits VERB ...     the same, and from now on it waits
+ *     P waits VERB ...     the same, and wait until it waits
  *     P still              that call has not returned
  *     P returns            the end of that call: its code and its answer
  *     P cancels            cancel it, as soon as it can be
  *     P cancel             cancel once
- *     P free               P has no object from now on
+ *     P free               free P's object
  *     P expires            another session ends P's session
  *     P fails WHEN [N]     its session loses the reply of its next call, or of
  *                          the one after N others: "before" or "after" that
@@ -90,8 +90,8 @@
  *
  * Its listener calls tell("%s LOST", who).  A verb that only looks, as "told"
  * does, ends with sees().  Options that differ between tests are variables that
- * make() reads.  What a verb must keep, such as a claimed item, stands in an
- * array: kept[s->who].
+ * make() reads.  State of a verb, such as a claimed item, is in an array:
+ * kept[s->who].
  */
 #ifndef ZKE_TEST_STEPS_H
 #define ZKE_TEST_STEPS_H
@@ -101,7 +101,7 @@
 /* The step that is taken.  "ann' put b c" has who 5, the words "b" and "c", and
  * the rest "b c". */
 typedef struct step {
-  int who; /* in `party`; -1: the first word is no participant */
+  int who; /* index in `party`; -1: the first word is not a participant */
   zke *session;
   void *object;
   const char *verb;
@@ -136,11 +136,12 @@ typedef struct step_recipe {
 enum { PARTIES = 2 * SESSIONS };
 extern void *party[PARTIES]; /* ann, bob ... ann', bob' ... */
 
-/* From now on steps are of this recipe; the test has opened sessions itself. */
+/* Play steps of this recipe from now on; the test has opened the sessions. */
 void begin_steps(const step_recipe *recipe);
 /* The same, and open the sessions, and make an object for each. */
 void open_steps(const step_recipe *recipe);
-/* The same on a database of that name, with another table of system calls. */
+/* The same on a database with this name, and with this table of system
+ * calls. */
 void open_steps_by(const step_recipe *recipe, const char *name,
                    const zke_os *os);
 /* Free all objects; the sessions stay open for a look. */
@@ -164,11 +165,11 @@ void play_steps(const step_recipe *recipe, const char *script);
 /* Add to what the step answers. */
 void gives(step *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* What a step that only looks ends with: the rest of it must be this.  Returns
+/* Ends a step that only looks: the rest of its text must be this.  Returns
  * ZKE_OK. */
 int sees(step *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Note what a listener has heard, on whichever thread: "ann HELD". */
+/* Note what a listener has heard, on any thread: "ann HELD". */
 void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Make the call of a verb by the i-th party; its code. */
 int take_by(int i, const char *verb, const char *rest);

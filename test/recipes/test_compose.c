@@ -1066,7 +1066,7 @@ TEST(a_childs_copy_refuses) {
   close_mounted();
 }
 
-/* A watcher that forks: the child returns into the dispatch, and gets out. */
+/* A watcher that forks: the child returns into the dispatch, and leaves it. */
 static pid_t forked = -1;
 
 static void fork_here(zke *session, int type, int state, const char *path,

@@ -381,7 +381,7 @@ TEST(a_leaders_token) {
   close_shop(z);
 }
 
-/* A multi-lock's one token, in each of its paths. */
+/* A multi-lock's single token, at each of its paths. */
 TEST(a_multilocks_token) {
   zke *z = open_shop();
   static const zke_multilock_item both[] = {{LOCK, ZKE_MULTILOCK_LOCK},

@@ -465,7 +465,7 @@ typedef struct other {
   char sentence[512];
 } other;
 
-/* The other thread: takes /b, says so, and wants /a at the test's word. */
+/* The other thread: takes /b, says so, and wants /a when the test tells it. */
 static void *hold_b_want_a(void *context) {
   other *o = context;
   zke_lock *b = make_lock(z[1], "/b"), *a = make_lock(z[1], "/a");

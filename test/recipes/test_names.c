@@ -52,8 +52,8 @@ static const char *value(zke_names *n, const char *name) {
 static int64_t newest; /* token of the last binding made by a step */
 static int64_t former; /* token of the binding before that */
 
-/* "last" and "former" are those tokens, "any" is 0, and "other" a token that no
- * binding has. */
+/* "last" and "former" are these tokens, "any" is 0, and "other" is no binding's
+ * token. */
 static int64_t token_in(const step *s) {
   if (strcmp(s->word[1], "any") == 0) return 0;
   if (strcmp(s->word[1], "former") == 0) return former;

@@ -157,7 +157,7 @@ static const recipe_use plain_lock = {"plain lock", lock_prepare, lock_use,
 /* The loop of deaths ends, and has the promised places. */
 TEST(a_death_anywhere_is_survived) {
   int deaths = recipe_deaths(&plain_lock);
-  ck_assert_int_ge(deaths, 13); /* with a stride of 6 the third place */
+  ck_assert_int_ge(deaths, 13); /* the third place, with a stride of 6 */
 }
 
 /* The loop of lost replies ends with a use that survives them. */

@@ -242,8 +242,8 @@ static bool can_upgrade(const model *m, int at) {
   return at == 0 && (m->count == 1 || m->at[1].mode == WRITE);
 }
 
-/* One step of one session, with the result that it must have.  False: it makes
- * no sense here. */
+/* One step of a session, which must have the model's result.  False: it is
+ * impossible here. */
 static bool act(model *m, int who, int action) {
   int at = model_find(m, who);
   bool start = action == START_READ || action == START_WRITE;
@@ -730,7 +730,7 @@ static zke_rwlock *make_at(zke *session, const char *path, int no_check) {
   return lock;
 }
 
-/* Each reads one and wants to write the other's. */
+/* Each reads one path and wants to write the other's. */
 static int read_then_write(call *c) {
   zke_rwlock *reads = make_at(z[1], "/b", 0);
   int rc = zke_rwlock_acquire(reads, READ, c->deadline);

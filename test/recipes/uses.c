@@ -22,13 +22,13 @@
 #include "recipes/semaphore.h"
 #include "recipes/two_phase.h"
 
-/* What the processes of a schedule know of each other. */
+/* What the processes of a schedule share. */
 static struct {
   bool open;
   int came, left;
   int tries, done;
   int votes, refusals, committed, aborted;
-  int prepared[2], settled[2]; /* calls that were told so, of each site */
+  int prepared[2], settled[2]; /* calls of each site that were told that */
   int victims;                 /* that were told of a deadlock */
   int64_t token;               /* of the last holder */
   int works;                   /* with it: the version of /work then */
@@ -519,7 +519,7 @@ static void free_partition(zke_partition *p) {
   zke_partition_free(p);
 }
 
-/* There are as many items as members, so each has one at least. */
+/* There are as many items as members, so each member has at least one. */
 static void check_items(zke *z, zke_partition *p) {
   zke_strings *own = NULL;
   if (went(z, zke_partition_list(p, &own))) zke_lab_assert(own->count >= 1);
@@ -1220,7 +1220,7 @@ static void keep_node_by_hand(zke *z, void *arg) {
   zke_persistent_node_free(node);
 }
 
-/* Deletes the node, and tells once it is there again. */
+/* Deletes the node, and reports when it exists again. */
 static void delete_node(zke *z, void *arg) {
   int rc = ZKE_CONNECTIONLOSS;
   (void)arg;

@@ -325,7 +325,7 @@ static const char *first_of(const zke_strings *names) {
   return first;
 }
 
-/* The highest number in a table of the programs'; 0: none, or no table yet. */
+/* The highest number in a program's table; 0: none, or no table yet. */
 static int64_t last_of(sqlite3 *db, const char *table) {
   char sql[60];
   snprintf(sql, sizeof sql, "SELECT coalesce(max(id),0)FROM %s", table);

@@ -396,7 +396,7 @@ static int votes_before(const history_case *c, int at, int64_t number) {
   return count;
 }
 
-/* What was decided before about a transaction; -1: nothing. */
+/* The earlier decision on a transaction; -1: none. */
 static int outcome_before(const history_case *c, int at, int64_t number) {
   for (int i = 0; i < at; i++) {
     const history_record *r = &c->h->at[i];

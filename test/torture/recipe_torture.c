@@ -445,7 +445,7 @@ static void do_multilock(worker *w) {
     do_lock(w);
 }
 
-/* When the run of this process began, as the job's record has it. */
+/* Note when this process's run began, by the job's record. */
 static void note_run(worker *w, const char *name) {
   zke_periodic_record *last = NULL;
   must(w, zke_periodic_get(w->z, "/periodic", name, &last));
@@ -796,7 +796,7 @@ static bool set_fence(worker *w) {
   return true;
 }
 
-/* Have the connection, the table and the fence. */
+/* Open the connection, and make the table and the fence if needed. */
 static void prepare_fence(worker *w) {
   char sql[160];
   snprintf(sql, sizeof sql,
@@ -1168,7 +1168,7 @@ static void open_worker(worker *w) {
   if (!w->z) _exit(1);
 }
 
-/* One of the next changes will seem to have failed. */
+/* Sometimes make one of the next changes lose its reply. */
 static void lose_a_reply(worker *w) {
   if (chance(w, 8) == 0)
     must(w, zke_test_fail(w->z, 1 + chance(w, 2), chance(w, 4)));

@@ -241,7 +241,7 @@ static int create(client *c, const char *path, const char *data, int mode,
   return rc;
 }
 
-/* A session that has come back has its node; LOST: not seen. */
+/* A session that has come back must have its node; LOST: unknown. */
 static int look_for_own(client *c) {
   zke_jute_stat_response stat;
   char path[TEXT];
@@ -317,10 +317,10 @@ static int come_back(client *c) {
   return before == c->id ? LOST : NEW_SESSION;
 }
 
-/* The answer of a call: after a loss the client has a connection again. */
+/* The result of a call; after a loss, come back first. */
 static int settled(client *c, int rc) { return rc == LOST ? come_back(c) : rc; }
 
-/* End the session in order, and begin another. */
+/* End the session regularly, and begin another. */
 static void change_session(client *c) {
   zke_jute_reader r = {0};
   int64_t before = c->id;
@@ -470,7 +470,7 @@ static int user_children(user *u, const char *path, zke_strings *names) {
  * What users do
  * --------------------------------------------------------------------- */
 
-/* A step of a number was tried, and this came of it. */
+/* Count a tried step of a number, with its result. */
 static void note_step(tally *t, int rc) {
   if (rc == 0) atomic_fetch_add(&t->acknowledged, 1);
   if (rc != LOST && rc != NEW_SESSION && rc != 0)
@@ -555,7 +555,7 @@ static int place_in_line(user *u, const char *path) {
   return first ? HELD : WAITING;
 }
 
-/* Raise the guarded number, unless the lock is lost by then.
+/* Raise the guarded number, unless the lock has been lost.
  *
  *   node  a client's, in the line
  *   lock  a direct user's */
@@ -860,7 +860,7 @@ static void judge_number(zke *z, const char *path, tally *t) {
   zke_free(data);
 }
 
-/* How often each item is in the queue. */
+/* Count how often each item is in the queue. */
 static void list_queue(zke *z, char (*there)[ITEMS]) {
   zke_strings *names;
   must(zke_children(z, "/queue", NULL, NULL, &names, NULL), "/queue");
