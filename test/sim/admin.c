@@ -28,11 +28,11 @@ static const char *const suffix[PARTS] = {"", "-wal"};
 static disk_content backup[PARTS];
 static bool taken;
 
-static int waiting = NOTHING; /* the act that waits until all have ended */
+static int waiting = NOTHING; /* the act that waits for all processes to end */
 
 /* ---- files ---- */
 
-/* The path of a file beside the database. */
+/* The path of a side file of the database. */
 static const char *path_of(const char *end) {
   static char path[DISK_PATH];
   snprintf(path, sizeof path, "%s%s", ops_file, end);
@@ -43,7 +43,7 @@ static void remove_file(const char *path) {
   if (disk_find(path)) disk_remove(path);
 }
 
-/* Copy a file's content; one that is not there is empty. */
+/* Copy a file's content; empty if there is no such file. */
 static void read_file(const char *path, disk_content *out) {
   const disk_node *n = disk_find(path);
   out->size = n ? n->now.size : 0;
@@ -51,7 +51,7 @@ static void read_file(const char *path, disk_content *out) {
   if (n) disk_read(n, out->data, 0, out->size);
 }
 
-/* Write a file that is there or not, and sync it. */
+/* Write a file, creating it if necessary, and sync it. */
 static void write_file(const char *path, const disk_content *c) {
   disk_node *n = disk_find(path);
   if (!n) n = disk_add(path, DISK_FILE, 0644);
@@ -61,7 +61,7 @@ static void write_file(const char *path, const disk_content *c) {
   disk_sync_parent(path);
 }
 
-/* Write a file under another name, and move it into its place. */
+/* Write a file under another name, then rename it into place. */
 static void move_file(const char *path, const disk_content *c) {
   static const char temporary[] = "/sim/new.db";
   write_file(temporary, c);
@@ -69,8 +69,8 @@ static void move_file(const char *path, const disk_content *c) {
   disk_sync_parent(path);
 }
 
-/* Remove the files of the side directory whose names begin so, or all: is one
- * gone? */
+/* Remove the side directory's files whose names begin with `name`; "" for all.
+ * Returns whether any was removed. */
 static bool remove_side(const char *name) {
   char path[DISK_PATH], side[DISK_PATH];
   char(*names)[DISK_PATH];
@@ -93,8 +93,8 @@ static bool remove_side(const char *name) {
 
 /* ---- acts ---- */
 
-/* SQLite's page size is for the first to write into a file, and the engine sets
- * none.  So a program has made the file, with a table of its own. */
+/* The first writer of a file chooses SQLite's page size, and the engine sets
+ * none.  So another program has made the file, with a table of its own. */
 void admin_begin(void) {
   sqlite3 *db = NULL;
   sqlite3_int64 size = 0;
@@ -112,8 +112,8 @@ void admin_begin(void) {
   sqlite3_close(db);
 }
 
-/* A process whose files go has a tick to see it; until then its calls may fail,
- * as by an error. */
+/* A process that loses its files has until its next tick to notice; until then
+ * its calls may fail as after an error. */
 static void note_lost(void) {
   known_side_lost = true;
   kept_adrift();
@@ -122,7 +122,7 @@ static void note_lost(void) {
     if (sched_lives(i)) sched_process_of(i)->adrift = sim.now;
 }
 
-/* Only a file that is complete is worth a backup. */
+/* Back up only a complete file. */
 static void make_backup(void) {
   if (!known_ready) return;
   for (int i = 0; i < PARTS; i++) read_file(path_of(suffix[i]), &backup[i]);
@@ -134,7 +134,7 @@ static void make_backup(void) {
   foreign_keep();
 }
 
-/* The log and the -shm go first, or an old log would be replayed. */
+/* Remove the log and the -shm first, or an old log would be replayed. */
 static void restore(bool moves) {
   if (!taken) return;
   remove_file(path_of("-wal"));
@@ -150,7 +150,7 @@ static void restore(bool moves) {
   load_cut();
 }
 
-/* After that all sessions have ended, and side files are made again. */
+/* Afterwards all sessions have ended, and side files are made again. */
 static void copy_itself(void) {
   static disk_content c;
   if (!disk_find(ops_file)) return;
@@ -160,13 +160,13 @@ static void copy_itself(void) {
   load_cut();
 }
 
-/* One of those that the engine opens at the beginning. */
+/* Remove one of the files that the engine opens at the start. */
 static bool remove_one(void) {
   static const char *const names[] = {"gate", "line", "live"};
   return remove_side(names[sim_random(SIM_WORLD, 3)]);
 }
 
-/* Do it, and note what the checks have to know of it. */
+/* Perform the act, and record it for the checks. */
 static void act(int what) {
   bool lost;
   sim_say("administrator: act %d", what);
@@ -183,12 +183,12 @@ static void act(int what) {
       copy_itself();
       return;
     case ADMIN_FIFOS_OPEN:
-      if (remove_side("|")) sim_error(sim.now); /* to who opens one */
+      if (remove_side("|")) sim_error(sim.now); /* a process that opens one */
       known_fifos_lost = true;
       return;
     case ADMIN_FILE_OPEN:
     case ADMIN_SIDE_OPEN:
-      if (!container_shows_boot()) return; /* taken for a reboot */
+      if (!container_shows_boot()) return; /* looks like a reboot */
       lost = what == ADMIN_FILE_OPEN ? remove_one() : remove_side("");
       break;
     default:

@@ -1,21 +1,22 @@
 /* admin.h - what an administrator does to the files of a database
  *
  * A backup is the content of the database and its log at one moment.  Later it
- * is written into the file, or moved into its place, while no process uses it
+ * is written into the file, or renamed over it, while no process uses it
  * (doc/format.md 8).  From then on the tree is the one of that moment, and no
- * zxid or session id comes again (P8).
+ * zxid or session id is used again (P8).
  *
- * Files beside the database are removed.  FIFOs that are missing only make
- * events later (P7).  Without the other files the handles end at their next
- * tick, and nobody opens the file until a copy has taken its place; nothing is
- * lost (P8).  Where boot ids differ that is not promised (doc/format.md 1).
+ * Side files of the database are removed.  If only FIFOs are missing, events
+ * just come later (P7).  If other side files are, the handles end at their next
+ * tick, and no process can open the file until a copy has replaced it; nothing
+ * is lost (P8).  This is not promised between processes with different boot ids
+ * (doc/format.md 1).
  */
 #ifndef ZKE_SIM_ADMIN_H
 #define ZKE_SIM_ADMIN_H
 
 #include <stdbool.h>
 
-/* "A@8211:ACT" of a plan.  What is quiet is done when all processes have been
+/* "A@8211:ACT" of a plan.  A quiet act is done once all processes have been
  * ended. */
 #define ADMIN_ACT_LIST(X)                                                  \
   X(BACKUP, false)     /* a backup is made */                              \
@@ -31,8 +32,9 @@
 enum { ADMIN_ACT_LIST(ADMIN_ENUM) ADMIN_ACTS };
 #undef ADMIN_ENUM
 
-/* admin_begin  - make the file, if its pages have another size (plan.h)
- * admin_strike - do it, or end all processes by `end_all` and do it later
+/* admin_begin - make the file, if the plan sets its page size (plan.h)
+ * admin_strike - perform the act; a quiet one ends all processes by `end_all`
+ *                and is done later
  * admin_tick   - do what has waited; true: processes must not begin yet
  * admin_cut    - the host boots again
  * admin_end    - faults are over: repair what is missing */

@@ -2,9 +2,9 @@
  *
  *   calibrate [-v] [-1] DIRECTORY [SEED [RUNS]]
  *
- * Plays the scripts of seeds from SEED on, the real side in DIRECTORY, until
- * SECONDS of the environment have passed.  -v prints each script, with the
- * texts of both sides; -1 stops at the first difference. */
+ * Plays the scripts of the seeds from SEED on, with the real side in DIRECTORY,
+ * until SECONDS of the environment have passed.  -v prints each script, with
+ * the texts of both sides; -1 stops at the first difference. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 enum { WORDS = 12, SHRINK_S = 30, TRIES = 200, TRIES_OF_KIND = 20 };
 
-/* The values that an argument may have, by its letter. */
+/* An argument's possible values, by its letter. */
 static const struct {
   char letter;
   cal_word word[WORDS];
@@ -29,7 +29,7 @@ static const struct {
     {'f', {{"#0", 0}, {"#1", 1}, {"#2", 2}, {"#3", 3}}},
     {'g', {{"#0", 0}, {"#1", 1}, {"#2", 2}, {"#3", 3}}},
     {'h', {{"#0", 0}, {"#1", 1}, {"#2", 2}}},
-    /* paths: of some the directory is missing, or is none */
+    /* paths; the directory of some is missing, or is no directory */
     {'p',
      {{"a", 0},
       {"a", 0},
@@ -103,7 +103,7 @@ static const cal_word *word_make(char letter) {
   return &letters[i].word[sim_random(SIM_LOAD, (uint64_t)count)];
 }
 
-/* A call of a kind, by their weights. */
+/* A kind of call, chosen by weight. */
 static const cal_kind *kind_make(const cal_kind *kinds) {
   int sum = 0;
   for (const cal_kind *k = kinds; k->name; k++) sum += k->weight;
@@ -112,8 +112,8 @@ static const cal_kind *kind_make(const cal_kind *kinds) {
   return kinds;
 }
 
-/* An even seed has calls of zke_os, an odd one those of the VFS.  A kind is
- * given up only if nobody seems to have what it needs. */
+/* A script of an even seed has calls of zke_os, of an odd one those of the VFS.
+ * A kind is given up only if it seems that no process has what it needs. */
 void cal_make(const cal_script *s, cal_call *c, bool (*can)(const cal_call *)) {
   for (int i = 0; i < TRIES; i++) {
     if (i % TRIES_OF_KIND == 0)
@@ -127,7 +127,7 @@ void cal_make(const cal_script *s, cal_call *c, bool (*can)(const cal_call *)) {
 
 /* ---- differences ---- */
 
-/* Seconds since some time. */
+/* Seconds since an arbitrary time. */
 static double now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -136,13 +136,13 @@ static double now_s(void) {
 
 static struct {
   const char *directory;
-  cal_script *script; /* memory that children share, as the answers are */
+  cal_script *script; /* shared with the children, like the answers */
   cal_answer *simulated, *real;
   int scripts, calls, made, differences;
   bool verbose;
 } run;
 
-/* Do the sides differ in a call?  One that waits has no text, but it may begin
+/* Do the sides differ in a call?  A call that waits has no text, but may begin
  * one when the script's processes are ended. */
 static bool differs_in(int call) {
   const cal_answer *a = &run.simulated[call], *b = &run.real[call];
@@ -150,16 +150,16 @@ static bool differs_in(int call) {
   return a->after >= 0 && strcmp(a->text, b->text) != 0;
 }
 
-/* How many calls a script must have to show what came of one: the text may have
- * come after a later one, on either side. */
+/* How many calls a script must have to show the outcome of one: its text may
+ * have come after a later call, on either side. */
 static int calls_until(const cal_script *s, int call) {
   int a = run.simulated[call].after, b = run.real[call].after;
   if (a < 0 || b < 0) return s->count;
   return 1 + (a > b ? a : b);
 }
 
-/* Play the script by both; how many calls show that they differ, or 0.  Its
- * calls may have to be made up. */
+/* Play the script on both sides.  Returns how many calls show a difference, or
+ * 0.  If it `begins`, its calls are still to be chosen. */
 static int difference(cal_script *s, bool begins) {
   static int number;
   char root[256];
@@ -172,14 +172,14 @@ static int difference(cal_script *s, bool begins) {
   return 0;
 }
 
-/* A call as it is printed. */
+/* Print a call. */
 static void call_print(const cal_call *c, char *out, size_t size) {
   int n = snprintf(out, size, "%c %s", 'A' + c->process, c->kind->name);
   for (int k = 0; c->kind->args[k]; k++)
     n += snprintf(out + n, size - (size_t)n, " %s", c->arg[k]->text);
 }
 
-/* The side's text of a call. */
+/* Print a side's text of a call. */
 static void answer_print(const cal_answer *a, int call, char *out,
                          size_t size) {
   if (a->after < 0)
@@ -204,7 +204,7 @@ static void script_print(const cal_script *s) {
   }
 }
 
-/* Leave out calls, many at once first, as long as the sides still differ. */
+/* Leave out calls, many at a time first, as long as the sides still differ. */
 static void script_shrink(cal_script *s, int count) {
   double end = now_s() + SHRINK_S;
   s->count = count;
@@ -226,14 +226,15 @@ static void script_shrink(cal_script *s, int count) {
   difference(s, false);
 }
 
-/* A call that was not made, since its descriptor is not open, says nothing. */
+/* A call that was not made, because its descriptor is not open, says
+ * nothing. */
 static void count_calls(const cal_script *s) {
   run.scripts++;
   run.calls += s->count;
   for (int i = 0; i < s->count; i++) run.made += run.real[i].text[0] != '\0';
 }
 
-/* Play the script of a seed, and tell of a difference. */
+/* Play the script of a seed, and report a difference. */
 static void compare(uint64_t seed) {
   cal_script *s = run.script;
   memset(s, 0, sizeof *s);
@@ -251,7 +252,7 @@ static void compare(uint64_t seed) {
 
 /* ---- the program ---- */
 
-/* Memory that children share. */
+/* Memory shared with children. */
 static void *shared(size_t size) {
   void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,45 +1,45 @@
 /* calibrate.h - the simulated kernel against the real one, call by call
  *
- * A script is a list of calls by several processes, from a seed: of the table
- * zke_os, or of SQLite's VFS.  The simulated kernel plays it with fibers, the
- * real one with forked workers that do a call when they are told to.  Each call
- * gives a short text: its result, and what matters of what it has filled in.
- * Both must give the same texts.  A difference is shrunk by leaving out calls,
- * and printed side by side.
+ * A script is a list of calls by several processes, from a seed: calls of the
+ * table zke_os, or of SQLite's VFS.  The simulated kernel plays it with fibers,
+ * the real one with forked workers that make a call when told to.  Each call
+ * gives a short text: its result, and what matters of its outputs.  Both
+ * kernels must give the same texts.  A difference is shrunk by leaving out
+ * calls, and printed side by side.
  *
  *   calibrate_os.c     the calls of zke_os
  *   calibrate_vfs.c    those of sqlite3_vfs and sqlite3_io_methods
- *   calibrate_sides.c  a script played by the one kernel and by the other
+ *   calibrate_sides.c  plays a script on either kernel
  *   calibrate.c        scripts from seeds, differences, the program
  *
- * A call that waits gives its text later, and both must give it after the same
- * call of another process.  The simulation plays first, so it is known when the
- * real kernel's text has to come.
+ * A call that waits gives its text later, and both kernels must give it after
+ * the same call of another process.  The simulation plays first, which tells
+ * when the real kernel's text is due.
  *
- * Only what the engine or SQLite may ask is asked: a call says to what kinds of
- * descriptors it is made, and calibrate_vfs.c keeps to what os.h of SQLite
- * demands of its caller.  What is compared as a relation, since the numbers
- * differ: inodes (are two files the same one?), clocks (not back, and by as
- * much as was slept), pids, random bytes.
+ * Scripts make only calls that the engine or SQLite may make: each call says
+ * which kinds of descriptors it takes, and calibrate_vfs.c follows SQLite's
+ * os.h, which says what callers must do.  Some numbers differ, so only
+ * relations are compared: inodes (are two files the same one?), clocks (never
+ * back, and by at least the time slept), pids, random bytes.
  *
- * Differences that are left, and why they do not matter:
+ * Remaining differences, and why they do not matter:
  *
- *   - Which of several locks find_lock tells.  The kernel tells the oldest
+ *   - Which of several locks find_lock reports.  The kernel reports the oldest
  *     owner's, the simulation any; zkembed.h promises no order.
- *   - Of directories, size and number of links: file systems differ.
+ *   - A directory's size and number of links: file systems differ.
  *   - A FIFO of the simulation has room for 4,096 bytes, so that it is full
- *     sometimes; the real one is told to have the same (F_SETPIPE_SZ).
+ *     sometimes; the real one is set to the same (F_SETPIPE_SZ).
  *   - POLLOUT is not compared: the engine never asks for it.
- *   - SQLite 3.40, not the newest, keeps PENDING if an EXCLUSIVE is refused
- *     that was asked for without RESERVED.  The pager gives up its lock then,
- *     so others see PENDING for a moment only.
- *   - Calls on descriptors of a wrong kind, as read() of a directory: they are
- *     mistakes of the caller, which the simulation reports as findings.
+ *   - SQLite 3.40, not the newest, keeps PENDING if EXCLUSIVE is refused after
+ *     it was requested without RESERVED.  The pager then drops its lock, so
+ *     others see PENDING only for a moment.
+ *   - Calls on descriptors of a wrong kind, such as read() of a directory: a
+ *     mistake of the caller, which the simulation reports as a finding.
  *
  * Not compared: what a sync makes durable, and what a failed one does (disk.h
  * says what is assumed); copy-up in an overlay, since its lower layer is empty;
  * descriptions that parent and child share after fork(); symbolic links; what
- * other users than the owner may do.
+ * users other than the owner may do.
  */
 #ifndef ZKE_SIM_CALIBRATE_H
 #define ZKE_SIM_CALIBRATE_H
@@ -59,13 +59,13 @@ enum {
   CAL_TEXT = 160
 };
 
-/* A value of an argument, and how it is printed. */
+/* An argument's value, and how it is printed. */
 typedef struct cal_word {
   const char *text;
   int64_t value;
 } cal_word;
 
-/* SQLite's handle of a file, and what its caller has to remember. */
+/* SQLite's handle of a file, and what its caller must remember. */
 typedef struct cal_handle {
   sqlite3_file *f; /* NULL: not open */
   bool database, writes;
@@ -79,29 +79,29 @@ typedef struct cal_handle {
 typedef struct cal_actor {
   int process;
   bool real;
-  const char *root; /* where its files lie */
+  const char *root; /* the directory of its files */
   const zke_os *os;
   sqlite3_vfs *vfs;
-  const char *path[3]; /* of database, journal and log */
+  const char *path[3]; /* of the database, the journal and the log */
   int fd[CAL_FDS];     /* -1: not open */
   char kind[CAL_FDS];  /* f file, d directory, p FIFO, e poller, t timer */
   cal_handle handle[CAL_HANDLES];
-  int64_t clock; /* the last time that it was told */
-  int written;   /* how often it has: each time other bytes */
-  char *text;    /* of the call that it makes */
+  int64_t clock; /* the last time that it read */
+  int written;   /* number of writes; each writes other bytes */
+  char *text;    /* of the current call */
 } cal_actor;
 
 /* A kind of call.  `args` has a letter for each argument (calibrate.c), `on`
- * the kinds of descriptors that its first may be; "-": it must not be open;
- * NULL: any.  Without a function it is the process's death. */
+ * the kinds of descriptors that the first argument may be; "-": it must not be
+ * open; NULL: any.  Without a function it is the process's death. */
 typedef struct cal_kind {
   const char *name;
-  int weight; /* how often */
+  int weight; /* for the random choice */
   const char *args, *on;
   void (*act)(cal_actor *me, const cal_word *const *w);
 } cal_kind;
 
-/* Their ends have no name. */
+/* Each list ends with an entry without a name. */
 extern const cal_kind cal_os_kinds[], cal_vfs_kinds[];
 
 typedef struct cal_call {
@@ -118,14 +118,14 @@ typedef struct cal_script {
 
 typedef struct cal_answer {
   char text[CAL_TEXT];
-  int after; /* the call after which it came; -1: it has not */
+  int after; /* the call after which the text came; -1: it has not come */
 } cal_answer;
 
-/* A process begins, and makes a call. */
+/* Begin a process; make a call. */
 void cal_begin(cal_actor *me, int process, bool real, const char *root);
 void cal_act(cal_actor *me, const cal_call *c, char *text);
 
-/* The text of the call, or more of it; that of a result, or of an errno. */
+/* Append to the call's text; append the text of a result, or of an errno. */
 void cal_say(cal_actor *me, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void cal_say_result(cal_actor *me, int64_t result);
@@ -134,13 +134,13 @@ void cal_say_bytes(cal_actor *me, const unsigned char *data, int64_t size);
 /* Bytes that no other call writes. */
 void cal_fill(cal_actor *me, unsigned char *data, int64_t size);
 
-/* A call at random, one that can be made if any is found; calibrate.c. */
+/* A random call, preferably one that can be made now; calibrate.c. */
 void cal_make(const cal_script *s, cal_call *c, bool (*can)(const cal_call *));
 
-/* Play a script.  If it `begins`, the simulation also makes its calls up, each
- * when its turn comes: so that most are made to what is open.  What it gave
- * tells the real side when a text has to come.  Script and answers are memory
- * that children share. */
+/* Play a script.  If it `begins`, the simulation also chooses each call when
+ * its turn comes, so that most calls get an open descriptor.  Its texts tell
+ * the real side when each text has to come.  Script and answers are shared with
+ * children. */
 void cal_play_simulated(cal_script *s, bool begins, cal_answer *out);
 void cal_play_real(cal_script *s, const char *root, const cal_answer *simulated,
                    cal_answer *out);

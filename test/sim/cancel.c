@@ -1,9 +1,9 @@
 /* cancel.c - see cancel.h
  *
- * Only here may a thread be cancelled, so that the rest of the load need not
- * expect it.  zkembed.h promises that it is left in the sleep of a wait alone;
- * with an asynchronous cancellation also at the end of any call.  Whatever it
- * leaves, nothing is kept by it: the others find out (P9, P10). */
+ * Threads may be cancelled only here, so the rest of the load need not expect
+ * it.  zkembed.h promises that a cancelled thread leaves only the sleep of a
+ * wait, or, if cancelled asynchronously, also the end of any call.  Whatever it
+ * leaves behind blocks nothing: the others notice (P9, P10). */
 #include "test/sim/cancel.h"
 
 #include <pthread.h>
@@ -13,7 +13,8 @@
 #include "test/sim/threads.h"
 #include "test/sim/watches.h"
 
-/* Calls that may be left behind: what they return need not be freed. */
+/* Calls in which the thread may be cancelled; what they return need not be
+ * freed. */
 static void body(const void *arg) {
   const ops_actor *a = arg;
   uint64_t n = 1 + sim_load(a->slot, 4);
@@ -28,12 +29,12 @@ static void body(const void *arg) {
   }
 }
 
-/* A thread that was left begins again as another one; in a child that a
- * callback has forked meanwhile it knows that only by its slot. */
+/* A cancelled thread continues as another one; if a callback has forked in the
+ * meantime, the child can tell only by its slot. */
 void cancel_any(const ops_actor *a) {
   if (!threads_run(body, a)) {
     forked_returned(a->slot, a->z, ZKE_FORKED);
-    zke_zxid(); /* asks for it from now on */
+    zke_zxid(); /* asks for zxids from now on */
   }
   watches_wait(a->slot, a->thread, false);
 }

@@ -4,7 +4,7 @@
 
 #include "test/sim/ops.h"
 
-/* Some calls as the body of a thread that a fault may cancel. */
+/* Make some calls, as the body of a thread that a fault may cancel. */
 void cancel_any(const ops_actor *a);
 
 #endif

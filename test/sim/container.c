@@ -7,20 +7,20 @@
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
 
-/* Pids that there are in a namespace, the first of them; and how far the clocks
- * of a time namespace are ahead. */
+/* Number of pids in a namespace, and the first; how far the clocks of a time
+ * namespace are ahead. */
 enum { PIDS = 24, FIRST_PID = 2, AHEAD_S = 86400 * 365 };
 
-/* What the knob says of the slots that are in a container, by its remainder and
- * its quotient by 3. */
+/* What the knob's remainder and quotient by 3 mean for the slots in a
+ * container. */
 enum { BOOT_HOST, BOOT_OWN, BOOT_HIDDEN };
 enum { TIME_HOST, TIME_AHEAD, TIME_UNKNOWN };
 
-/* Is a slot in the container?  Those with odd numbers are, also a forked child:
- * its parent may be in it or not, as clone() has it. */
+/* Is a slot in the container?  Odd slots are.  A forked child is by its own
+ * number, whatever its parent: clone() allows both. */
 static bool is_inside(int slot) { return the_plan.k.container && slot % 2; }
 
-/* Has a process of a slot's namespace a pid? */
+/* Does a process in a slot's namespace have this pid? */
 static bool is_taken(int slot, int pid) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     const sched_process *p = sched_process_of(i);
@@ -30,9 +30,9 @@ static bool is_taken(int slot, int pid) {
   return false;
 }
 
-/* The next one of its namespace that is free. */
+/* The next free one of its namespace. */
 int container_pid(int slot) {
-  static int last[2]; /* given in each of the namespaces */
+  static int last[2]; /* assigned in each of the namespaces */
   int *at = &last[is_inside(slot)];
   do *at = (*at + 1) % PIDS;
   while (is_taken(slot, FIRST_PID + *at));
@@ -62,12 +62,13 @@ static int64_t time_kind(void) {
   return (the_plan.k.container - 1) / 3;
 }
 
-/* All clocks are ahead by the same time. */
+/* All clocks are ahead by the same amount. */
 int64_t container_ahead(void) {
   return time_kind() == TIME_HOST ? 0 : AHEAD_S * INT64_C(1000000000);
 }
 
-/* What /proc/self/timens_offsets shows there, or that it cannot be read. */
+/* What /proc/self/timens_offsets shows there, or an error if it cannot be
+ * read. */
 int container_boot_offset(int64_t *out) {
   bool known = time_kind() != TIME_UNKNOWN;
   *out = known ? container_ahead() : 0;

@@ -1,6 +1,6 @@
 /* file.h - descriptors, open file descriptions, their locks, and FIFOs
  *
- * Functions that make a descriptor return it, or the negative of an errno.
+ * Functions that make a descriptor return it, or a negative errno.
  */
 #ifndef ZKE_SIM_FILE_H
 #define ZKE_SIM_FILE_H
@@ -12,7 +12,7 @@ enum { FILE_DESCRIPTORS = 256, FILE_MEMBERS = 160 };
 
 typedef enum file_kind { FILE_DISK, FILE_POLLER, FILE_TIMER } file_kind;
 
-/* What a poller was told to look at. */
+/* A descriptor that a poller watches. */
 typedef struct file_member {
   struct file_open *o;
   int fd;
@@ -32,17 +32,18 @@ typedef struct file_open {
   struct file_open *next_poller;
 } file_open;
 
-/* What the kernel has for a process. */
+/* The kernel's data of a process. */
 typedef struct file_table {
   file_open *fd[FILE_DESCRIPTORS];
   struct vfs_file *handles; /* SQLite's: vfs.c */
 } file_table;
 
-/* Of a new process: empty, or with the descriptors of another's. */
+/* For a new process: empty, or with another process's descriptors. */
 file_table *file_table_new(const file_table *from);
-/* Close one of a dead process's descriptors, whichever: false: it has none. */
+/* Close one of a dead process's descriptors, in random order; false: none is
+ * left. */
 bool file_reap_one(file_table *t);
-/* How many a process has. */
+/* A process's number of descriptors. */
 int file_count(const file_table *t);
 
 /* The running process's description; a number that is not open is a finding. */
@@ -53,7 +54,7 @@ int file_open_kind(file_kind kind);
 int file_dup(int fd);
 void file_close(int fd);
 
-/* FIFOs: bytes, or the negative of an errno. */
+/* FIFOs: a number of bytes, or a negative errno. */
 int64_t file_fifo_read(disk_node *n, void *out, size_t size);
 int64_t file_fifo_write(disk_node *n, const void *data, size_t size);
 

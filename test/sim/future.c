@@ -5,8 +5,8 @@
 
 enum { FUTURES = 100, ENOUGH = 95 };
 
-/* How many futures of the plan fail from a step on?  No more are tried once too
- * many do not. */
+/* How many futures of the plan fail from a step on?  Stops as soon as too many
+ * have not failed. */
 static future futures_from(bool (*fails)(void), int64_t step) {
   const plan before = the_plan;
   future f = {.step = step};
@@ -21,7 +21,8 @@ static future futures_from(bool (*fails)(void), int64_t step) {
   return f;
 }
 
-/* By halves: if it fails from a step on, it does so from each later one. */
+/* A binary search: if it fails from a step on, it does so from each later
+ * one. */
 future future_find(bool (*fails)(void), int64_t last, int most) {
   future found = {.step = 0};
   for (int64_t least = 0; least + 1 < last && most > 0;) {

@@ -1,9 +1,9 @@
-/* future.h - from which step on did it have to come so?
+/* future.h - from which step on was the finding inevitable?
  *
- * A future of a plan goes as the plan does until a step, and then otherwise:
- * fibers run in another order, what a power cut leaves is another thing, and
- * the faults that are still to come strike elsewhere.  It is a plan with one
- * fault more, Y (plan.h), so it can be replayed as any other. */
+ * A future of a plan is the same up to a step, and different from there on:
+ * fibers run in another order, a power cut leaves something else, and the
+ * remaining faults strike elsewhere.  It is a plan with one more fault, Y
+ * (plan.h), so it can be replayed like any other. */
 #ifndef ZKE_SIM_FUTURE_H
 #define ZKE_SIM_FUTURE_H
 
@@ -15,9 +15,9 @@ typedef struct future {
   int failed, tried;
 } future;
 
-/* The first step from which on nearly all of a hundred futures of the_plan
- * fail, too.  fails() runs the_plan, which finds something at step `last`.  At
- * most so many runs. */
+/* The first step from which nearly all of a hundred futures of the_plan fail,
+ * too.  fails() runs the_plan, which finds something at step `last`.  Makes at
+ * most `most` runs. */
 future future_find(bool (*fails)(void), int64_t last, int most);
 
 #endif

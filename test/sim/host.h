@@ -1,12 +1,12 @@
-/* host.h - the host as a whole: how a run begins and ends, and what strikes all
- * of its processes */
+/* host.h - the host as a whole: how a run begins and ends, and faults that
+ * strike all processes */
 #ifndef ZKE_SIM_HOST_H
 #define ZKE_SIM_HOST_H
 
 #include "test/sim/sched.h"
 
-/* Run the plan (the_plan): until faults end, and the load says that nothing is
- * left to be done. */
+/* Run the plan (the_plan): until its faults are over and the load has nothing
+ * left to do. */
 void host_run(void);
 
 #endif

@@ -1,9 +1,9 @@
-/* instead.h - what zkembed.c and the recipes call in place of the C library
+/* instead.h - what zkembed.c and the recipes call instead of the C library
  *
  * engine.c includes it before zkembed.c, and each file of the recipes is
- * compiled with it.  Their variables of a thread lie in the section sim_thread,
- * and gather.ld puts all others into sim_process: sched.c exchanges both.  What
- * they ask of the C library's threads they ask of threads.c. */
+ * compiled with it.  It puts their thread-local variables into the section
+ * sim_thread; gather.ld puts all others into sim_process.  sched.c swaps both.
+ * Their calls of the C library's threads go to threads.c. */
 #ifndef ZKE_SIM_INSTEAD_H
 #define ZKE_SIM_INSTEAD_H
 

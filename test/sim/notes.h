@@ -1,14 +1,14 @@
-/* notes.h - each call of the load on the tree is noted
+/* notes.h - records each call of the load on the tree
  *
  * A file that includes this header makes its calls of zkembed.h through the
- * functions below, which have the same arguments: the macros at the end see to
- * that.  Each notes who called, what was asked, what was answered, and the zxid
- * of the change that it made, or of the state that it saw.  A call whose
- * process dies in it stays without an answer.  At the end judge.c plays all
- * notes through the model.
+ * functions below, which have the same arguments; the macros at the end arrange
+ * that.  Each notes the caller, the arguments, the answer, and the zxid of the
+ * change that it made, or of the state that it saw.  If the process dies in a
+ * call, its note has no answer.  At the end judge.c plays all notes through the
+ * model.
  *
- * A kind of call is one function over a table of functions (zke_engine).  So
- * the engine and the model are asked in the same way.
+ * Each kind of call is one function over a table of functions (zke_engine), so
+ * the engine and the model are called in the same way.
  */
 #ifndef ZKE_SIM_NOTES_H
 #define ZKE_SIM_NOTES_H
@@ -19,27 +19,27 @@
 #include "zkembed.h"
 
 /* name in zke_engine, and what the call does if it succeeds: C it changes the
- * tree and has a zxid of its own, M it may, R it does not */
-#define NOTES_KIND_LIST(X)                                              \
-  X(create, 'C')                                                        \
-  X(remove, 'C')                                                        \
-  X(set, 'C')                                                           \
-  X(set_acl, 'C')                                                       \
-  X(multi, 'C')                                                         \
-  X(raise_sequence, 'M')                                                \
-  X(discard, 'R') /* its rows are looked for; none of its nodes stay */ \
-  X(exists, 'R')                                                        \
-  X(get, 'R')                                                           \
-  X(children, 'R')                                                      \
-  X(get_acl, 'R')                                                       \
-  X(count, 'R')                                                         \
-  X(ephemerals, 'R')                                                    \
-  X(multi_read, 'R')                                                    \
-  X(add_auth, 'R')                                                      \
-  X(add_watch, 'R')                                                     \
-  X(set_watch, 'R')                                                     \
-  X(remove_watch, 'R')                                                  \
-  X(forget, 'R')                                                        \
+ * tree and has its own zxid, M it may, R it does not */
+#define NOTES_KIND_LIST(X)                                  \
+  X(create, 'C')                                            \
+  X(remove, 'C')                                            \
+  X(set, 'C')                                               \
+  X(set_acl, 'C')                                           \
+  X(multi, 'C')                                             \
+  X(raise_sequence, 'M')                                    \
+  X(discard, 'R') /* its rows are searched; its nodes go */ \
+  X(exists, 'R')                                            \
+  X(get, 'R')                                               \
+  X(children, 'R')                                          \
+  X(get_acl, 'R')                                           \
+  X(count, 'R')                                             \
+  X(ephemerals, 'R')                                        \
+  X(multi_read, 'R')                                        \
+  X(add_auth, 'R')                                          \
+  X(add_watch, 'R')                                         \
+  X(set_watch, 'R')                                         \
+  X(remove_watch, 'R')                                      \
+  X(forget, 'R')                                            \
   X(batch, 'R')
 
 #define NOTES_ENUM(name, does) NOTES_##name,
@@ -59,7 +59,7 @@ typedef struct notes_events {
   notes_event *at;
 } notes_events;
 
-/* A call.  Members mean what the arguments of that name do. */
+/* A call.  Members mean the same as the arguments of that name. */
 typedef struct noted {
   notes_kind kind;
   int64_t session;
@@ -72,34 +72,34 @@ typedef struct noted {
   zke_op *ops;
   zke_watch_fn fn;
   void *context;
-  struct noted *batch;  /* that it is part of */
-  struct noted *target; /* remove_watch, forget: what set the watch */
-  /* when: what was acknowledged before, and the wall clock, ms */
+  struct noted *batch;  /* the batch that it is part of */
+  struct noted *target; /* remove_watch, forget: the call that set the watch */
+  /* times: what had been acknowledged, and the wall clock, ms */
   int64_t from, wall_begin, wall_end, wall_set;
-  /* what was answered */
-  bool done; /* else its process has died in it, or nobody knows yet */
+  /* the answer */
+  bool done; /* else its process has died in it, or it is still running */
   int rc;
   int64_t zxid;
-  const char *text; /* all of the answer */
+  const char *text; /* the whole answer */
   zke_stat stat;
-  int64_t *pzxids; /* of a multi_read's operations; 0: it has answered none */
+  int64_t *pzxids; /* of a multi_read's operations; 0: it has not answered */
   /* of a watch */
   notes_events told, owed; /* by the engine, by the model */
   int64_t cut; /* events up to this zxid were too many, and were dropped */
   bool used;   /* judge.c has played it */
 } noted;
 
-/* All of them, in the order of their begin. */
+/* All of them, in the order in which they began. */
 extern noted **notes_all;
 extern int notes_count;
 
 const char *notes_name(notes_kind kind);
 char notes_does(notes_kind kind);
-/* The rest of a path behind a corner, "/o" or "/p" and whose it is, of which
- * corner.c or rights.c judges; else NULL. */
+/* If the path is in a corner, "/o" or "/p" and its owner, the rest of the path:
+ * corner.c or rights.c judges it.  Else NULL. */
 const char *notes_corner(const char *path);
 
-/* Make the call by an engine's functions on a handle, and return the answer as
+/* Make the call with an engine's functions on a handle.  Returns the answer as
  * a text, which the caller frees; *rc_out and *stat_out are parts of it. */
 char *notes_make(const zke_engine *engine, zke *z, const noted *c, int *rc_out,
                  zke_stat *stat_out);
