@@ -1,50 +1,50 @@
 /* disk.h - files and names of the simulated host, and what of them is durable
  *
- * A file has the content that processes see, in the page cache, and the content
- * that is durable, with the changes made since the last sync between them.  A
- * name likewise stands for one file now and for another, or none, durably; a
- * sync of its directory makes it durable.  A power cut leaves the durable
- * content and any part of the changes that a disk may have written.
+ * A file has the content that processes see, in the page cache, and the durable
+ * content, with the changes since the last sync in between.  A name also stands
+ * for one file now and durably for another, or none; a sync of its directory
+ * makes it durable.  A power cut leaves the durable content and any part of the
+ * changes that a disk may have written.
  *
- * What is assumed of Linux, its file systems and disks, and by whose word.
- * A cut may leave whatever one of them allows, so it takes more than any single
- * one would.
+ * What is assumed of Linux, its file systems and disks, and on whose word.  A
+ * cut may leave whatever any of them allows, so it destroys more than any
+ * single one would.
  *
  *     a sync that succeeds has made durable all that was     fsync(2)
  *     written before it, and the size
  *     it does not do so for the name: its directory has      fsync(2), ALICE
  *     to be synced, too
- *     names that are made and removed without that may be    ALICE
- *     there or not, each by itself, and apart from content
+ *     names that are made and removed without that may       ALICE
+ *     exist or not, each by itself, whatever its content
  *     writes without a sync reach the disk in any order,     ALICE
  *     or do not
  *     of a write any sectors of 512 bytes may arrive, but    SQLite (atomic
  *     each as a whole                                        commit)
  *     no byte outside of a write's range changes             SQLite (psow)
- *     a file's size may arrive before its bytes: zeros lie   ALICE, ext4.rst
- *     there, or what the blocks had before                   (data=writeback)
+ *     a file's size may arrive before its bytes: there are   ALICE, ext4.rst
+ *     zeros, or the old content of the blocks                (data=writeback)
  *     what a failed sync should have written counts as       FSYNC
  *     written: it may have arrived or not, processes see
  *     it, and no later sync writes it
- *     each description that is open is told of that once,    vfs.rst (errors
- *     by its own sync                                        in writeback)
- *     descriptions that are opened later hear nothing        errseq.rst
- *     an inode's number may be given again                   stat(2) does not
+ *     each open description is told of that once, by its     vfs.rst (errors
+ *     own sync                                               in writeback)
+ *     descriptions that are opened later are not told        errseq.rst
+ *     an inode's number may be used again                    stat(2) does not
  *                                                            promise more
  *     locks and the bytes in FIFOs are gone                  fifo(7)
  *
  * ALICE: Pillai and others, All File Systems Are Not Created Equal, OSDI 2014.
  * FSYNC: Rebello and others, Can Applications Recover from fsync Failures?,
  * USENIX ATC 2020; they saw it on ext4, XFS and Btrfs.  The .rst files are the
- * kernel's documentation, of admin-guide/, filesystems/ and core-api/.  SQLite:
+ * kernel's documentation, in admin-guide/, filesystems/ and core-api/.  SQLite:
  * its documents atomiccommit.html and psow.html; test/power/powervfs.h assumes
  * the same.
  *
  * Not assumed, though a file system may promise it: an order between files
- * (ext4's data=ordered), that a sync of one file makes others durable, that a
- * name which is replaced has the new content.  Not simulated: a file system
- * that goes read-only after an error, a failed sync whose bytes processes do
- * not see any more (Btrfs, by FSYNC), disks that lie.
+ * (ext4's data=ordered); that a sync of one file makes others durable; that a
+ * replaced name has the new content.  Not simulated: a file system that becomes
+ * read-only after an error, a failed sync after which processes no longer see
+ * the bytes (Btrfs, by FSYNC), disks that lie.
  */
 #ifndef ZKE_SIM_DISK_H
 #define ZKE_SIM_DISK_H
@@ -73,7 +73,7 @@ typedef struct disk_lock {
 typedef struct disk_node {
   struct disk_node *next; /* of all */
   disk_type type;
-  uint64_t inode; /* 0: it is given back */
+  uint64_t inode; /* 0: it is free again */
   unsigned mode, uid, gid;
   int links, opens;
   disk_content now, durable;
@@ -81,25 +81,25 @@ typedef struct disk_node {
   int changes;
   unsigned char bytes[DISK_FIFO]; /* in a FIFO: a page of Linux's */
   int first_byte, length, readers, writers;
-  int writings; /* how often it was opened to write */
+  int writings; /* how often it was opened for writing */
   disk_lock *lock;
   int locks, lock_room;
-  struct vfs_file *handles;   /* SQLite's, of the file */
-  struct vfs_file *shm;       /* and of it as a WAL-index, */
-  void *region[DISK_REGIONS]; /* which has these */
+  struct vfs_file *handles;   /* SQLite's handles of the file */
+  struct vfs_file *shm;       /* and those that use it as a WAL-index, */
+  void *region[DISK_REGIONS]; /* with these regions */
   int regions;
 } disk_node;
 
 /* Make the disk, with one directory. */
 void disk_begin(const char *directory);
 
-/* disk_find   - the file that a path leads to, or NULL
- * disk_add    - make a file and give it a name; the parent is there
- * disk_anonymous - one without a name
- * disk_remove - take the name away
- * disk_rename - give the file another name, and take that from what had it
- * disk_list   - how many names a directory has; *out is freed by the caller
- * disk_settle - give the file back if nobody names, opens or uses it */
+/* disk_find - the file that a path leads to, or NULL
+ * disk_add    - make a file and give it a name; its directory exists
+ * disk_anonymous - make one without a name
+ * disk_remove - remove the name
+ * disk_rename - give the file another name, and take that from its old file
+ * disk_list   - how many names a directory has; the caller frees *out
+ * disk_settle - free the file if it has no name, is not open and not in use */
 disk_node *disk_find(const char *path);
 disk_node *disk_add(const char *path, disk_type type, unsigned mode);
 disk_node *disk_anonymous(disk_type type, unsigned mode);
@@ -108,62 +108,64 @@ void disk_rename(const char *from, const char *to);
 int disk_list(const char *path, char (**out)[DISK_PATH]);
 void disk_settle(disk_node *n);
 bool disk_parent_exists(const char *path);
-/* Why a path leads to nothing: the negative of an errno. */
+/* Why a path leads to nothing: a negative errno. */
 int disk_missing(const char *path);
 
-/* disk_read  - how many bytes there were
- * disk_write, disk_truncate - changes that are not durable */
+/* disk_read - returns how many bytes there were
+ * disk_write, disk_truncate - make changes that are not durable yet */
 int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size);
 void disk_write(disk_node *n, const void *data, int64_t at, int64_t size);
 void disk_truncate(disk_node *n, int64_t size);
-/* The size without a change: what is not on the disk at all, as a -shm. */
+/* Set the size without a change, for what is not on the disk at all, such as a
+ * -shm. */
 void disk_set_size(disk_node *n, int64_t size);
 
-/* Is there no room for so many bytes more, or for another name?  The errno that
- * says so, or 0: then a quota has less left. */
+/* Returns the errno for a lack of room for that many bytes, or for another
+ * name; or 0 after taking them from the quota. */
 enum { DISK_NAME = 4096 };
 int disk_no_room(int64_t bytes);
 
 /* The number of the last change. */
 int64_t disk_mark(void);
 /* What was changed up to a mark is durable.  If the sync fails, some of it is,
- * and the rest will never be, as Linux has it. */
+ * and the rest never will be, as on Linux. */
 void disk_sync(disk_node *n, int64_t mark, bool fails);
-/* Of the kill inside a sync: part of it is durable, the rest still waits. */
+/* A process was killed inside a sync: part of it is durable, the rest still
+ * waits. */
 void disk_sync_part(disk_node *n, int64_t mark, int thousandths);
-/* The names of the directory, or of the one that a path lies in. */
+/* Make the names of this directory durable, or of the one that has the path. */
 void disk_sync_names(const disk_node *directory);
 void disk_sync_parent(const char *path);
-/* Is a file's content on the disk, so that a power cut leaves it? */
+/* Is a file's content fully durable? */
 bool disk_is_durable(const disk_node *n);
 /* How long a sync takes. */
 int64_t disk_sync_ns(void);
 
-/* What a power cut does to the changes that are not durable.  Names are lost
- * or kept apart from contents. */
-#define DISK_CUT_LIST(X)                                                       \
-  X(NONE, none)       /* all are lost */                                       \
-  X(ALL, all)         /* all are there */                                      \
-  X(PREFIX, prefix)   /* all files stop at one moment, in the middle of one */ \
-  X(ZEROS, zeros)     /* all are lost, but files have grown, over zeros */     \
-  X(RUBBISH, rubbish) /* or over rubbish */                                    \
-  X(SUBSET, subset)   /* each is there, lost or torn */                        \
-  X(SHUFFLE, shuffle) /* the same in any order */                              \
-  X(SECTORS, sectors) /* each sector of each is there or lost */               \
-  X(FILES, files)     /* each file stops at a moment of its own, or has all */
+/* What a power cut does to the changes that are not durable.  Names are lost or
+ * kept independently of contents. */
+#define DISK_CUT_LIST(X)                                                   \
+  X(NONE, none)       /* all are lost */                                   \
+  X(ALL, all)         /* all are there */                                  \
+  X(PREFIX, prefix)   /* all files stop at one moment, inside a change */  \
+  X(ZEROS, zeros)     /* all are lost, but files have grown, over zeros */ \
+  X(RUBBISH, rubbish) /* or over rubbish */                                \
+  X(SUBSET, subset)   /* each is there, lost or torn */                    \
+  X(SHUFFLE, shuffle) /* the same in any order */                          \
+  X(SECTORS, sectors) /* each sector of each is there or lost */           \
+  X(FILES, files)     /* each file stops at its own moment, or has all */
 
 #define DISK_CUT_ENUM(name, text) CUT_##name,
 typedef enum disk_cut { DISK_CUT_LIST(DISK_CUT_ENUM) CUT_STYLES } disk_cut;
 #undef DISK_CUT_ENUM
 
-/* Figures: cuts of each style that found changes which were not durable, writes
+/* Figures: cuts of each style that met changes that were not durable, writes
  * that they tore, names that they took back. */
 typedef struct disk_figures {
   int64_t cuts[CUT_STYLES], torn, names;
 } disk_figures;
 extern disk_figures disk_count;
 
-/* The power goes: no process, lock or FIFO's byte is left. */
+/* The power goes: all processes, locks and bytes in FIFOs are lost. */
 void disk_power_cut(disk_cut style);
 
 #endif

@@ -12,30 +12,30 @@
  *   k1@532         kill it there; k1@dwrite7:500 inside, half of it written
  *   e0@532:EIO     the first call from there on that may report EIO does
  *   s2@900:1500    stop it there for 1,500 ms
- *   x1@532         it execs: as a kill, but the next has its pid
+ *   x1@532         it execs: like a kill, but the next process has its pid
  *   d1@532:800     a child has copies of its descriptors for 800 ms
  *   f1@532:800     it forks, and dies 800 ms later (forked.h)
  *   f1@532:801     the same in its next callback, or in a batch
- *   c1@532         that thread is cancelled; :2 the second one behind it
- *   l2@dsync4:800  this sync, or the next one from there on, takes 800 ms
+ *   c1@532         that thread is cancelled; :2 the second one after it
+ *   l2@dsync4:800  this sync, or the next one after it, takes 800 ms
  *
- * A fault with a + in place of the @ strikes so many calls, or steps, after the
- * one before it in the list: "e2@dsync3:EIO,C+200:4" is a power cut soon after
- * a failed sync.
+ * A fault with a + instead of the @ strikes that many calls, or steps, after
+ * the previous fault of the list: "e2@dsync3:EIO,C+200:4" is a power cut soon
+ * after a failed sync.
  *
  * Capital letters are faults of the host, at a step of the run:
  *
  *   A@8211:1       an administrator's act 1 (admin.h)
  *   C@8211:4       power cut of style 4 (disk.h)
- *   M@8211         all processes are killed at once
+ *   M@8211         all processes are killed at the same time
  *   F@8211:3000    the disk is full for 3 s
  *   Q@8211:3000    a quota is almost used up for 3 s: some bytes more, at most
  *                  128 KiB, then EDQUOT
  *   B@8211:3000    the disk is bad for 3 s: each write and sync reports EIO
  *   W@8211:-90000  the wall clock is set back by 90 s
  *   Z@8211:60000   the host is suspended for a minute
- *   Y@8211:17      from here on all that is random is so in another way, the
- *                  17th; faults still to come strike elsewhere (future.h)
+ *   Y@8211:17      from here on all random choices are different, in the 17th
+ *                  way; the remaining faults strike elsewhere (future.h)
  */
 #ifndef ZKE_SIM_PLAN_H
 #define ZKE_SIM_PLAN_H
@@ -74,7 +74,7 @@ typedef struct plan_knobs {
 } plan_knobs;
 #undef PLAN_MEMBER
 
-/* Each knob: its letter, its limits, and where it is in plan_knobs. */
+/* A knob: its letter, its limits, and its place in plan_knobs. */
 typedef struct plan_knob {
   char letter;
   int64_t least, most;
@@ -87,7 +87,7 @@ enum {
 };
 extern const plan_knob plan_knob_of[PLAN_KNOBS];
 
-/* letter, what it is, and what its argument counts; capitals are the host's */
+/* letter, what it is, and the unit of its argument; capitals are the host's */
 #define PLAN_FAULT_LIST(X)                        \
   X('k', "a kill", "of 1000 parts done")          \
   X('s', "a stop", "ms")                          \
@@ -113,7 +113,7 @@ typedef struct plan_fault {
   sim_call call; /* CALL_any: of all */
   int64_t at;
   int64_t arg;
-  bool follows; /* `at` counts from the one before it */
+  bool follows; /* `at` counts from the previous fault */
   bool done;
 } plan_fault;
 
@@ -128,11 +128,11 @@ typedef struct plan {
 
 extern plan the_plan;
 
-/* How many calls of a name, or any, a slot's processes have made, or of slot -1
- * the steps; the scheduler's. */
+/* How many calls of a name, or of any, a slot's processes have made; for slot
+ * -1 the number of steps.  Set by the scheduler. */
 extern int64_t (*plan_count)(int slot, sim_call call);
-/* May the running thread, or the n-th behind it, be cancelled now?  The
- * scheduler's, too. */
+/* May the running thread, or the n-th after it, be cancelled now?  Also set by
+ * the scheduler. */
 extern bool (*plan_may_cancel)(int64_t n);
 
 /* A knob of a plan. */
@@ -141,23 +141,24 @@ int64_t *plan_knob_at(plan_knobs *k, int knob);
 /* Make the plan of a seed. */
 void plan_make(plan *p, uint64_t seed, int processes);
 /* plan_print - as a replay string
- * plan_parse - from one; NULL, or what is wrong at *at, a place in the text
+ * plan_parse - from a string; NULL, or the error at *at, a place in the text
  * plan_print_fault - one fault as in the string
- * plan_fault_words - the same, and what it means */
+ * plan_fault_words - the same, with its meaning */
 void plan_print(const plan *p, char out[PLAN_TEXT]);
 const char *plan_parse(plan *p, const char *text, const char **at);
 void plan_print_fault(const plan_fault *f, char out[64]);
 void plan_fault_words(const plan_fault *f, char out[128]);
 
-/* The next fault of the plan that strikes at this call of a slot, which is its
- * number-th of all and count-th of its name, or NULL.  It is done then. */
+/* The next fault of the plan that strikes this call of a slot, or NULL.  The
+ * call is the slot's number-th, and the count-th of its name.  The fault is
+ * then done. */
 plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
                          int64_t count);
 /* The next fault of the host whose step has come, or NULL. */
 plan_fault *plan_strikes_host(int64_t step);
-/* The step of the next one, or of the end of all. */
+/* The step of the next one, or of the end of faults. */
 int64_t plan_next_host(void);
-/* Faults that are still to come strike elsewhere, by SIM_PLAN. */
+/* Move the remaining faults to other places, chosen by SIM_PLAN. */
 void plan_move_later(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* rights.h - who may do what: lists of permissions, and identities
+/* rights.h - who may do what: access lists and identities
  *
- * A node gets a list at random.  A session with identities at random then tries
- * each kind of call on it.  A rule of a few lines says which are allowed.
+ * A node gets a random list.  A session with random identities then tries each
+ * kind of call on it.  A rule of a few lines says which are allowed.
  */
 #ifndef ZKE_SIM_RIGHTS_H
 #define ZKE_SIM_RIGHTS_H

@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-/* Take from the_plan what finds() does not need: faults, processes, threads,
+/* Remove from the_plan what finds() does not need: faults, processes, threads,
  * kinds of calls, knobs, steps; let faults strike sooner, and for less time.
- * finds() runs the_plan, and returns how long it took to find what is looked
- * for, or 0.  At most so many runs; returns how many there were. */
+ * finds() runs the_plan, and returns how long it took to find the same, or 0.
+ * Makes at most `most` runs; returns how many it made. */
 int shrink(int64_t (*finds)(void), int most);
 
 #endif

@@ -77,12 +77,12 @@ enum { SIM_SLOTS = 8, SIM_THREADS = 4 };
 #define SIM_MS INT64_C(1000000) /* nanoseconds */
 #define SIM_NEVER INT64_MAX
 
-/* Sequences of random numbers.  Each process has one for its load. */
+/* Sequences of random numbers.  Each slot has one for its load. */
 typedef enum sim_stream {
   SIM_PLAN,   /* knobs and faults */
   SIM_ORDER,  /* who runs next, and how long steps take */
   SIM_DISK,   /* what a cut or a failed sync leaves, how long a sync takes */
-  SIM_KERNEL, /* inodes, random bytes, which of several locks is told */
+  SIM_KERNEL, /* inodes, random bytes, which of several locks is reported */
   SIM_WORLD,  /* when processes begin */
   SIM_LOAD,   /* and SIM_SLOTS - 1 more */
   SIM_USES = SIM_LOAD + SIM_SLOTS, /* of recipes: which, and in which runs */
@@ -90,7 +90,7 @@ typedef enum sim_stream {
 } sim_stream;
 
 /* The calls of a process.  Each has a name, which replay strings use, and the
- * errors that it may report by a fault: I EIO, S ENOSPC, R EINTR, F EMFILE, M
+ * errors that a fault may make it report: I EIO, S ENOSPC, R EINTR, F EMFILE, M
  * ENOMEM, A EACCES. */
 #define SIM_CALL_LIST(X)                                \
   X(open, "IFMS")                                       \
@@ -151,7 +151,7 @@ typedef enum sim_stream {
   X(shmunlock, "")                                      \
   X(barrier, "")                                        \
   X(shmunmap, "")                                       \
-  X(commit, "I") /* a program's own, as it begins */
+  X(commit, "I") /* a program's own, when it begins */
 
 #define SIM_CALL_ENUM(name, errors) CALL_##name,
 typedef enum sim_call { SIM_CALL_LIST(SIM_CALL_ENUM) CALL_any } sim_call;
@@ -160,16 +160,16 @@ typedef enum sim_call { SIM_CALL_LIST(SIM_CALL_ENUM) CALL_any } sim_call;
 /* The run.  Times are nanoseconds since it began, and never stand still. */
 typedef struct sim_world {
   int64_t now;
-  int64_t booted;    /* when the host did */
-  int64_t suspended; /* for how long it was, since it began */
+  int64_t booted;    /* when the host booted */
+  int64_t suspended; /* how long it was suspended, in total */
   int64_t wall;      /* by how much the wall clock was set */
   int64_t steps;
   int64_t full_until;              /* the disk is full, */
-  int64_t quota_until, quota_left; /* or takes so many bytes more, */
+  int64_t quota_until, quota_left; /* or has room for that many bytes, */
   int64_t bad_until;               /* or fails to write */
   int64_t last_fault; /* the last fault of any kind, -1: none was */
-  int64_t last_error; /* the last time that a call failed by one, or may */
-  bool failed;        /* a call has, not for want of room */
+  int64_t last_error; /* last time that one made a call fail, or may have */
+  bool failed;        /* a call has failed, not for lack of room */
   int64_t ending;     /* when faults ended; 0: they may still come */
   uint64_t hash;      /* of all that happened */
   int boots, kills, stops, errors, cuts, switches;
@@ -179,12 +179,12 @@ typedef struct sim_world {
 
 extern sim_world sim;
 
-/* A fault strikes, or is felt until that time. */
+/* A fault strikes, and can be felt until that time. */
 static inline void sim_fault(int64_t until) {
   if (sim.last_fault < until) sim.last_fault = until;
 }
 
-/* sim_no_room - calls fail for want of room, until that time
+/* sim_no_room - calls fail for lack of room, until that time
  * sim_error   - or by another fault */
 static inline void sim_no_room(int64_t until) {
   if (sim.last_error < until) sim.last_error = until;
@@ -194,31 +194,31 @@ static inline void sim_error(int64_t until) {
   sim.failed = true;
 }
 
-/* Begin the sequences of a seed. */
+/* Start the sequences of a seed. */
 void sim_begin(uint64_t seed);
-/* From now on order and disk, and what is asked of SIM_PLAN, are others. */
+/* From now on order, disk and SIM_PLAN give other numbers. */
 void sim_another_future(int64_t number);
 /* The next number of a sequence, below a limit. */
 uint64_t sim_random(sim_stream stream, uint64_t below);
 bool sim_chance(sim_stream stream, uint64_t n, uint64_t of);
-/* The next number of the sequence of a slot's load. */
+/* The next number of a slot's load. */
 uint64_t sim_load(int slot, uint64_t below);
 
-/* Add to the trace's hash.  Never anything that another compiler or another
- * start would have otherwise: no addresses. */
+/* Add to the trace's hash.  Never add what differs with the compiler or from
+ * start to start, such as addresses. */
 void sim_trace(uint64_t value);
 void sim_trace_bytes(const void *data, size_t size);
 
 const char *sim_call_name(sim_call call);
 bool sim_call_reports(sim_call call, int error);
-/* Is it a sync of a file of SQLite's? */
+/* Is it a sync of one of SQLite's files? */
 bool sim_call_syncs(sim_call call);
 
-/* sim_say   - a note in the lane of whoever runs, if a story is told (story.h)
+/* sim_say - a note in the running fiber's lane, if a story is told (story.h)
  * sim_tell  - a line of another kind (drawing.h)
- * sim_found - the run has found something: it ends here
- * sim_crash - the same, by a signal or without an end
- * sim_bug   - the simulation itself is wrong: no finding of the engine's */
+ * sim_found - the run has found something, and ends here
+ * sim_crash - the same for a signal, or a run without end
+ * sim_bug   - the simulation itself is wrong: not a finding about the engine */
 void sim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_tell(char kind, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -228,14 +228,14 @@ void sim_crash(const char *sentence) __attribute__((noreturn));
 void sim_bug(const char *format, ...)
     __attribute__((format(printf, 1, 2), noreturn));
 
-/* Memory that a simulation cannot do without, zeroed; never NULL. */
+/* Zeroed memory that the simulation needs; never NULL. */
 void *sim_zero(size_t size);
 void *sim_resize(void *block, size_t size);
 
-/* How a run ends, but by itself. */
+/* How a run ends other than by itself. */
 typedef enum sim_end { SIM_FINDING = 1, SIM_CRASH, SIM_BUG } sim_end;
-/* Of main.c: the run has ended.  Findings are of one kind if they have the same
- * one; it does not return. */
+/* Defined by main.c: the run has ended; it does not return.  Findings of the
+ * same kind are counted as one. */
 void sim_report(sim_end end, const char *kind, const char *text)
     __attribute__((noreturn));
 

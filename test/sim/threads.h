@@ -1,6 +1,6 @@
 /* threads.h - the C library's threads, for fibers
  *
- * The engine and the recipes are compiled with these names (instead.h).
+ * instead.h makes the engine and the recipes call these functions.
  */
 #ifndef ZKE_SIM_THREADS_H
 #define ZKE_SIM_THREADS_H
@@ -29,12 +29,12 @@ int threads_entropy(void *out, size_t size);
 
 int threads_at_fork(void (*prepare)(void), void (*parent)(void),
                     void (*child)(void));
-/* As fork(): true in the child, which is sched_fork()'s. */
+/* Like fork(): true in the child that sched_fork() makes. */
 bool threads_fork(void);
 
 /* ---- cancellation ---- */
 
-/* A cleanup handler, in the frame that it cleans up. */
+/* A cleanup handler, on the stack frame that it cleans up. */
 typedef struct threads_cleanup {
   struct threads_cleanup *outer;
   void (*fn)(void *);
@@ -47,7 +47,7 @@ int threads_cancel_state(int state, int *old);
 int threads_cancel_type(int type, int *old);
 
 /* threads_run - call fn as the body of a thread that may be cancelled; false:
- *               it was, and the fiber goes on as another thread
+ *               it was, and the fiber continues as another thread
  * threads_leave - the running thread is cancelled here: its handlers run, the
  *                 innermost first, and threads_run() returns */
 bool threads_run(void (*fn)(const void *), const void *arg);

@@ -1,7 +1,7 @@
 /* vfs.h - SQLite's VFS over the simulated disk
  *
- * It is named "unix-simulated", since zkembed.c takes a VFS whose name begins
- * so for one that writes what it is given.  Handles of one process share a
+ * It is named "unix-simulated", since zkembed.c trusts a VFS with a name that
+ * begins with "unix" to write what it is given.  Handles of one process share a
  * file's locks as those of SQLite's own VFS do, so each is an owner by itself.
  */
 #ifndef ZKE_SIM_VFS_H
@@ -15,17 +15,18 @@ extern const char *const vfs_foreign_name;
 
 void vfs_register(void);
 
-/* Would close() of one more descriptor of the file, in the running process,
- * drop locks of SQLite's?  POSIX locks are the process's. */
+/* Would closing one more descriptor of the file drop locks of SQLite's in the
+ * running process?  POSIX locks belong to the process. */
 bool vfs_would_lose_locks(const disk_node *n);
 
-/* A process is forked, and SQLite's memory goes with the child: the parent's
- * locks stay with the parent, since POSIX locks are not inherited. */
+/* A process is forked.  SQLite's memory goes to the child, and the locks stay
+ * with the parent, since POSIX locks are not inherited. */
 void vfs_forked(file_table *parent, file_table *child);
-/* Has a process a connection of zkembed.c's that it was forked with? */
+/* Has a forked process still a connection of zkembed.c's from before the
+ * fork? */
 bool vfs_has_inherited(const file_table *t);
 
-/* One of a dead process's handles is taken; false: it has none. */
+/* Remove one of a dead process's handles; false: it has none. */
 bool vfs_reap_one(file_table *t);
 
 #endif

@@ -6,20 +6,20 @@
 
 struct pollfd;
 
-/* wait_look - fill in revents; how many there are
+/* wait_look - fill in revents; returns how many are ready
  * wait_ready - is any?
- * wait_due  - when the next of their timers is, or SIM_NEVER */
+ * wait_due  - when the next of their timers expires, or SIM_NEVER */
 int wait_look(const sched_process *p, struct pollfd *fds, unsigned count);
 bool wait_ready(sched_process *p, struct pollfd *fds, unsigned count);
 int64_t wait_due(sched_process *p, struct pollfd *fds, unsigned count);
 
-/* 0, or the negative of an errno. */
+/* 0, or a negative errno. */
 int wait_add(int poller, int fd, bool for_reading);
 int wait_remove(int poller, int fd);
-/* The timer was set, and its time has come: once. */
+/* Take a timer's expiration, once; false: there is none. */
 bool wait_take_timer(file_open *o);
 
-/* By ZKE_CLOCK_…; wait_of_monotonic - a time of that clock as sim.now */
+/* By ZKE_CLOCK_…; wait_of_monotonic - that clock's time as sim.now */
 int64_t wait_clock(int which);
 int64_t wait_of_monotonic(int64_t ns);
 
