@@ -32,7 +32,7 @@
 enum { ADMIN_ACT_LIST(ADMIN_ENUM) ADMIN_ACTS };
 #undef ADMIN_ENUM
 
-/* admin_begin - make the file, if the plan sets its page size (plan.h)
+/* admin_begin  - make the file, if the plan sets its page size (plan.h)
  * admin_strike - perform the act; a quiet one ends all processes by `end_all`
  *                and is done later
  * admin_tick   - do what has waited; true: processes must not begin yet

@@ -28,7 +28,7 @@ static int fd_of(const cal_actor *me, const cal_word *w) {
   return me->fd[w->value];
 }
 
-/* Keep a new descriptor, or tell why there is none. */
+/* Keep a new descriptor, or say why there is none. */
 static void keep(cal_actor *me, const cal_word *w, int fd, char kind) {
   if (fd < 0) {
     cal_say_result(me, fd);
@@ -40,7 +40,7 @@ static void keep(cal_actor *me, const cal_word *w, int fd, char kind) {
   cal_say(me, "ok");
 }
 
-/* The kind of what was opened by its name. */
+/* The kind of file that an open by name gave. */
 static char kind_of(const cal_actor *me, int fd) {
   zke_file is = {.type = 0};
   if (fd >= 0) CALL(me, fstat, fd, &is);
@@ -48,14 +48,14 @@ static char kind_of(const cal_actor *me, int fd) {
   return is.type == ZKE_FILE_DIRECTORY ? 'd' : 'f';
 }
 
-/* Never blocking: a FIFO may have the name. */
+/* Never blocks: the name may be a FIFO's. */
 static void act_open(cal_actor *me, const cal_word *const *w) {
   int fd =
       CALL(me, open, path_of(me, w[1]), (int)w[2]->value | O_NONBLOCK, 0666);
   keep(me, w[0], fd, kind_of(me, fd));
 }
 
-/* The word stands for nothing then. */
+/* Afterwards the word has no descriptor. */
 static void act_close(cal_actor *me, const cal_word *const *w) {
   int fd = fd_of(me, w[0]);
   me->fd[w[0]->value] = -1;
@@ -70,7 +70,7 @@ static void act_dup(cal_actor *me, const cal_word *const *w) {
   keep(me, w[1], CALL(me, dup, fd), kind);
 }
 
-/* Both ends. */
+/* Gives both ends. */
 static void act_pipe(cal_actor *me, const cal_word *const *w) {
   int fds[2];
   if (w[0]->value == w[1]->value || fd_of(me, w[1]) >= 0) return;
@@ -79,7 +79,7 @@ static void act_pipe(cal_actor *me, const cal_word *const *w) {
   keep(me, w[1], rc < 0 ? rc : fds[1], 'p');
 }
 
-/* A poller; what it is told to look at comes by poller_add. */
+/* A poller; poller_add tells it what to watch. */
 static void act_poller(cal_actor *me, const cal_word *const *w) {
   keep(me, w[0], me->os->poller(me->os->context), 'e');
 }
@@ -91,7 +91,7 @@ static void act_timer(cal_actor *me, const cal_word *const *w) {
 
 /* ---- contents ---- */
 
-/* A timer's number of expirations is not looked at: the engine does not. */
+/* A timer's number of expirations is ignored: the engine ignores it, too. */
 static void act_read(cal_actor *me, const cal_word *const *w) {
   unsigned char data[BYTES];
   int64_t n = CALL(me, read, fd_of(me, w[0]), data, (size_t)w[1]->value);
@@ -99,7 +99,7 @@ static void act_read(cal_actor *me, const cal_word *const *w) {
   if (me->kind[w[0]->value] == 'p') cal_say_bytes(me, data, n);
 }
 
-/* At most a page, so it is written as a whole or not at all. */
+/* At most a page, so it is written completely or not at all. */
 static void act_write(cal_actor *me, const cal_word *const *w) {
   unsigned char data[BYTES];
   cal_fill(me, data, w[1]->value);
@@ -127,7 +127,7 @@ static void act_drain(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "after %lld", (long long)sum);
 }
 
-/* Short at the end of the file. */
+/* Less at the end of the file. */
 static void act_pread(cal_actor *me, const cal_word *const *w) {
   unsigned char data[BYTES];
   int64_t n =
@@ -136,7 +136,7 @@ static void act_pread(cal_actor *me, const cal_word *const *w) {
   cal_say_bytes(me, data, n);
 }
 
-/* Also behind the end of the file. */
+/* Also beyond the end of the file. */
 static void act_pwrite(cal_actor *me, const cal_word *const *w) {
   unsigned char data[BYTES];
   cal_fill(me, data, w[2]->value);
@@ -151,8 +151,8 @@ static void act_fsync(cal_actor *me, const cal_word *const *w) {
 
 /* ---- what files are ---- */
 
-/* The members that file systems agree upon.  Owners are compared to ours: the
- * simulation's processes are root. */
+/* The members that are equal on all file systems.  Owners are compared with
+ * ours: the simulation's processes are root. */
 static void say_file(cal_actor *me, int rc, const zke_file *is) {
   cal_say_result(me, rc);
   if (rc < 0) return;
@@ -169,13 +169,13 @@ static void act_stat(cal_actor *me, const cal_word *const *w) {
   say_file(me, CALL(me, stat, path_of(me, w[0]), &is), &is);
 }
 
-/* What is open, also if its name is gone. */
+/* The file that is open, even if its name is gone. */
 static void act_fstat(cal_actor *me, const cal_word *const *w) {
   zke_file is = {.type = 0};
   say_file(me, CALL(me, fstat, fd_of(me, w[0]), &is), &is);
 }
 
-/* Does the name stand for the file that is open? */
+/* Is the open file still the one that the name leads to? */
 static void act_same(cal_actor *me, const cal_word *const *w) {
   zke_file a = {.type = 0}, b = {.type = 0};
   cal_say_result(me, CALL(me, fstat, fd_of(me, w[0]), &a));
@@ -184,14 +184,14 @@ static void act_same(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "%s", same ? "the same" : "another");
 }
 
-/* With our own owner and group: no other can be had by all who run this. */
+/* With our own owner and group: not everybody who runs this may set others. */
 static void act_adopt(cal_actor *me, const cal_word *const *w) {
   unsigned uid = me->real ? geteuid() : 0, gid = me->real ? getegid() : 0;
   cal_say_result(
       me, CALL(me, adopt, fd_of(me, w[0]), (unsigned)w[1]->value, uid, gid));
 }
 
-/* As adopt, by the name. */
+/* Like adopt, but by name. */
 static void act_share(cal_actor *me, const cal_word *const *w) {
   unsigned gid = me->real ? getegid() : 0;
   cal_say_result(
@@ -205,17 +205,17 @@ static void act_mkdir(cal_actor *me, const cal_word *const *w) {
   cal_say_result(me, CALL(me, mkdir, path_of(me, w[0]), 0777));
 }
 
-/* As mkdir. */
+/* Like mkdir. */
 static void act_mkfifo(cal_actor *me, const cal_word *const *w) {
   cal_say_result(me, CALL(me, mkfifo, path_of(me, w[0]), 0666));
 }
 
-/* As mkdir. */
+/* Like mkdir. */
 static void act_mkfile(cal_actor *me, const cal_word *const *w) {
   cal_say_result(me, CALL(me, mkfile, path_of(me, w[0]), 0664));
 }
 
-/* No directory: unlink() refuses that. */
+/* Not of a directory: unlink() refuses that. */
 static void act_unlink(cal_actor *me, const cal_word *const *w) {
   cal_say_result(me, CALL(me, unlink, path_of(me, w[0])));
 }
@@ -225,7 +225,7 @@ typedef struct names {
   char name[NAMES][16];
 } names;
 
-/* Of list: note a name. */
+/* Called by list: note a name. */
 static void note_name(void *arg, const char *name) {
   names *all = arg;
   if (all->count < NAMES)
@@ -235,7 +235,7 @@ static void note_name(void *arg, const char *name) {
 /* For qsort(). */
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
 
-/* In the order of their texts: no file system promises another. */
+/* Sorted, since no file system promises an order. */
 static void act_list(cal_actor *me, const cal_word *const *w) {
   names all = {.count = 0};
   cal_say_result(me, CALL(me, list, path_of(me, w[0]), note_name, &all));
@@ -245,13 +245,13 @@ static void act_list(cal_actor *me, const cal_word *const *w) {
 
 /* ---- locks ---- */
 
-/* Also ranges that touch, overlap or split others of the same owner. */
+/* Ranges may touch, overlap or split others of the same owner. */
 static void act_lock(cal_actor *me, const cal_word *const *w) {
   cal_say_result(me, CALL(me, lock_range, fd_of(me, w[0]), w[1]->value,
                           w[2]->value, (int)w[3]->value));
 }
 
-/* One byte, as for the life of a session. */
+/* One byte, like the one for the life of a session. */
 static void act_lock_one(cal_actor *me, const cal_word *const *w) {
   cal_say_result(
       me, CALL(me, lock, fd_of(me, w[0]), w[1]->value, (int)w[2]->value));
@@ -269,7 +269,7 @@ static void act_locks(cal_actor *me, const cal_word *const *w) {
   }
 }
 
-/* Of several locks in a range any may be told: is it one of them? */
+/* Any of several locks in a range may be reported: is it one of them? */
 static void act_find(cal_actor *me, const cal_word *const *w) {
   int fd = fd_of(me, w[0]);
   int64_t count = 0, other = 0;
@@ -283,14 +283,14 @@ static void act_find(cal_actor *me, const cal_word *const *w) {
   cal_say(me, known && count == other ? "one of them" : "none of them");
 }
 
-/* Has another description the byte? */
+/* Does another description have a lock on the byte? */
 static void act_probe(cal_actor *me, const cal_word *const *w) {
   cal_say_result(me, CALL(me, probe, fd_of(me, w[0]), w[1]->value));
 }
 
 /* ---- waiting ---- */
 
-/* What poll() says of one descriptor. */
+/* What poll() reports about one descriptor. */
 static void say_events(cal_actor *me, const struct pollfd *p) {
   cal_say(me, "[%s%s%s%s]", p->revents & POLLIN ? "in " : "",
           p->revents & POLLHUP ? "hup " : "",
@@ -298,7 +298,7 @@ static void say_events(cal_actor *me, const struct pollfd *p) {
           p->revents & POLLNVAL ? "nval " : "");
 }
 
-/* Poll two descriptors: a poll leaves out one that is not open. */
+/* Poll two descriptors, leaving out any that is not open. */
 static void poll_two(cal_actor *me, const cal_word *const *w, int timeout_ms) {
   short events = (short)w[2]->value;
   struct pollfd two[2] = {{fd_of(me, w[0]), events, 0},
@@ -313,7 +313,7 @@ static void act_poll(cal_actor *me, const cal_word *const *w) {
   poll_two(me, w, 0);
 }
 
-/* With a deadline, which a poll that finds nothing waits for. */
+/* With a deadline, which a poll that finds nothing reaches. */
 static void act_poll_a_while(cal_actor *me, const cal_word *const *w) {
   poll_two(me, w, 2);
 }
@@ -323,7 +323,7 @@ static void act_wait(cal_actor *me, const cal_word *const *w) {
   poll_two(me, w, -1);
 }
 
-/* No other poller: that would be one of the host's. */
+/* Not of another poller: that would be one of the host's. */
 static void act_add(cal_actor *me, const cal_word *const *w) {
   int fd = fd_of(me, w[1]);
   if (fd < 0 || !strchr("ptf", me->kind[w[1]->value])) return;
@@ -331,14 +331,14 @@ static void act_add(cal_actor *me, const cal_word *const *w) {
                  CALL(me, poller_add, fd_of(me, w[0]), fd, (int)w[2]->value));
 }
 
-/* Also of what was not added. */
+/* Also of a descriptor that was not added. */
 static void act_remove(cal_actor *me, const cal_word *const *w) {
   int fd = fd_of(me, w[1]);
   if (fd < 0 || me->kind[w[1]->value] == 'e') return;
   cal_say_result(me, CALL(me, poller_remove, fd_of(me, w[0]), fd));
 }
 
-/* To a time that is past, soon, or never comes. */
+/* To a time that has passed, will soon, or never will. */
 static void act_set(cal_actor *me, const cal_word *const *w) {
   int64_t when = w[1]->value;
   if (when > 1) when += CALL(me, clock, ZKE_CLOCK_MONOTONIC);
@@ -346,7 +346,7 @@ static void act_set(cal_actor *me, const cal_word *const *w) {
   if (w[1]->value < 100000000) CALL(me, sleep, 3000000);
 }
 
-/* No clock goes back, and a sleep is not shorter than it should be. */
+/* No clock goes back, and no sleep is too short. */
 static void act_clock(cal_actor *me, const cal_word *const *w) {
   int64_t from = CALL(me, clock, ZKE_CLOCK_MONOTONIC);
   int64_t wall = CALL(me, clock, ZKE_CLOCK_REALTIME);
@@ -359,7 +359,7 @@ static void act_clock(cal_actor *me, const cal_word *const *w) {
   cal_say(me, CALL(me, clock, ZKE_CLOCK_BOOTTIME) >= from ? "on" : "back");
 }
 
-/* What a process is told of itself. */
+/* What a process can learn about itself. */
 static void act_self(cal_actor *me, const cal_word *const *w) {
   unsigned char one[16] = {0}, two[16] = {0};
   char text[64] = "", again[64] = "";

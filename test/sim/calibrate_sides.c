@@ -1,4 +1,4 @@
-/* calibrate_sides.c - a script, played by either kernel; see calibrate.h */
+/* calibrate_sides.c - plays a script on either kernel; see calibrate.h */
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
@@ -19,18 +19,19 @@
 #include "test/sim/vfs.h"
 #include "test/sim/wait.h"
 
-/* A text of the real side is waited for so long.  The simulation has so much
- * time between two calls, in which all that can happen does, and so much
- * processor time for a script. */
+/* How long a text of the real side is waited for; the simulation's time between
+ * two calls, in which all that can happen does; its limit of processor time for
+ * a script. */
 enum { PATIENCE_MS = 10000, BETWEEN_MS = 1000, LONGEST_S = 5 };
 
-/* sched.c exchanges the engine's variables, which are not in this program. */
+/* sched.c swaps the engine's variables; this program has no engine. */
 __attribute__((section("sim_thread"), used)) static char thread_variable;
 __attribute__((section("sim_process"), used)) static char process_variable;
 
 /* ---- a process of a script ---- */
 
-/* Its paths are made as SQLite makes them: the VFS looks behind their ends. */
+/* Paths are made as SQLite makes them, since the VFS reads beyond their
+ * ends. */
 void cal_begin(cal_actor *me, int process, bool real, const char *root) {
   static zke_os own;
   char path[3][256];
@@ -49,8 +50,8 @@ void cal_begin(cal_actor *me, int process, bool real, const char *root) {
   me->path[2] = sqlite3_filename_wal(me->path[0]);
 }
 
-/* May the call be made to what its first argument stands for?  A process that
- * has not begun has nothing open. */
+/* May the call be made on its first argument?  A process that has not begun has
+ * nothing open. */
 static bool applies(const cal_actor *me, const cal_call *c) {
   const char *on = c->kind->on;
   if (!on || !me) return !on;
@@ -78,7 +79,7 @@ void cal_say(cal_actor *me, const char *format, ...) {
   va_end(ap);
 }
 
-/* By the words of the C library, which both sides ask. */
+/* In the words of the C library, which both sides use. */
 void cal_say_result(cal_actor *me, int64_t result) {
   if (result >= 0)
     cal_say(me, "%lld", (long long)result);
@@ -94,22 +95,22 @@ void cal_say_bytes(cal_actor *me, const unsigned char *data, int64_t size) {
   }
 }
 
-/* One letter, by process and by how often it has written. */
+/* One letter, which depends on the process and its number of writes. */
 void cal_fill(cal_actor *me, unsigned char *data, int64_t size) {
   memset(data, 'A' + (me->process * 19 + me->written++) % 58, (size_t)size);
 }
 
 /* ---- what both sides have ---- */
 
-/* The script that is played, and the call that was made last. */
+/* The current script, and its latest call. */
 static cal_script *script;
 static cal_answer *answers;
 static int current;
 
-/* A process waits in a call: it can make no other. */
+/* A process that waits in a call can make no other. */
 static int busy[CAL_PROCESSES]; /* the call, or -1 */
 
-/* Forget the answers of the script before. */
+/* Forget the previous script's answers. */
 static void play_begin(cal_script *s, cal_answer *out) {
   script = s;
   answers = out;
@@ -126,7 +127,7 @@ static void note_answer(int call) {
   answers[call].after = current;
 }
 
-/* Can the process make the current call?  Else it is over. */
+/* Can the process make the current call?  If not, the call is over. */
 static bool may_call(const cal_call *c) {
   if (busy[c->process] < 0) {
     busy[c->process] = current;
@@ -137,7 +138,7 @@ static bool may_call(const cal_call *c) {
   return false;
 }
 
-/* The process is dead, and what it waited for never comes. */
+/* The process is dead, and its pending call never returns. */
 static void note_death(const cal_call *c) {
   busy[c->process] = -1;
   snprintf(answers[current].text, CAL_TEXT, "dead");
@@ -146,13 +147,13 @@ static void note_death(const cal_call *c) {
 
 /* ---- the simulated kernel ---- */
 
-static struct pollfd bell; /* waited on: a process has to make a call */
+static struct pollfd bell; /* waited on: a process has a call to make */
 static bool told[CAL_PROCESSES];
 static int64_t next_call_at;
 static cal_actor *actors[CAL_PROCESSES];
 static bool makes_up; /* the calls */
 
-/* A process: it makes a call when it is told to. */
+/* A process, which makes a call when told to. */
 static void simulated_process(int slot) {
   cal_actor *me = sim_zero(sizeof *me);
   cal_begin(me, slot, false, "/sim");
@@ -171,7 +172,7 @@ static bool simulated_can(const cal_call *c) {
   return busy[c->process] < 0 && applies(actors[c->process], c);
 }
 
-/* A process begins when it has its first call to make, or the first after its
+/* A process begins when it gets its first call, or the first one after its
  * death. */
 static void simulated_call(void) {
   cal_call *c = &script->call[current];
@@ -185,7 +186,7 @@ static void simulated_call(void) {
   }
 }
 
-/* All that could happen after a call has: the next one. */
+/* After a call everything that could happen has happened: make the next one. */
 static void simulated_tick(void) {
   if (sim.now < next_call_at) return;
   next_call_at = sim.now + BETWEEN_MS * SIM_MS;
@@ -193,44 +194,45 @@ static void simulated_tick(void) {
   simulated_call();
 }
 
-/* Of the scheduler: nothing happens before, if nothing does by itself. */
+/* For the scheduler: when the next call is due, if nothing happens before. */
 static int64_t simulated_next(void) { return next_call_at; }
 
-/* Of the scheduler: the last call ends the play, not the last process. */
+/* For the scheduler: the last call ends the play, not the last process. */
 static bool simulated_over(void) { return false; }
 
-/* Of the scheduler: is it told to make a call, or is what it polls ready? */
+/* For the scheduler: does it have a call to make, or is a polled descriptor
+ * ready? */
 static bool simulated_ready(sched_process *p, struct pollfd *fds,
                             unsigned count) {
   if (fds == &bell) return told[p->slot];
   return wait_ready(p, fds, count);
 }
 
-/* Of the scheduler: when is the next timer of what it polls? */
+/* For the scheduler: when is the next timer among the polled descriptors? */
 static int64_t simulated_due(sched_process *p, struct pollfd *fds,
                              unsigned count) {
   return fds == &bell ? SIM_NEVER : wait_due(p, fds, count);
 }
 
-/* Of the scheduler: nothing is told to it any more. */
+/* For the scheduler: a dead process gets no more calls. */
 static void simulated_death(int slot) {
   told[slot] = false;
   actors[slot] = NULL;
 }
 
-/* What it had goes a piece at a time. */
+/* Remove what it had, piece by piece. */
 static bool simulated_reap(sched_process *p) {
   return file_reap_one(p->files) || vfs_reap_one(p->files);
 }
 
-/* Of the scheduler: no two processes have the same. */
+/* For the scheduler: no two processes have the same pid. */
 static int simulated_pid(int slot) {
   static int last = 1000;
   (void)slot;
   return ++last;
 }
 
-/* It finds a mistake of its caller's, or has one itself. */
+/* The simulation has found a mistake of its caller, or has one itself. */
 void sim_report(sim_end end, const char *kind, const char *text) {
   (void)end, (void)kind;
   snprintf(answers[current].text, CAL_TEXT, "%s", text);
@@ -259,7 +261,7 @@ static void simulate(void) {
   sim_bug("the simulation stands still");
 }
 
-/* In a child, since a simulation is played once in a process. */
+/* In a child, since a process can play only one simulation. */
 void cal_play_simulated(cal_script *s, bool begins, cal_answer *out) {
   makes_up = begins;
   play_begin(s, out);
@@ -283,14 +285,14 @@ void cal_play_simulated(cal_script *s, bool begins, cal_answer *out) {
 /* ---- the real kernel ---- */
 
 typedef struct worker {
-  pid_t pid; /* 0: it has not begun */
-  int fd;    /* of the socket to it, and from it */
+  pid_t pid; /* 0: not begun */
+  int fd;    /* of the socket between us and it */
 } worker;
 
 static worker workers[CAL_PROCESSES];
 static const char *real_root;
 
-/* A worker: it makes a call when it is told to. */
+/* A worker, which makes a call when told to. */
 static void work(int process, int fd) {
   cal_actor me;
   int call;
@@ -303,7 +305,7 @@ static void work(int process, int fd) {
   _exit(0);
 }
 
-/* It has no descriptor but those of its socket and of the program. */
+/* The worker keeps no descriptor except its socket and the program's own. */
 static void worker_begin(int process) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds)) abort();
@@ -319,7 +321,7 @@ static void worker_begin(int process) {
   close(fds[1]);
 }
 
-/* When it returns, the kernel has closed all that the worker had. */
+/* When this returns, the kernel has closed all the worker's descriptors. */
 static void worker_kill(int process) {
   worker *w = &workers[process];
   if (!w->pid) return;
@@ -329,8 +331,8 @@ static void worker_kill(int process) {
   *w = (worker){.pid = 0};
 }
 
-/* Take the text of a call, if it comes in time; or the news that its process
- * has ended by itself. */
+/* Read the text of a call if it comes in time, or the news that its process has
+ * ended by itself. */
 static void take_answer(int call, int wait_ms) {
   int process = script->call[call].process, told_call;
   struct pollfd p = {workers[process].fd, POLLIN, 0};
@@ -340,7 +342,7 @@ static void take_answer(int call, int wait_ms) {
   note_answer(call);
 }
 
-/* As simulated_call(). */
+/* Like simulated_call(). */
 static void real_call(const cal_call *c) {
   if (!c->kind->act) {
     worker_kill(c->process);
@@ -353,14 +355,14 @@ static void real_call(const cal_call *c) {
     snprintf(answers[current].text, CAL_TEXT, "its process has ended");
 }
 
-/* For nftw(): directories after what is in them. */
+/* For nftw(): directories after their contents. */
 static int remove_one(const char *path, const struct stat *st, int type,
                       struct FTW *ftw) {
   (void)st, (void)type, (void)ftw;
   return remove(path);
 }
 
-/* The texts that the simulation gave by now are waited for.  Others must not
+/* Waits for the texts that the simulation has given by now.  No others may
  * come. */
 void cal_play_real(cal_script *s, const char *root, const cal_answer *simulated,
                    cal_answer *out) {

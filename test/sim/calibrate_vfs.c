@@ -1,9 +1,9 @@
 /* calibrate_vfs.c - the calls of SQLite's VFS that a script makes; see
  * calibrate.h
  *
- * A caller of a VFS has duties: it asks for SHARED before RESERVED, it does not
- * take a lock of the WAL-index that it has, and so on.  Each function keeps
- * them, and makes no call if it cannot. */
+ * The caller of a VFS has duties: it asks for SHARED before RESERVED, does not
+ * take a lock of the WAL-index that it already has, and so on.  Each function
+ * keeps them, and makes no call if it cannot. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void say_code(cal_actor *me, int code) {
   cal_say(me, "code %d", code);
 }
 
-/* A caller drops its locks of the WAL-index before it gives that back, */
+/* A caller drops its locks of the WAL-index before it unmaps that, */
 static int handle_unmap(cal_handle *h, int remove) {
   for (int i = 0; i < SQLITE_SHM_NLOCK; i++) {
     if (h->shared >> i & 1)
@@ -56,7 +56,7 @@ static int handle_unmap(cal_handle *h, int remove) {
   return of(h)->xShmUnmap(h->f, remove);
 }
 
-/* and it gives it back before it closes the file. */
+/* and unmaps it before it closes the file. */
 static void handle_close(cal_handle *h) {
   if (h->mapped) handle_unmap(h, 0);
   of(h)->xClose(h->f);
@@ -64,22 +64,22 @@ static void handle_close(cal_handle *h) {
   *h = (cal_handle){.f = NULL};
 }
 
-/* Is there a file of the name, though it may be empty? */
+/* Does a file of this name exist, even an empty one? */
 static bool is_there(cal_actor *me, const char *path) {
   int is = 0;
   me->vfs->xAccess(me->vfs, path, SQLITE_ACCESS_READWRITE, &is);
   return is != 0;
 }
 
-/* Would it make a database beside the WAL-index of one that was deleted while
- * it was used?  SQLite's users must not delete it then. */
+/* Would it create a database for an existing WAL-index, because the old
+ * database was deleted while in use?  SQLite's users must not do that. */
 static bool finds_old_index(cal_actor *me, const cal_word *const *w) {
   char index[256];
   snprintf(index, sizeof index, "%s-shm", me->path[0]);
   return w[1]->value == 0 && !is_there(me, me->path[0]) && is_there(me, index);
 }
 
-/* What kind of file it is goes with its name. */
+/* The name decides the kind of file. */
 static void act_open(cal_actor *me, const cal_word *const *w) {
   static const int types[] = {SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL,
                               SQLITE_OPEN_WAL};
@@ -100,13 +100,13 @@ static void act_open(cal_actor *me, const cal_word *const *w) {
   h->f = NULL;
 }
 
-/* With locks, if it has any. */
+/* With its locks, if it has any. */
 static void act_close(cal_actor *me, const cal_word *const *w) {
   handle_close(handle_of(me, w[0]));
   cal_say(me, "ok");
 }
 
-/* What is beyond the end must be zeros, whatever was there before. */
+/* Bytes beyond the end must be zeros, whatever the buffer contained. */
 static void act_read(cal_actor *me, const cal_word *const *w) {
   unsigned char data[BYTES];
   cal_handle *h = handle_of(me, w[0]);
@@ -115,7 +115,7 @@ static void act_read(cal_actor *me, const cal_word *const *w) {
   cal_say_bytes(me, data, w[2]->value);
 }
 
-/* Also behind the end of the file. */
+/* Also beyond the end of the file. */
 static void act_write(cal_actor *me, const cal_word *const *w) {
   unsigned char data[BYTES];
   cal_handle *h = handle_of(me, w[0]);
@@ -124,19 +124,19 @@ static void act_write(cal_actor *me, const cal_word *const *w) {
   say_code(me, of(h)->xWrite(h->f, data, (int)w[2]->value, w[1]->value));
 }
 
-/* Also to more than it has. */
+/* Also to more than the file's size. */
 static void act_truncate(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   if (h->writes) say_code(me, of(h)->xTruncate(h->f, w[1]->value));
 }
 
-/* SQLite looks at nothing but the result. */
+/* SQLite uses only the result. */
 static void act_sync(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   say_code(me, of(h)->xSync(h->f, SQLITE_SYNC_NORMAL));
 }
 
-/* What SQLite takes for the size. */
+/* The size that SQLite sees. */
 static void act_size(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   sqlite3_int64 size = -1;
@@ -144,10 +144,10 @@ static void act_size(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "%lld", size);
 }
 
-/* Take a lock as SQLite does.  SHARED comes first.  Nobody asks for PENDING,
- * and a process that has the WAL-index does not ask for RESERVED.  SQLite asks
- * for EXCLUSIVE without RESERVED if it has found a hot journal or is about to
- * remove the log.  If that is refused it gives up: SQLite 3.40 keeps PENDING
+/* Take a lock as SQLite does.  SHARED comes first.  PENDING is never requested,
+ * and a process that uses the WAL-index does not request RESERVED.  SQLite
+ * requests EXCLUSIVE without RESERVED if it has found a hot journal or is about
+ * to remove the log.  If that is refused it gives up; SQLite 3.40 keeps PENDING
  * until then. */
 static void act_lock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
@@ -166,7 +166,8 @@ static void act_lock(cal_actor *me, const cal_word *const *w) {
   h->level = SQLITE_LOCK_NONE;
 }
 
-/* Go back to SHARED or NONE.  A process that has the WAL-index keeps SHARED. */
+/* Go back to SHARED or NONE.  A process that uses the WAL-index keeps
+ * SHARED. */
 static void act_unlock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int level = (int)w[1]->value;
@@ -175,7 +176,7 @@ static void act_unlock(cal_actor *me, const cal_word *const *w) {
   h->level = level;
 }
 
-/* As SQLite asks it, when it finds a journal: with SHARED. */
+/* With SHARED, as SQLite does when it finds a journal. */
 static void act_reserved(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int reserved = -1;
@@ -184,14 +185,14 @@ static void act_reserved(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "%d", reserved);
 }
 
-/* Is the database's name another file's now? */
+/* Does the database's name lead to another file now? */
 static bool has_moved(const cal_handle *h) {
   int moved = 0;
   of(h)->xFileControl(h->f, SQLITE_FCNTL_HAS_MOVED, &moved);
   return moved != 0;
 }
 
-/* Files that are no databases are not asked. */
+/* Not called for files that are no databases. */
 static void act_moved(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int moved = -1;
@@ -200,8 +201,9 @@ static void act_moved(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "%d", moved);
 }
 
-/* Of a file that has its name, as the WAL-index goes by the name; and with
- * SHARED, by which its last user knows that it is the last. */
+/* The file must still have its name, since the WAL-index is found by the name;
+ * and the handle SHARED, by which the last user of the file knows that it is
+ * the last. */
 static void act_map(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int number = (int)w[1]->value;
@@ -219,7 +221,7 @@ static void act_map(cal_actor *me, const cal_word *const *w) {
   if (at) h->region[number] = at;
 }
 
-/* Another process must see it. */
+/* Another process must see the change. */
 static void act_poke(cal_actor *me, const cal_word *const *w) {
   unsigned char byte;
   cal_handle *h = handle_of(me, w[0]);
@@ -230,7 +232,7 @@ static void act_poke(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "ok");
 }
 
-/* What any process has poked last, or 0. */
+/* The last value poked by any process, or 0. */
 static void act_peek(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   void volatile *at = h->region[w[1]->value];
@@ -239,7 +241,7 @@ static void act_peek(cal_actor *me, const cal_word *const *w) {
   cal_say_bytes(me, &byte, 1);
 }
 
-/* None that the handle has, and several only if exclusive. */
+/* None that the handle already has; several only if exclusive. */
 static void act_shm_lock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   bool exclusive = w[3]->value & SQLITE_SHM_EXCLUSIVE;
@@ -256,7 +258,7 @@ static void act_shm_lock(cal_actor *me, const cal_word *const *w) {
     h->shared |= mask;
 }
 
-/* Only what the handle has, and as it has it. */
+/* Only what the handle has, in the mode in which it has it. */
 static void act_shm_unlock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   bool exclusive = w[3]->value & SQLITE_SHM_EXCLUSIVE;
@@ -270,7 +272,7 @@ static void act_shm_unlock(cal_actor *me, const cal_word *const *w) {
   h->shared &= ~mask;
 }
 
-/* With a barrier before, which has no result. */
+/* After a barrier, which has no result. */
 static void act_unmap(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   if (!h->mapped) return;
@@ -284,7 +286,7 @@ static void act_delete(cal_actor *me, const cal_word *const *w) {
   say_code(me, me->vfs->xDelete(me->vfs, path, (int)w[1]->value));
 }
 
-/* Is there a file, one that is not empty? */
+/* Does a file exist that is not empty? */
 static void act_access(cal_actor *me, const cal_word *const *w) {
   const char *path = me->path[w[0]->value];
   int is = -1;

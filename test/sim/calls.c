@@ -1,10 +1,11 @@
-/* calls.c - the calls of zkembed.h as the load makes them: each tells of itself
+/* calls.c - the calls of zkembed.h as the load makes them, with a report of
+ * each
  *
- * The engine's own functions have another name for the linker, sim_real_zke_...
- * (engine.c).  The build makes function_list.h from zkembed.h
- * (test/functions.awk), so every function that takes a handle is here, with all
- * of its arguments: what is told of one follows from its type.  Nothing here
- * makes a step, or changes what the engine does. */
+ * The linker knows the engine's own functions as sim_real_zke_... (engine.c).
+ * The build makes function_list.h from zkembed.h (test/functions.awk), so every
+ * function that takes a handle is here, with all its arguments; an argument's
+ * type decides how it is reported.  Nothing here makes a step, or changes what
+ * the engine does. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +18,8 @@
 typedef struct call {
   char text[DRAWING_TEXT];
   size_t length;
-  const char *name; /* without zke_ */
-  const void *data; /* an argument that is told with the next one, its length */
+  const char *name; /* without "zke_" */
+  const void *data; /* reported with the next argument, its length */
   const zke_op *ops;
 } call;
 
@@ -33,7 +34,7 @@ __attribute__((format(printf, 2, 3))) static void put(call *c,
   if (n > 0) c->length += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Add data: its beginning, as far as it can be read. */
+/* Add data: its beginning, as far as it is readable. */
 static void put_data(call *c, const char *data, int length) {
   enum { SHOWN = 24 };
   char shown[SHOWN + 1] = "";
@@ -51,19 +52,19 @@ static void in_text(call *c, const char *name, const char *value) {
   put(c, " %s", value ? value : "NULL");
 }
 
-/* Data: told when its length is known. */
+/* Data: reported when its length is known. */
 static void in_data(call *c, const char *name, const void *value) {
   (void)name;
   c->data = value;
 }
 
-/* Operations: told when it is known how many there are. */
+/* Operations: reported when their number is known. */
 static void in_ops(call *c, const char *name, const zke_op *value) {
   (void)name;
   c->ops = value;
 }
 
-/* How a znode is created. */
+/* The mode of a create. */
 static const char *mode_name(int mode) {
   static const char *const names[] = {
       "persistent",           "ephemeral", "sequential",
@@ -73,7 +74,7 @@ static const char *mode_name(int mode) {
   return mode >= 0 && mode < NAMES ? names[mode] : "?";
 }
 
-/* A number, or the length of the argument before it. */
+/* A number, or the previous argument's length. */
 static void in_int(call *c, const char *name, int value) {
   if (c->ops) {
     for (int i = 0; i < value; i++) put(c, " %s", c->ops[i].path);
@@ -87,7 +88,7 @@ static void in_int(call *c, const char *name, int value) {
   }
 }
 
-/* A number, or a time from now on. */
+/* A number, or a time relative to now. */
 static void in_long(call *c, const char *name, int64_t value) {
   bool time = strcmp(name, "deadline_ms") == 0 || strcmp(name, "when_ms") == 0;
   if (time)
@@ -102,18 +103,18 @@ static void in_watch(call *c, const char *name, zke_watch_fn value) {
   if (value) put(c, ", watched");
 }
 
-/* What says nothing. */
+/* An argument that is not worth reporting. */
 static void in_other(call *c, const char *name, ...) { (void)c, (void)name; }
 
 /* ---- results ---- */
 
-/* A path that was made, or data. */
+/* A path that was created, or data. */
 static void out_text(call *c, const char *name, char **value) {
   (void)name;
   if (value && *value) put_data(c, *value, (int)strlen(*value));
 }
 
-/* Of a stat the version is enough. */
+/* The version is enough of a Stat. */
 static void out_stat(call *c, const char *name, zke_stat *value) {
   (void)name;
   if (value) put(c, ", version %d", value->version);
@@ -124,18 +125,18 @@ static void out_long(call *c, const char *name, int64_t *value) {
   if (value) put(c, ", %s %lld", name, (long long)*value);
 }
 
-/* A number; the length of data says nothing more. */
+/* A number, but not the length of data. */
 static void out_int(call *c, const char *name, int *value) {
   if (value && strcmp(name, "len_out") != 0) put(c, ", %d", *value);
 }
 
-/* A list: how long it is. */
+/* The length of a list. */
 static void out_strings(call *c, const char *name, zke_strings **value) {
   (void)name;
   if (value && *value) put(c, ", %d of them", (*value)->count);
 }
 
-/* A handle: its session. */
+/* The session of a handle. */
 static void out_handle(call *c, const char *name, zke **value) {
   (void)name;
   if (value && *value)
@@ -188,7 +189,7 @@ static call call_of(const char *name) {
   return c;
 }
 
-/* Its result, before what else it gave. */
+/* Its result, before its other outputs. */
 static call result_of(const char *name, int rc) {
   call c = call_of(name);
   if (rc == ZKE_OK)

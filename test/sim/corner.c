@@ -14,7 +14,7 @@
 
 enum { NODES = 8, STEPS = 6, PATH = 32, LONGEST = 20000, UNDONE = -301 };
 
-/* A parent stands before its children. */
+/* A parent comes before its children. */
 static const struct {
   const char *path;
   int parent;
@@ -33,32 +33,32 @@ typedef struct state {
 } state;
 
 typedef struct corner {
-  bool made;   /* its root is there */
-  state sure;  /* what is there, */
-  bool doubt;  /* or, if a call was cut short, */
-  state maybe; /* this */
+  bool made;   /* its root exists */
+  state sure;  /* what is there for sure, */
+  bool doubt;  /* or, after a call that was cut short, */
+  state maybe; /* possibly this */
   int row;     /* the number of its row */
-  zke *z;      /* by which the calls go now, and the paths' beginning there */
+  zke *z;      /* the current handle, and the beginning of paths on it */
   char prefix[8];
-  bool own;    /* the handle has no other user */
-  bool doomed; /* and its session may end by itself */
+  bool own;    /* no one else uses the handle */
+  bool doomed; /* its session may end by itself */
 } corner;
 
 static corner corners[SIM_SLOTS];
-static int values; /* that were given */
+static int values; /* that were assigned so far */
 
-/* A backup: all corners as they are now; they are again as they were then.  A
- * call that runs meanwhile is in doubt. */
+/* A backup of all corners, and their restoration.  Calls that run meanwhile are
+ * in doubt. */
 static corner kept[SIM_SLOTS];
 void corner_keep(void) { memcpy(kept, corners, sizeof corners); }
 void corner_go_back(void) { memcpy(corners, kept, sizeof corners); }
 
 /* ---- what a call must do ---- */
 
-/* What the program's own SQL does after it has written its row, and so is
- * refused with. */
+/* What the program's own SQL does after writing its row, which gets it
+ * refused. */
 static const struct {
-  const char *sql; /* NULL: nothing, its function gives the code */
+  const char *sql; /* NULL: nothing, its function returns the code */
   int rc;
 } refusals[] = {{NULL, ZKE_OK},
                 {NULL, UNDONE},
@@ -69,7 +69,7 @@ static const struct {
                 {"SELECT nothing", SQLITE_ERROR}};
 enum { REFUSALS = (int)(sizeof refusals / sizeof *refusals) };
 
-/* One call, or one operation of several. */
+/* A call, or one operation of several. */
 typedef struct step {
   enum { CREATE, DELETE, SET, CHECK, ROW } kind;
   int node, version, value, len;
@@ -94,7 +94,7 @@ static int judge_create(state *s, const step *p) {
   return ZKE_OK;
 }
 
-/* The answer to a step, which is made in the state if that is ZKE_OK. */
+/* The expected answer to a step.  If that is ZKE_OK, the state changes. */
 static int judge(state *s, const step *p) {
   cell *n = &s->node[p->node];
   if (p->kind == CREATE) return judge_create(s, p);
@@ -114,7 +114,7 @@ static int judge(state *s, const step *p) {
   return ZKE_OK;
 }
 
-/* A step that mostly fits the state. */
+/* A random step that mostly fits the state. */
 static step step_any(const corner *k, const ops_actor *a, const state *s) {
   static const int lengths[] = {0, -1, 4, 40, 400, 4000, LONGEST};
   step p = {
@@ -135,7 +135,7 @@ static step step_any(const corner *k, const ops_actor *a, const state *s) {
 
 /* ---- how it is called ---- */
 
-/* The data of a value: a part of one long text that is nobody's to change. */
+/* The data of a value: a part of one long constant text. */
 static const char *data_of(int value) {
   enum { PLACES = 1 << 14 };
   static char text[LONGEST + 4 * PLACES];
@@ -152,7 +152,7 @@ static void path_of(const corner *k, int node, char out[PATH]) {
   snprintf(out, PATH, "%s%s", k->prefix, shape[node].path);
 }
 
-/* What was written goes again, if the step must be refused. */
+/* What the step wrote is undone if the step is refused. */
 static int write_row(struct sqlite3 *db, int64_t zxid, void *context) {
   const step *p = context;
   char sql[200];
@@ -172,7 +172,7 @@ typedef struct reading {
   int row, value;
 } reading;
 
-/* No table is no row. */
+/* If there is no table, there is no row. */
 static int read_row(struct sqlite3 *db, int64_t zxid, void *context) {
   reading *r = context;
   sqlite3_stmt *st = NULL;
@@ -188,7 +188,7 @@ static int read_row(struct sqlite3 *db, int64_t zxid, void *context) {
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? end : rc;
 }
 
-/* The step as an operation, which points to it, to the path and the data. */
+/* The step as an operation, which points to the step, the path and the data. */
 static void step_op(const step *p, const char *path, const char *data,
                     zke_op *op) {
   switch (p->kind) {
@@ -209,7 +209,7 @@ static void step_op(const step *p, const char *path, const char *data,
   }
 }
 
-/* The Stat that a create or a set gives. */
+/* Check the Stat returned by a create or a set. */
 static void check_stat(const state *s, const step *p, const zke_stat *stat) {
   const cell *n = &s->node[p->node];
   int len = n->len < 0 ? 0 : n->len;
@@ -221,7 +221,7 @@ static void check_stat(const state *s, const step *p, const zke_stat *stat) {
               stat->numChildren, n->version, len, children(s, p->node));
 }
 
-/* Make the step by a call of its own. */
+/* Make the step by its own call. */
 static int step_call(const corner *k, const step *p, zke_stat *stat) {
   char path[PATH];
   zke_op op;
@@ -243,7 +243,7 @@ static int step_call(const corner *k, const step *p, zke_stat *stat) {
 
 /* ---- a look ---- */
 
-/* Which node, or NODES for the row, is not as in the state?  -1: none. */
+/* Which node differs from the state?  NODES: the row; -1: none. */
 static int difference(const state *s, const zke_op_result *r, int row) {
   for (int i = 0; i < NODES; i++) {
     const cell *n = &s->node[i];
@@ -256,8 +256,8 @@ static int difference(const state *s, const zke_op_result *r, int row) {
   return row == s->row ? -1 : NODES;
 }
 
-/* What was found is what the last call left; if that was cut short, what it
- * would have left is fine, too, and from now on nothing else. */
+/* What was found must be what the last call left.  If that was cut short, its
+ * other outcome is fine, too; from now on only the one that was found is. */
 static void compare(corner *k, const zke_op_result *r, int row) {
   int wrong = difference(&k->sure, r, row);
   int other = k->doubt ? difference(&k->maybe, r, row) : wrong;
@@ -269,7 +269,7 @@ static void compare(corner *k, const zke_op_result *r, int row) {
   k->doubt = false;
 }
 
-/* All of it, in one snapshot. */
+/* Read everything, in one snapshot. */
 static void look(corner *k, const ops_actor *a) {
   char path[NODES][PATH];
   zke_op ops[NODES + 1];
@@ -289,19 +289,19 @@ static void look(corner *k, const ops_actor *a) {
 
 /* ---- calls ---- */
 
-/* From now on the state may be this one, whatever happens. */
+/* From now on the state may be this one, even if the call fails. */
 static void doubt(corner *k, const state *maybe) {
   k->maybe = *maybe;
   k->doubt = true;
 }
 
-/* The call has answered. */
+/* The call has returned. */
 static void settle(corner *k, int rc) {
   if (rc == ZKE_OK) k->sure = k->maybe;
   k->doubt = rc == ZKE_CONNECTIONLOSS;
 }
 
-/* One step by a call of its own. */
+/* One step by its own call. */
 static void one(corner *k, const ops_actor *a) {
   zke_stat stat = {.version = 0};
   state s = k->sure;
@@ -309,7 +309,7 @@ static void one(corner *k, const ops_actor *a) {
   int wanted = judge(&s, &p);
   doubt(k, &s);
   known_call c = known_begin(a->slot, "corner: one");
-  if (k->own) c.ended = false; /* that tells of the process's session */
+  if (k->own) c.ended = false; /* that flag is about the process's session */
   int rc = step_call(k, &p, &stat);
   settle(k, rc);
   if (!expect(c, rc, wanted) || rc != ZKE_OK) return;
@@ -317,7 +317,7 @@ static void one(corner *k, const ops_actor *a) {
   if (k->made && stat.mzxid) known_zxid(c, stat.mzxid);
 }
 
-/* The reply is lost, by zke_test_fail(): before the step, or after it. */
+/* One step with its reply lost, before or after it, by zke_test_fail(). */
 static void lost(corner *k, const ops_actor *a) {
   bool after = sim_load(a->slot, 2);
   state s = k->sure;
@@ -335,7 +335,7 @@ static void lost(corner *k, const ops_actor *a) {
   k->doubt = false;
 }
 
-/* Several steps, all or nothing: the first one that is refused ends it. */
+/* Several steps, all or nothing: it ends at the first one that is refused. */
 static void multi(corner *k, const ops_actor *a) {
   char path[STEPS][PATH];
   step p[STEPS];
@@ -375,8 +375,8 @@ typedef struct body {
   int ends; /* what the function returns */
 } body;
 
-/* The batch's function: each call sees what those before it did, and a refused
- * one does nothing. */
+/* The batch's function: each call sees the changes of the earlier ones; a
+ * refused call does nothing. */
 static int in_batch(zke *z, void *context) {
   body *b = context;
   (void)z;
@@ -393,7 +393,7 @@ static int in_batch(zke *z, void *context) {
   return b->ends;
 }
 
-/* Steps in a batch, which its function may give up at the end. */
+/* Steps in a batch; the function may abandon all of it at the end. */
 static void batch(corner *k, const ops_actor *a) {
   body b = {.k = k, .a = a, .s = k->sure};
   if (sim_load(a->slot, 4) == 0) b.ends = UNDONE;
@@ -405,7 +405,7 @@ static void batch(corner *k, const ops_actor *a) {
 
 /* ---- what is given up ---- */
 
-/* Of the session's ephemerals there is this one, and no other. */
+/* This must be the session's only ephemeral. */
 static void alone(const corner *k, const ops_actor *a, const char *path) {
   zke_strings *list = NULL;
   known_call c = known_begin(a->slot, "corner: ephemerals");
@@ -417,13 +417,13 @@ static void alone(const corner *k, const ops_actor *a, const char *path) {
   zke_free(list);
 }
 
-/* A call of the session's, whose reply may be lost, ends as it must. */
+/* A call of the session, whose reply may be lost, returns what it must. */
 static bool replied(const corner *k, known_call c, int lost, int rc) {
   zke_test_fail(k->z, 0, 0);
   return expect(c, rc, lost ? ZKE_CONNECTIONLOSS : ZKE_OK);
 }
 
-/* Lose the reply of the session's next change, or not.  Returns how. */
+/* Maybe lose the reply of the session's next change.  Returns how. */
 static int lose(const corner *k, const ops_actor *a) {
   static const int ways[] = {0, ZKE_TEST_FAIL_BEFORE, ZKE_TEST_FAIL_AFTER};
   int way = ways[sim_load(a->slot, 3)];
@@ -431,8 +431,8 @@ static int lose(const corner *k, const ops_actor *a) {
   return way;
 }
 
-/* A sequential node is made and discarded, with lost replies.  The next one
- * comes after that, and is none of those that go. */
+/* Make a sequential node and discard it, with lost replies.  The next node
+ * comes after that, and is none of those being removed. */
 static void give_up(corner *k, const ops_actor *a) {
   static const char path[] = "/token-";
   enum { MODE = ZKE_EPHEMERAL_SEQUENTIAL };
@@ -445,7 +445,7 @@ static void give_up(corner *k, const ops_actor *a) {
   way = lose(k, a);
   rc = zke_discard(k->z, path, MODE, 0);
   if (rc == ZKE_OK && the_plan.k.threads > 1)
-    way = 0; /* another thread's dispatch has come before */
+    way = 0; /* another thread has dispatched first */
   k->doomed = rc != ZKE_OK && sim.last_error >= c.at; /* maybe no memory */
   if (!replied(k, c, way, rc) || k->doomed) return;
   c = known_begin(a->slot, "corner: after a discard");
@@ -454,7 +454,7 @@ static void give_up(corner *k, const ops_actor *a) {
   zke_free(name);
 }
 
-/* ---- a connection of the program's ---- */
+/* ---- a connection of the program ---- */
 
 /* An ephemeral of the corner, whose zxid is its owner's token; 0: none. */
 static int64_t take_token(corner *k, const ops_actor *a, const char *path) {
@@ -465,7 +465,7 @@ static int64_t take_token(corner *k, const ops_actor *a, const char *path) {
   return expect(c, rc, ZKE_OK) ? stat.mzxid : 0;
 }
 
-/* A statement that fails if the token is not in office (P5). */
+/* A statement that fails unless the token is in office (P5). */
 static int claim(const corner *k, const ops_actor *a, sqlite3 *db,
                  int64_t token) {
   char sql[80];
@@ -483,7 +483,7 @@ static int claim(const corner *k, const ops_actor *a, sqlite3 *db,
   return rc;
 }
 
-/* COMMIT on a connection of the program's: a fault there means that the disk is
+/* COMMIT on a connection of the program: a fault there means that the disk is
  * bad for a while. */
 static int program_commit(corner *k, sqlite3 *db) {
   if (sched_step(CALL_commit)) {
@@ -493,7 +493,7 @@ static int program_commit(corner *k, sqlite3 *db) {
   return zke_sql_commit(k->z, db);
 }
 
-/* The row is written, and committed or not. */
+/* Write the row, and commit it or not. */
 static void program_write(corner *k, const ops_actor *a, sqlite3 *db,
                           int64_t token) {
   step p = {.kind = ROW, .value = ++values, .row = k->row};
@@ -511,7 +511,8 @@ static void program_write(corner *k, const ops_actor *a, sqlite3 *db,
   expect(c, rc, ZKE_OK);
 }
 
-/* A row by a transaction on a connection of the program's, with a token. */
+/* Write a row with a token, in a transaction on the program's own
+ * connection. */
 static void by_program(corner *k, const ops_actor *a) {
   char path[PATH];
   sqlite3 *db = NULL;
@@ -534,7 +535,7 @@ static void by_program(corner *k, const ops_actor *a) {
 
 /* ---- which handle ---- */
 
-/* Some calls by the corner's handle of now. */
+/* Some calls on the corner's current handle. */
 static void some(corner *k, const ops_actor *a) {
   look(k, a);
   for (int i = 1 + (int)sim_load(a->slot, 4); i > 0 && !k->doubt && !k->doomed;
@@ -560,7 +561,7 @@ static void some(corner *k, const ops_actor *a) {
   if (sim_load(a->slot, 2) && !k->doomed) look(k, a);
 }
 
-/* The corner of the actor's slot, by the process's handle. */
+/* The corner of the actor's slot, on the process's handle. */
 static corner *corner_of(const ops_actor *a) {
   corner *k = &corners[a->slot];
   k->row = 1 + a->slot;
@@ -570,7 +571,7 @@ static corner *corner_of(const ops_actor *a) {
   return k;
 }
 
-/* Its root is there, or is made. */
+/* Make its root unless it exists. */
 static bool make(corner *k, const ops_actor *a) {
   if (k->made) return true;
   known_call c = known_begin(a->slot, "corner: create");
@@ -581,7 +582,7 @@ static bool make(corner *k, const ops_actor *a) {
   return k->made;
 }
 
-/* By a session whose root the corner is. */
+/* On a session whose root is the corner. */
 static void by_session(corner *k, const ops_actor *a) {
   zke_options o = ZKE_INIT(zke_options);
   o.chroot = k->prefix;
@@ -597,7 +598,7 @@ static void by_session(corner *k, const ops_actor *a) {
   known_end(c, zke_close(k->z));
 }
 
-/* What each zke_open() of the simulation needs. */
+/* The options that each zke_open() of the simulation needs. */
 static void options_for(zke_options *o) {
   o->os = &os_simulated;
   o->allocator = memory_allocator;
@@ -610,13 +611,13 @@ static bool open_reader(corner *k, const ops_actor *a) {
   options_for(&o);
   o.flags = ZKE_OPEN_READONLY;
   known_call c = known_begin(a->slot, "corner: open, read-only");
-  sched_self()->only_reads = true; /* of what it opens (vfs.c) */
+  sched_self()->only_reads = true; /* for the files that it opens (vfs.c) */
   int rc = zke_open(ops_file, &o, &k->z);
   sched_self()->only_reads = false;
   return expect(c, rc, ZKE_OK);
 }
 
-/* It sees the same. */
+/* The reader must see the same. */
 static void by_reader(corner *k, const ops_actor *a) {
   if (!open_reader(k, a)) return;
   look(k, a);
@@ -626,7 +627,7 @@ static void by_reader(corner *k, const ops_actor *a) {
   known_end(c, zke_close(k->z));
 }
 
-/* A tree in memory, of which nobody else knows. */
+/* A tree in memory, which nothing else can see. */
 static void in_memory(const ops_actor *a) {
   corner k = {.row = 1, .own = true};
   zke_options o = ZKE_INIT(zke_options);
@@ -653,7 +654,7 @@ void corner_look_all(const ops_actor *a) {
 }
 
 void corner_any(const ops_actor *a) {
-  if (a->thread) return; /* the corner is its process's first thread's */
+  if (a->thread) return; /* only its process's first thread uses the corner */
   corner *k = corner_of(a);
   if (!make(k, a)) return;
   switch (sim_load(a->slot, 8)) {

@@ -20,7 +20,7 @@
 #include "test/sim/ops.h"
 
 void corner_any(const ops_actor *a);
-/* corner_look - check the corner of the actor's slot
+/* corner_look     - check the corner of the actor's slot
  * corner_look_all - at rest: check all corners */
 void corner_look(const ops_actor *a);
 void corner_look_all(const ops_actor *a);

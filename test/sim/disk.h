@@ -93,7 +93,7 @@ typedef struct disk_node {
 /* Make the disk, with one directory. */
 void disk_begin(const char *directory);
 
-/* disk_find - the file that a path leads to, or NULL
+/* disk_find   - the file that a path leads to, or NULL
  * disk_add    - make a file and give it a name; its directory exists
  * disk_anonymous - make one without a name
  * disk_remove - remove the name
@@ -111,7 +111,7 @@ bool disk_parent_exists(const char *path);
 /* Why a path leads to nothing: a negative errno. */
 int disk_missing(const char *path);
 
-/* disk_read - returns how many bytes there were
+/* disk_read  - returns how many bytes there were
  * disk_write, disk_truncate - make changes that are not durable yet */
 int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size);
 void disk_write(disk_node *n, const void *data, int64_t at, int64_t size);

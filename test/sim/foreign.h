@@ -20,7 +20,7 @@
 /* A short read by a process that has the file open through the engine, too. */
 void foreign_any(const ops_actor *a);
 
-/* foreign_is - is the process of this slot another program?
+/* foreign_is   - is the process of this slot another program?
  * foreign_main - what that does */
 bool foreign_is(int slot);
 void foreign_main(int slot);

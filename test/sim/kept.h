@@ -12,7 +12,7 @@
 
 void kept_any(const ops_actor *a);
 
-/* kept_leave - a process ends: detach its kept sessions
+/* kept_leave  - a process ends: detach its kept sessions
  * kept_died   - it was killed: others may attach them
  * kept_adrift - side files of the database are removed: see is_lost()
  * kept_forget - the host was off: none is left

@@ -16,7 +16,7 @@ typedef struct ops_actor {
   zke *z;
 } ops_actor;
 
-/* ops_open - open with options of the plan, and random ones
+/* ops_open  - open with options of the plan, and random ones
  * ops_nodes - make the nodes that all work on; a result
  * ops_set   - set a register
  * ops_create - make a node, with one byte of data or NULL; a result.  The

@@ -24,12 +24,12 @@
 
 #include "test/sim/ops.h"
 
-/* rounds_any - join a round or begin one, if possible
+/* rounds_any   - join a round or begin one, if possible
  * rounds_check - at rest: each round has left what it must */
 bool rounds_any(const ops_actor *a);
 void rounds_check(const ops_actor *a);
 
-/* rounds_died - a process has died, or its session was abandoned
+/* rounds_died    - a process has died, or its session was abandoned
  * rounds_tick    - time has passed
  * rounds_go_back - a backup was restored: no round counts */
 void rounds_died(int slot);

@@ -214,7 +214,7 @@ bool sim_call_reports(sim_call call, int error);
 /* Is it a sync of one of SQLite's files? */
 bool sim_call_syncs(sim_call call);
 
-/* sim_say - a note in the running fiber's lane, if a story is told (story.h)
+/* sim_say   - a note in the running fiber's lane, if a story is told (story.h)
  * sim_tell  - a line of another kind (drawing.h)
  * sim_found - the run has found something, and ends here
  * sim_crash - the same for a signal, or a run without end

@@ -14,7 +14,7 @@
 
 #include "test/sim/sim.h"
 
-/* story_open - keep lines from now on, if sim.verbose says so
+/* story_open  - keep lines from now on, if sim.verbose says so
  * story_begin - another run begins: forget the previous run's lines */
 void story_open(void);
 void story_begin(void);

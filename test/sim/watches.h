@@ -11,7 +11,7 @@
 
 typedef struct watch watch;
 
-/* watches_new - one that is about to be registered, with watches_event() and
+/* watches_new   - one that is about to be registered, with watches_event() and
  *                 itself as context
  * watches_keep  - it is registered, by a read with this result; or the read
  *                 failed, and nothing is known of it
