@@ -11,13 +11,13 @@ enum { SECTOR = 512, BUCKETS = 128, SPARE = 64 };
 /* A write, or a truncation to `at`. */
 typedef struct disk_change {
   struct disk_change *next;
-  int64_t number; /* of all changes of the disk */
+  int64_t number; /* counted over all changes of the disk */
   bool truncation;
   int64_t at, size;
   unsigned char data[];
 } change;
 
-/* What a path stands for. */
+/* The file that a path stands for. */
 typedef struct name {
   struct name *next;
   char path[DISK_PATH];
@@ -29,19 +29,20 @@ static struct {
   disk_node *nodes;
   name *bucket[BUCKETS];
   uint64_t inodes;
-  uint64_t spare[SPARE]; /* inodes that may be given again */
+  uint64_t spare[SPARE]; /* inodes that may be used again */
   int spares;
-  int64_t number; /* of the last change */
+  int64_t number; /* the last change's */
 } disk;
 
-/* Chance of the disk: no other subject's numbers change by it. */
+/* The disk's own random numbers, so that it does not disturb other
+ * sequences. */
 static uint64_t disk_random(uint64_t below) {
   return sim_random(SIM_DISK, below);
 }
 
 /* ---- contents ---- */
 
-/* Cut it, or let it grow over zeros. */
+/* Cut it, or extend it with zeros. */
 static void content_resize(disk_content *c, int64_t size) {
   if (size > c->room) {
     c->room = size * 2;
@@ -61,7 +62,7 @@ static void content_write(disk_content *c, const unsigned char *data,
 
 /* ---- files ---- */
 
-/* An inode that was given back may be given again, as file systems do it. */
+/* May use the number of an inode that was freed, as file systems do. */
 disk_node *disk_anonymous(disk_type type, unsigned mode) {
   disk_node *n = sim_zero(sizeof *n);
   n->type = type;
@@ -75,7 +76,7 @@ disk_node *disk_anonymous(disk_type type, unsigned mode) {
   return n;
 }
 
-/* Does any name stand for it, durably? */
+/* Has it a durable name? */
 static bool is_named_durably(const disk_node *n) {
   for (int i = 0; i < BUCKETS; i++)
     for (const name *m = disk.bucket[i]; m; m = m->next)
@@ -83,7 +84,8 @@ static bool is_named_durably(const disk_node *n) {
   return false;
 }
 
-/* Call it after each thing that may have been the last to keep the file. */
+/* Call this after anything that may have removed the last reason to keep the
+ * file. */
 void disk_settle(disk_node *n) {
   if (n->links || n->opens || n->handles || n->shm || !n->inode) return;
   if (is_named_durably(n)) return;
@@ -93,7 +95,7 @@ void disk_settle(disk_node *n) {
 
 /* ---- changes ---- */
 
-/* Do the part of a change that lies in a range.  A truncation has no parts. */
+/* Apply the part of a change that is in a range.  A truncation has no parts. */
 static void change_apply(const change *c, disk_content *to, int64_t from,
                          int64_t end) {
   if (c->truncation)
@@ -102,12 +104,12 @@ static void change_apply(const change *c, disk_content *to, int64_t from,
     content_write(to, c->data + (from - c->at), from, end - from);
 }
 
-/* Do all of a change. */
+/* Apply a whole change. */
 static void change_apply_all(const change *c, disk_content *to) {
   change_apply(c, to, c->at, c->at + c->size);
 }
 
-/* Note a change, which everybody sees at once. */
+/* Record a change, which all processes see immediately. */
 static void node_change(disk_node *n, bool truncation, int64_t at,
                         const void *data, int64_t size) {
   change *c = sim_resize(NULL, sizeof *c + (size_t)size);
@@ -122,7 +124,7 @@ static void node_change(disk_node *n, bool truncation, int64_t at,
   change_apply_all(c, &n->now);
 }
 
-/* What processes see.  It is short at the end of the file. */
+/* What processes see; less at the end of the file. */
 int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size) {
   if (at >= n->now.size) return 0;
   if (size > n->now.size - at) size = n->now.size - at;
@@ -130,7 +132,7 @@ int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size) {
   return size;
 }
 
-/* Processes see it at once; a cut may lose it. */
+/* Processes see it immediately; a power cut may lose it. */
 void disk_write(disk_node *n, const void *data, int64_t at, int64_t size) {
   if (size <= 0) return;
   sim_trace((uint64_t)at);
@@ -138,17 +140,17 @@ void disk_write(disk_node *n, const void *data, int64_t at, int64_t size) {
   node_change(n, false, at, data, size);
 }
 
-/* As disk_write(). */
+/* Like disk_write(). */
 void disk_truncate(disk_node *n, int64_t size) {
   node_change(n, true, size, NULL, 0);
 }
 
-/* For a -shm: its content is memory, and nothing of it survives a cut. */
+/* For a -shm: its content is memory, and a power cut destroys all of it. */
 void disk_set_size(disk_node *n, int64_t size) {
   content_resize(&n->now, size);
 }
 
-/* Faults take room away for a while (plan.h). */
+/* Faults make the disk full for a while (plan.h). */
 int disk_no_room(int64_t bytes) {
   if (bytes <= 0) return 0;
   if (sim.now < sim.full_until) return ENOSPC;
@@ -160,8 +162,7 @@ int disk_no_room(int64_t bytes) {
 
 /* ---- syncs ---- */
 
-/* A sync asks for it when it begins.  It promises nothing for what is written
- * while it runs. */
+/* Called when a sync begins.  It promises nothing for later writes. */
 int64_t disk_mark(void) { return disk.number; }
 
 /* The oldest change is durable, or forgotten. */
@@ -174,7 +175,7 @@ static void change_drop(disk_node *n) {
 }
 
 /* A failed sync writes any part.  The rest counts as written from then on: the
- * next sync does not write it, and tells nothing. */
+ * next sync neither writes it nor reports it. */
 void disk_sync(disk_node *n, int64_t mark, bool fails) {
   while (n->first && n->first->number <= mark) {
     if (!fails || disk_random(2)) change_apply_all(n->first, &n->durable);
@@ -182,8 +183,8 @@ void disk_sync(disk_node *n, int64_t mark, bool fails) {
   }
 }
 
-/* The changes that it has not come to are as they were: another sync, of a
- * process that lives, writes them. */
+/* The changes that it has not reached stay pending: another sync, by a living
+ * process, writes them. */
 void disk_sync_part(disk_node *n, int64_t mark, int thousandths) {
   int left = n->changes * thousandths / 1000;
   while (left-- > 0 && n->first && n->first->number <= mark) {
@@ -198,33 +199,33 @@ bool disk_is_durable(const disk_node *n) {
           memcmp(n->now.data, n->durable.data, (size_t)n->now.size) == 0);
 }
 
-/* From a fast disk to a slow one, by chance. */
+/* Random, from a fast disk to a slow one. */
 int64_t disk_sync_ns(void) { return 50000 + (int64_t)disk_random(3000000); }
 
 /* ---- names ---- */
 
-/* The list that a path's name is in, or would be. */
+/* The list for a path's name. */
 static name **bucket_of(const char *path) {
   uint32_t hash = 2166136261u;
   for (; *path; path++) hash = (hash ^ (unsigned char)*path) * 16777619u;
   return &disk.bucket[hash % BUCKETS];
 }
 
-/* The name, also one that stands for nothing now; or NULL. */
+/* The name, or NULL; it may stand for nothing now. */
 static name *name_find(const char *path) {
   for (name *m = *bucket_of(path); m; m = m->next)
     if (strcmp(m->path, path) == 0) return m;
   return NULL;
 }
 
-/* The directory that a path lies in. */
+/* The directory of a path. */
 static void parent_of(const char *path, char out[DISK_PATH]) {
   snprintf(out, DISK_PATH, "%s", path);
   char *slash = strrchr(out, '/');
   if (slash) *slash = '\0';
 }
 
-/* Does a path lie in the directory itself, not deeper? */
+/* Is a path directly in the directory? */
 static bool is_below(const char *path, const char *directory) {
   size_t len = strlen(directory);
   return strncmp(path, directory, len) == 0 && path[len] == '/' &&
@@ -250,7 +251,7 @@ static void name_set(const char *path, disk_node *n) {
   disk_settle(old);
 }
 
-/* Forget the names that stand for nothing, neither now nor durably. */
+/* Forget the names that stand for nothing, now and durably. */
 static void names_tidy(void) {
   for (int i = 0; i < BUCKETS; i++) {
     for (name **at = &disk.bucket[i]; *at;) {
@@ -265,13 +266,13 @@ static void names_tidy(void) {
   }
 }
 
-/* See disk.h; a name without a file is none. */
+/* See disk.h; a name without a file does not count. */
 disk_node *disk_find(const char *path) {
   const name *m = name_find(path);
   return m ? m->now : NULL;
 }
 
-/* May a file be made there? */
+/* Can a file be made there? */
 bool disk_parent_exists(const char *path) {
   char parent[DISK_PATH];
   parent_of(path, parent);
@@ -279,7 +280,7 @@ bool disk_parent_exists(const char *path) {
   return n && n->type == DISK_DIRECTORY;
 }
 
-/* Its directory is there, or is not, or is no directory. */
+/* Does its directory exist, and is it one? */
 int disk_missing(const char *path) {
   char parent[DISK_PATH];
   parent_of(path, parent);
@@ -287,7 +288,7 @@ int disk_missing(const char *path) {
   return n && n->type != DISK_DIRECTORY ? -ENOTDIR : -ENOENT;
 }
 
-/* The name is not durable before its directory is synced. */
+/* The name becomes durable when its directory is synced. */
 disk_node *disk_add(const char *path, disk_type type, unsigned mode) {
   if (strlen(path) >= DISK_PATH) sim_bug("a long path: %s", path);
   disk_node *n = disk_anonymous(type, mode);
@@ -295,13 +296,13 @@ disk_node *disk_add(const char *path, disk_type type, unsigned mode) {
   return n;
 }
 
-/* Likewise: after a cut the file may be there again. */
+/* Also not durable yet: after a power cut the file may exist again. */
 void disk_remove(const char *path) {
   name_set(path, NULL);
   names_tidy();
 }
 
-/* For qsort(): names by their texts. */
+/* For qsort(): compare names. */
 void disk_rename(const char *from, const char *to) {
   name_set(to, disk_find(from));
   disk_remove(from);
@@ -309,7 +310,7 @@ void disk_rename(const char *from, const char *to) {
 
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
 
-/* In the order of their texts, whatever the order of the buckets. */
+/* Sorted, so independent of the order of the buckets. */
 int disk_list(const char *path, char (**out)[DISK_PATH]) {
   int count = 0;
   size_t skip = strlen(path) + 1;
@@ -325,7 +326,7 @@ int disk_list(const char *path, char (**out)[DISK_PATH]) {
   return count;
 }
 
-/* What the names in a directory stand for now, they stand for durably. */
+/* The names in a directory become durable as they are now. */
 static void sync_below(const char *directory) {
   for (int i = 0; i < BUCKETS; i++)
     for (name *m = disk.bucket[i]; m; m = m->next)
@@ -333,8 +334,7 @@ static void sync_below(const char *directory) {
   names_tidy();
 }
 
-/* The directory is known by its file here, as a descriptor has it; it has one
- * name. */
+/* The directory is given by its file, like in a descriptor; it has one name. */
 void disk_sync_names(const disk_node *directory) {
   for (int i = 0; i < BUCKETS; i++) {
     for (const name *m = disk.bucket[i]; m; m = m->next) {
@@ -345,7 +345,7 @@ void disk_sync_names(const disk_node *directory) {
   }
 }
 
-/* As SQLite does after it has made or deleted a journal. */
+/* Like SQLite after it has made or deleted a journal. */
 void disk_sync_parent(const char *path) {
   char parent[DISK_PATH];
   parent_of(path, parent);
@@ -364,12 +364,12 @@ disk_figures disk_count;
 
 typedef struct cut {
   disk_cut style;
-  int64_t stop; /* the change that is torn: of all, or of the file's */
+  int64_t stop; /* the change that is torn: of all, or of this file */
 } cut;
 
 enum fate { KEPT, LOST, TORN };
 
-/* The style decides, and chance. */
+/* Decided by the style, and at random. */
 static enum fate cut_fate(const cut *k, const change *c) {
   switch (k->style) {
     case CUT_NONE:
@@ -400,7 +400,7 @@ static void cut_tear(const cut *k, const change *c, disk_content *to) {
     change_apply(c, to, at, end);
 }
 
-/* Of a write each sector by itself arrives or not. */
+/* Each sector of a write arrives or not. */
 static void cut_sectors(const change *c, disk_content *to) {
   int64_t end = c->at + c->size;
   for (int64_t at = c->at, next; at < end; at = next) {
@@ -410,7 +410,7 @@ static void cut_sectors(const change *c, disk_content *to) {
   }
 }
 
-/* Do what the style leaves of one change to the durable content. */
+/* Apply to the durable content what the style leaves of a change. */
 static void cut_change(const cut *k, const change *c, disk_content *to) {
   if (k->style == CUT_SECTORS && !c->truncation) {
     cut_sectors(c, to);
@@ -421,7 +421,7 @@ static void cut_change(const cut *k, const change *c, disk_content *to) {
   if (f == TORN) cut_tear(k, c, to);
 }
 
-/* The length of a file can reach the disk before what it has grown by. */
+/* A file's length can reach the disk before its new bytes. */
 static void cut_grow(const cut *k, const disk_node *n, disk_content *to) {
   int64_t end = 0, from = to->size;
   bool any = k->style >= CUT_SUBSET && disk_random(2);
@@ -434,8 +434,8 @@ static void cut_grow(const cut *k, const disk_node *n, disk_content *to) {
     to->data[at] = (unsigned char)disk_random(256);
 }
 
-/* A style by which each file stops at a moment of its own chooses it: any of
- * its changes, or one behind the last. */
+/* For a style in which each file stops at its own moment: choose any of its
+ * changes, or one after the last. */
 static void cut_choose(cut *k, const disk_node *n) {
   const change *c = n->first;
   if (k->style != CUT_FILES || !c) return;
@@ -444,7 +444,7 @@ static void cut_choose(cut *k, const disk_node *n) {
   k->stop = c ? c->number : INT64_MAX;
 }
 
-/* What is left of a file, which then is what everybody sees. */
+/* What is left of a file becomes its content for everyone. */
 static void cut_node(cut *k, disk_node *n) {
   int count = 0;
   const change **order = sim_zero(((size_t)n->changes + 1) * sizeof *order);
@@ -464,7 +464,7 @@ static void cut_node(cut *k, disk_node *n) {
   content_write(&n->now, n->durable.data, 0, n->durable.size);
   n->links = n->opens = n->readers = n->writers = n->length = n->locks = 0;
   n->handles = n->shm = NULL;
-  n->regions = 0; /* the memory stays with those that are dead */
+  n->regions = 0; /* dead processes keep the memory */
 }
 
 /* What a name stands for after the cut. */
@@ -475,7 +475,7 @@ static disk_node *cut_name(const cut *k, const name *m) {
   return disk_random(2) ? m->now : m->durable;
 }
 
-/* A name that stands for another file after the cut than before it. */
+/* A name stands for another file after the cut. */
 static void cut_name_set(const cut *k, name *m) {
   disk_node *left = cut_name(k, m);
   disk_count.names += left != m->now;
@@ -490,7 +490,7 @@ static int64_t oldest_change(void) {
   return oldest;
 }
 
-/* A name whose directory is not there any more is no name. */
+/* Drop the names in directories that no longer exist. */
 static void names_without_directory(void) {
   for (int i = 0; i < BUCKETS; i++)
     for (name *m = disk.bucket[i]; m; m = m->next)
@@ -498,8 +498,8 @@ static void names_without_directory(void) {
         m->now = m->durable = NULL;
 }
 
-/* Decide for each file and each name what is left.  That is then all there is,
- * and durable. */
+/* Decide for each file and name what is left.  That then becomes the durable
+ * state, and the visible one. */
 void disk_power_cut(disk_cut style) {
   cut k = {.style = style};
   int64_t oldest = oldest_change();

@@ -1,8 +1,8 @@
 /* engine.c - zkembed.c, unchanged, for the processes of the simulated host
  *
- * instead.h says where its variables lie, and what it calls.  The linker knows
- * its functions as sim_real_zke_..., since calls.c has those of that name.  The
- * plan says whether a host leaves out the short cuts around SQLite. */
+ * instead.h says where its variables are, and what it calls.  The linker knows
+ * its functions as sim_real_zke_..., since calls.c defines the usual names.
+ * The plan says whether a host omits the shortcuts around SQLite. */
 #define _GNU_SOURCE
 #include "test/sim/instead.h"
 #include "test/sim/plan.h"

@@ -1,7 +1,8 @@
 /* expect.c - see expect.h */
 #include "test/sim/expect.h"
 
-/* known_end() judges the codes that a fault gives: was there a fault? */
+/* known_end() judges error codes that need a fault; this says whether one can
+ * be the cause. */
 bool expect_fault(const known_call *c, int rc) {
   switch (rc) {
     case ZKE_CONNECTIONLOSS:
@@ -15,9 +16,9 @@ bool expect_fault(const known_call *c, int rc) {
       return true;
     case ZKE_REPLACED:
       return known_side_lost;
-    case ZKE_MARSHALLINGERROR: /* a multi, and the session has expired */
+    case ZKE_MARSHALLINGERROR: /* of a multi if the session has expired */
       return known_of[c->slot].may_end;
-    default: /* SQLite's codes, which the program's own SQL hands on; EACCES */
+    default: /* SQLite's codes, which the program's own SQL returns; EACCES */
       return (rc > 0 || rc == ZKE_SQL || rc == ZKE_READONLY ||
               rc == ZKE_BADARGUMENTS) &&
              sim.last_error >= c->at;

@@ -7,8 +7,8 @@
 
 /* ---- locks of an open file description ---- */
 
-/* Give the owner the range, if it is not empty; nobody else has any of it.
- * With locks of the owner's that touch it, it becomes one. */
+/* Give the owner the range, if it is not empty; no one else has any of it.
+ * Locks of the owner that touch it become one with it. */
 static void lock_add(disk_node *n, int64_t from, int64_t end,
                      const file_open *owner) {
   if (from >= end) return;
@@ -26,7 +26,7 @@ static void lock_add(disk_node *n, int64_t from, int64_t end,
   n->lock[n->locks++] = (disk_lock){from, end, owner};
 }
 
-/* Take a range out of all locks of the owner. */
+/* Remove a range from all locks of the owner. */
 static void lock_drop(disk_node *n, const file_open *owner, int64_t from,
                       int64_t end) {
   for (int i = 0; i < n->locks; i++) {
@@ -38,8 +38,8 @@ static void lock_drop(disk_node *n, const file_open *owner, int64_t from,
   }
 }
 
-/* Take a range, unless another description has some of it; or drop it.  What
- * the owner had of it before is replaced, as fcntl() does. */
+/* Take a range, unless another description has some of it; or drop it.  It
+ * replaces the owner's old locks in the range, as fcntl() does. */
 bool file_lock(file_open *o, int64_t from, int64_t count, bool take) {
   disk_node *n = o->n;
   int64_t end = from + count;
@@ -52,8 +52,8 @@ bool file_lock(file_open *o, int64_t from, int64_t count, bool take) {
   return true;
 }
 
-/* Of several locks any may be told, so chance chooses: nobody may rely on an
- * order. */
+/* Any of several locks may be reported, so it is random: no caller may rely on
+ * an order. */
 const disk_lock *file_find_lock(const file_open *o, int64_t from,
                                 int64_t count) {
   const disk_lock *found = NULL;
@@ -66,8 +66,8 @@ const disk_lock *file_find_lock(const file_open *o, int64_t from,
   return found;
 }
 
-/* For checks: the lock is the description's, so look at all that the process
- * has. */
+/* For checks: a lock belongs to a description, so look at all those of the
+ * process. */
 bool file_process_has_lock(const sched_process *p, const disk_node *n,
                            int64_t at) {
   for (int i = 0; i < n->locks; i++) {
@@ -81,9 +81,9 @@ bool file_process_has_lock(const sched_process *p, const disk_node *n,
 
 /* ---- open file descriptions ---- */
 
-static file_open *pollers; /* of all processes: a forked child shares them */
+static file_open *pollers; /* of all processes: forked children share them */
 
-/* What a process begins with: no descriptor is open, or copies of another's. */
+/* A new process has no descriptor open, or copies of another process's. */
 file_table *file_table_new(const file_table *from) {
   file_table *t = sim_zero(sizeof *t);
   for (int fd = 0; from && fd < FILE_DESCRIPTORS; fd++) {
@@ -93,7 +93,7 @@ file_table *file_table_new(const file_table *from) {
   return t;
 }
 
-/* Pollers forget a description that is closed. */
+/* A description is closed: pollers forget it. */
 static void members_forget(const file_open *o) {
   for (file_open *p = pollers; p; p = p->next_poller)
     for (int i = 0; i < p->members; i++)
@@ -107,7 +107,7 @@ static void poller_forget(const file_open *o) {
   if (*at) *at = o->next_poller;
 }
 
-/* A descriptor of it is closed. */
+/* One of its descriptors is closed. */
 static void open_drop(file_open *o) {
   if (--o->refs > 0) return;
   if (o->kind == FILE_POLLER) poller_forget(o);
@@ -125,14 +125,14 @@ static void open_drop(file_open *o) {
   free(o);
 }
 
-/* For the check at a process's end that it has closed all. */
+/* For the check at a process's end that it has closed everything. */
 int file_count(const file_table *t) {
   int count = 0;
   for (int fd = 0; fd < FILE_DESCRIPTORS; fd++) count += t->fd[fd] != NULL;
   return count;
 }
 
-/* The order in which a kernel closes them is chance. */
+/* In random order, like that of a kernel. */
 bool file_reap_one(file_table *t) {
   int count = file_count(t);
   if (!count) return false;
@@ -147,7 +147,7 @@ bool file_reap_one(file_table *t) {
   return false;
 }
 
-/* The lowest descriptor that is free. */
+/* The lowest free descriptor. */
 static int fd_new(file_open *o) {
   file_table *t = sched_self()->files;
   for (int fd = 3; fd < FILE_DESCRIPTORS; fd++) {
@@ -159,8 +159,8 @@ static int fd_new(file_open *o) {
   return -EMFILE;
 }
 
-/* The engine must not use a descriptor that it has closed.  That is a finding,
- * not an EBADF. */
+/* It is a finding, not an EBADF, if the engine uses a descriptor that it has
+ * closed. */
 file_open *file_get(int fd) {
   file_table *t = sched_self()->files;
   if (fd < 0 || fd >= FILE_DESCRIPTORS || !t->fd[fd])
@@ -168,7 +168,7 @@ file_open *file_get(int fd) {
   return t->fd[fd];
 }
 
-/* Open a file, a directory or one end of a FIFO, or both ends. */
+/* Open a file, a directory, or one end or both ends of a FIFO. */
 int file_open_node(disk_node *n, bool reads, bool writes) {
   file_open *o = sim_zero(sizeof *o);
   *o = (file_open){.kind = FILE_DISK, .n = n, .reads = reads, .writes = writes};
@@ -185,7 +185,7 @@ int file_open_node(disk_node *n, bool reads, bool writes) {
   return fd;
 }
 
-/* Make what has no file: a poller or a timer. */
+/* Make a description without a file: a poller or a timer. */
 int file_open_kind(file_kind kind) {
   file_open *o = sim_zero(sizeof *o);
   o->kind = kind;
@@ -204,7 +204,7 @@ int file_open_kind(file_kind kind) {
 /* Another descriptor of the same description. */
 int file_dup(int fd) { return fd_new(file_get(fd)); }
 
-/* The description goes with its last descriptor, and its locks with it. */
+/* The last descriptor closes the description and drops its locks. */
 void file_close(int fd) {
   file_table *t = sched_self()->files;
   file_open *o = file_get(fd);
@@ -214,7 +214,8 @@ void file_close(int fd) {
 
 /* ---- FIFOs ---- */
 
-/* What is there, at most size bytes; without a writer 0, the end. */
+/* What is there, at most size bytes; if it is empty and has no writer 0, the
+ * end. */
 int64_t file_fifo_read(disk_node *n, void *out, size_t size) {
   if (!n->length) return n->writers ? -EAGAIN : 0;
   int count = n->length < (int)size ? n->length : (int)size;
@@ -224,8 +225,8 @@ int64_t file_fifo_read(disk_node *n, void *out, size_t size) {
   return count;
 }
 
-/* All or nothing, as Linux writes what is no longer than PIPE_BUF.  The room of
- * what was read is there again when the page is empty. */
+/* All or nothing, as Linux does up to PIPE_BUF bytes.  The room of bytes that
+ * were read is free again once the page is empty. */
 int64_t file_fifo_write(disk_node *n, const void *data, size_t size) {
   if (!n->readers) return -EPIPE;
   if (!n->length) n->first_byte = 0;

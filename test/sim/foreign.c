@@ -13,16 +13,16 @@
 
 enum { NOTHING = -1, SHORT_MS = 200, LONG_MS = 5000, OPEN_ACTS = 12 };
 
-/* How often it tries to get a lock, and how long it sleeps between. */
+/* How often it tries to get a lock, and the sleeps in between. */
 enum { TRIES = 400, TRY_NS = 20000, TRY_LATER_NS = 1000000 };
 
-/* What the table of its own has: the last row that was tried, acknowledged, and
- * acknowledged at the backup. */
+/* The last row of its own table that was tried, that was acknowledged, and that
+ * was acknowledged at the time of the backup. */
 static int tried, written, kept;
 
 /* ---- reading ---- */
 
-/* The number that a statement finds; NOTHING: it cannot be read now. */
+/* The number that a statement returns; NOTHING: it cannot be read now. */
 static int number_of(sqlite3 *db, const char *sql) {
   sqlite3_stmt *st = NULL;
   int number = NOTHING;
@@ -35,16 +35,16 @@ static int number_of(sqlite3 *db, const char *sql) {
   return number;
 }
 
-/* Stand still in a transaction: so long nobody can write, if it writes, nor
- * get a store out of doubt. */
+/* Stand still in a transaction.  If it writes, no other can write meanwhile,
+ * and no store can resolve its log. */
 static void stand(int slot, int64_t most_ms) {
   int64_t pause_ms = (int64_t)sim_load(slot, (uint64_t)most_ms);
   sim_fault(sim.now + pause_ms * SIM_MS);
   sched_pause(pause_ms * SIM_MS);
 }
 
-/* Read both nodes of the pair in one transaction, with a pause between them.
- * The version; NOTHING: they cannot be read now. */
+/* Read both nodes of the pair in one transaction, with a pause in between.
+ * Returns the version; NOTHING: they cannot be read now. */
 static int look(int slot, sqlite3 *db, int64_t pause_ms) {
   int least = known_pair();
   if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK) return NOTHING;
@@ -63,9 +63,9 @@ static int look(int slot, sqlite3 *db, int64_t pause_ms) {
   return first;
 }
 
-/* Is all of the log durable?  Whoever is the first to open it after a death or
- * a failed sync finds what was written and never synced; a reader of zkembed's
- * has it synced before, and SQLite has not. */
+/* Is all of the log durable?  After a death or a failed sync, the first to open
+ * it finds writes that were never synced.  zkembed's readers have them synced
+ * first; SQLite does not. */
 static bool log_is_durable(void) {
   char path[DISK_PATH];
   snprintf(path, sizeof path, "%s-wal", ops_file);
@@ -89,20 +89,20 @@ bool foreign_is(int slot) {
   return the_plan.k.foreign && slot && slot == the_plan.k.processes - 1;
 }
 
-/* Most pauses are short; some are longer than others wait. */
+/* Most pauses are short; some are longer than other processes wait. */
 static int64_t some_ms(int slot) {
   return sim_load(slot, 6) ? SHORT_MS : LONG_MS;
 }
 
-/* What it reads may be a commit that a dead process has left unsynced, which
- * only the engine makes durable when it opens the file: so it is not known. */
+/* The commit that it reads may not count as known: a dead process may have left
+ * it unsynced, and only the engine syncs it when it opens the file. */
 static void do_look(int slot, sqlite3 *db) { look(slot, db, some_ms(slot)); }
 
 bool foreign_is_durable(void) {
   return sim.last_error < 0 && !(the_plan.k.medium & 1);
 }
 
-/* The rows that were acknowledged are there. */
+/* The acknowledged rows exist. */
 static void check_rows(sqlite3 *db) {
   int least = written;
   int most = number_of(db, "SELECT max(n) FROM foreign_rows");
@@ -111,7 +111,7 @@ static void check_rows(sqlite3 *db) {
               most);
 }
 
-/* A transaction that stands for a while, and now and then is rolled back. */
+/* A transaction that lasts for a while, and sometimes is rolled back. */
 static void do_write(int slot, sqlite3 *db) {
   static const char *const ends[] = {"ROLLBACK", "COMMIT", "COMMIT", "COMMIT"};
   const char *end = ends[sim_load(slot, 4)];
@@ -131,7 +131,7 @@ static void do_write(int slot, sqlite3 *db) {
   sim_say("another program: %s: %d", end, rc);
 }
 
-/* A checkpoint of any kind, or where it makes none once more a transaction. */
+/* A checkpoint of any kind; if it makes none, another transaction. */
 static void do_checkpoint(int slot, sqlite3 *db) {
   int how = (int)sim_load(slot, SQLITE_CHECKPOINT_TRUNCATE + 1);
   if (the_plan.k.foreign < 2) {
@@ -145,15 +145,15 @@ static void do_checkpoint(int slot, sqlite3 *db) {
 static void (*const acts[])(int slot, sqlite3 *db) = {do_look, do_write,
                                                       do_checkpoint};
 
-/* It tries again soon, so as to come between a commit and the checkpoint after
- * it, and then less often. */
+/* It retries soon, to come between a commit and the next checkpoint, and then
+ * less often. */
 static int try_again(void *context, int tries) {
   (void)context;
   sched_pause(tries < TRIES / 2 ? TRY_NS : TRY_LATER_NS);
   return tries < TRIES;
 }
 
-/* As doc/format.md asks: no checkpoint of its own. */
+/* As doc/format.md requires: with no checkpoints by itself. */
 static sqlite3 *connect(void) {
   static const char sql[] =
       "PRAGMA wal_autocheckpoint=0;"

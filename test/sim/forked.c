@@ -12,9 +12,9 @@ enum { OPENS = 5, WORK = 40 };
 
 /* ---- what it may call ---- */
 
-/* What a child may do that was told ZKE_FORKED, and what it may do beside that
- * until it has a file open: look, and let go of its parent's connections.  When
- * it opens a file, or makes it, it is a process as others. */
+/* What a child may call after ZKE_FORKED.  Until it has opened a file, it may
+ * also look, and close its parent's connections.  Once it opens or makes a
+ * file, it is a process like others. */
 void forked_judge(sched_process *child, sim_call call) {
   switch (call) {
     case CALL_close:
@@ -38,7 +38,7 @@ void forked_judge(sched_process *child, sim_call call) {
     case CALL_open:
     case CALL_mkfile:
       if (child->watched != SCHED_OPENS) break;
-      /* a thread inside may have had a connection of the program's own */
+      /* a thread in a call may have had a connection of the program */
       if (!child->was_inside && vfs_has_inherited(child->files))
         sim_found("P9: a child opens a file beside its parent's connection");
       child->watched = SCHED_FREE;
@@ -52,13 +52,14 @@ void forked_judge(sched_process *child, sim_call call) {
 
 /* ---- its parent's handle ---- */
 
-/* An event, or a batch's body, in a child: there is none. */
+/* The watcher and the function of the child's calls; never called in a
+ * child. */
 static void no_event(zke *z, int type, int state, const char *path,
                      void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
   sim_found("P9: a callback runs in a forked child");
 }
-/* The body of a batch: the same. */
+/* The function of a batch, likewise. */
 static int no_body(zke *z, void *context) {
   no_event(z, 0, 0, "", context);
   return ZKE_OK;
@@ -126,7 +127,7 @@ static zke *open_own(void) {
   return NULL;
 }
 
-/* Be a process as others for a while. */
+/* Act like any other process for a while. */
 static void work(zke *z) {
   ops_actor a = {.slot = SIM_CHILD, .thread = sched_thread(), .z = z};
   int64_t n = (int64_t)sim_load(SIM_CHILD, WORK);
@@ -137,15 +138,15 @@ static void work(zke *z) {
 
 /* ---- its life ---- */
 
-/* From fork() on.  It does not return but by the end of the process: a child
- * has copies of all of its parent's frames, and of all handles. */
+/* From fork() on.  Returns only at the process's end, since a child has copies
+ * of all its parent's stack frames and handles. */
 static void be_child(zke *z) {
   sched_process *p = sched_self();
   int left = file_count(p->files);
   if (left)
     sim_found("P9: a forked child keeps %d descriptors of its parent", left);
   be_refused(z);
-  if (sim_load(SIM_CHILD, 3) == 0) sched_die(); /* it execs, or exits at once */
+  if (sim_load(SIM_CHILD, 3) == 0) sched_die(); /* it execs or exits */
   p->watched = SCHED_OPENS;
   zke *own = open_own();
   p->watched = SCHED_FREE;
@@ -154,13 +155,13 @@ static void be_child(zke *z) {
   if (own) work(own);
 }
 
-/* The parent goes on without this thread, if it goes on.  Another program has
- * no handle, and does not fork. */
+/* If the parent survives, it continues without this thread.  Another program
+ * has no handle, and does not fork. */
 void forked_main(int slot) {
   if (!foreign_is(slot) && threads_fork()) be_child(sched_self()->handle);
 }
 
-/* No callback runs in a child but the one that has forked. */
+/* In a child, only the callback that has forked runs. */
 bool forked_in_callback(void) {
   sched_process *p = sched_self();
   if (p->watched) sim_found("P9: a callback runs in a forked child");
@@ -177,13 +178,13 @@ bool forked_in_batch(zke *z) {
   return true;
 }
 
-/* The child comes back here out of its callback. */
+/* The child returns from its callback to here. */
 void forked_returned(int slot, zke *z, int rc) {
   if (sched_slot() == slot) return;
   if (rc != ZKE_FORKED)
     sim_found("P9: a call that has become a child's gives %s",
               zke_error_name(rc));
-  if (!sched_self()->watched) sched_die(); /* cancelled in a life of its own */
+  if (!sched_self()->watched) sched_die(); /* cancelled in its own life */
   be_child(z);
   sched_return();
 }

@@ -18,12 +18,12 @@ enum { ROWS = 1000000, NOTES = 1 << 16, NODES = 1 << 13, PATH = 40 };
 
 typedef struct note {
   int64_t zxid;
-  int type, boots; /* of the host, until it was acknowledged */
+  int type, boots; /* boots: of the host, until it was acknowledged */
   bool lasting;
   char path[PATH];
 } note;
 
-/* A node that the history has made. */
+/* A node that the history has created. */
 typedef struct node {
   char path[PATH];
   bool there;
@@ -31,11 +31,11 @@ typedef struct node {
 } node;
 
 static note notes[NOTES];
-static int note_count, note_kept; /* at the backup */
-static int64_t begun;             /* the zxid from which on it is kept */
+static int note_count, note_kept; /* note_kept: at the backup */
+static int64_t begun;             /* the zxid at which it begins */
 static node nodes[NODES];
 
-/* Ask the engine for a history.  Changes count from the first answer on. */
+/* Ask the engine to keep a history.  Changes count from the first answer on. */
 int history_begin(const ops_actor *a) {
   if (!the_plan.k.history) return ZKE_OK;
   known_call c = known_begin(a->slot, "history_keep");
@@ -107,7 +107,7 @@ static bool read_rows(sqlite3 *db, const char *sql, int64_t after,
   return rc == SQLITE_DONE;
 }
 
-/* Is there an earlier row, so that none of the later ones can have gone? */
+/* Is there an earlier row?  Then no later one can have been dropped. */
 static bool reaches_back(sqlite3 *db, int64_t after) {
   static const char sql[] =
       "SELECT zxid<=?1 FROM zkembed_history ORDER BY seq LIMIT 1";
@@ -142,7 +142,7 @@ void history_free(history_changes *list) {
 
 /* ---- what was acknowledged is in it ---- */
 
-/* Is the note among the changes of its zxid, which `from` begins with? */
+/* Is the note among the changes of its zxid, of which `from` is the first? */
 static bool is_in(const history_change *from, const history_change *end,
                   const note *n) {
   for (const history_change *c = from; c < end && c->zxid == n->zxid; c++)
@@ -150,7 +150,7 @@ static bool is_in(const history_change *from, const history_change *end,
   return false;
 }
 
-/* Both are in the order of zxids. */
+/* Both are sorted by zxid. */
 static void check_notes(const history_changes *list) {
   const history_change *at = list->at, *end = at + list->count;
   qsort(notes, (size_t)note_count, sizeof *notes, by_zxid);
@@ -159,15 +159,15 @@ static void check_notes(const history_changes *list) {
     while (at < end && at->zxid < n->zxid) at++;
     if (is_in(at, end, n)) continue;
     if (!n->lasting && n->boots != sim.boots)
-      continue; /* a cut has undone it */
+      continue; /* a power cut has undone it */
     sim_found("P8: %s was %s by %llx, and the history does not have it",
               n->path, type_name(n->type), (long long)n->zxid);
   }
 }
 
-/* ---- it is played from the beginning ---- */
+/* ---- played from the beginning ---- */
 
-/* The node of a path, made where there is none. */
+/* The node of a path, added if necessary. */
 static node *node_of(const char *path) {
   uint32_t hash = 2166136261u;
   for (const char *c = path; *c; c++)
@@ -190,7 +190,7 @@ static void check_set(const history_change *c, int sets) {
               sets, c->path, (long long)known, sets, (long long)c->zxid);
 }
 
-/* Make a change in `nodes`: it must be possible there (P2). */
+/* Apply a change to `nodes`, where it must be possible (P2). */
 static void play_one(const history_change *c) {
   static int last = -1;
   if (rounds_has(c->path) || outbox_has(c->path)) return;
@@ -207,7 +207,7 @@ static void play_one(const history_change *c) {
   last = number;
 }
 
-/* Make all changes, in their order, which is that of zxids (P1). */
+/* Apply all changes in the order of their zxids (P1). */
 static void play(const history_changes *list) {
   for (int i = 0; i < list->count; i++) {
     if (i && list->at[i].zxid < list->at[i - 1].zxid)
@@ -216,7 +216,7 @@ static void play(const history_changes *list) {
   }
 }
 
-/* The tree has the children of a parent that the history has. */
+/* The tree's children of a parent are those of the history. */
 static void check_children(const ops_actor *a, const char *parent) {
   char path[PATH];
   zke_strings *names = NULL;
@@ -237,7 +237,8 @@ static void check_children(const ops_actor *a, const char *parent) {
   zke_free(names);
 }
 
-/* Read it, at rest; an error may come even now, and then the next try does. */
+/* Read it, at rest; if an error prevents that even now, the next try
+ * succeeds. */
 static bool read_all(const ops_actor *a, history_changes *list) {
   enum { TRIES = 5, PAUSE_MS = 1000 };
   for (int i = 0; i < TRIES && !known_of[a->slot].lost; i++) {
@@ -250,7 +251,7 @@ static bool read_all(const ops_actor *a, history_changes *list) {
   return false;
 }
 
-/* Read the history and compare it with all that is known. */
+/* Read the history and compare it with everything known. */
 void history_check(const ops_actor *a) {
   history_changes list;
   if (!the_plan.k.history) return;
@@ -262,6 +263,6 @@ void history_check(const ops_actor *a) {
   check_children(a, "/q");
   check_children(a, "/l");
   check_children(a, "/line");
-  if (!the_plan.k.uses) judge(&list); /* recipes are not noted */
+  if (!the_plan.k.uses) judge(&list); /* recipes' calls are not noted */
   history_free(&list);
 }

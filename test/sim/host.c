@@ -11,13 +11,13 @@
 #include "test/sim/vfs.h"
 #include "test/sim/wait.h"
 
-/* Once faults have ended the processes have so many steps to come to rest. */
+/* How many steps the processes have to come to rest, once faults have ended. */
 enum { REST_STEPS = 600000, REST_FACTOR = 20 };
 
-/* A quota that is almost used up has less than so many bytes left. */
+/* An almost exhausted quota has fewer bytes left than this. */
 enum { QUOTA = 1 << 17 };
 
-static disk_cut cut_style; /* of the power cut that is coming */
+static disk_cut cut_style; /* of the coming power cut */
 
 static void died(int slot) {
   memory_forget(slot);
@@ -30,14 +30,14 @@ static bool reap(sched_process *p) {
   return file_reap_one(p->files) || vfs_reap_one(p->files);
 }
 
-/* A copy of a process is made. */
+/* A process was copied. */
 static void forked(sched_process *parent, sched_process *child) {
   vfs_forked(parent->files, child->files);
   child->handle = load_handle(parent->slot);
 }
 
-/* A process that has closed all it had has nothing left, but what a child has
- * of its parent. */
+/* A process that has closed everything has nothing left; a child may still have
+ * its parent's connections. */
 static void returned(sched_process *p) {
   int64_t blocks = memory_blocks(p->slot);
   int fds = file_count(p->files);
@@ -54,7 +54,7 @@ static void kill_all(void) {
   load_all_died();
 }
 
-/* A fault of the host's strikes. */
+/* A fault of the host strikes. */
 static void strike(const plan_fault *f) {
   char text[128];
   plan_fault_words(f, text);
@@ -99,7 +99,7 @@ static void strike(const plan_fault *f) {
   }
 }
 
-/* Faults are over: the host is as it should be, and processes come to rest. */
+/* Faults are over: restore the host, and let the processes come to rest. */
 static void faults_end(void) {
   sim_tell('.', "no more faults; the processes come to rest");
   sim.ending = sim.now;
@@ -111,7 +111,7 @@ static void faults_end(void) {
   load_rest();
 }
 
-/* All faults that are due strike, but nothing more happens before a cut. */
+/* All faults that are due strike, but none after a power cut. */
 static void strike_all(void) {
   for (plan_fault *f; !sim.ending && (f = plan_strikes_host(sim.steps));) {
     strike(f);
@@ -120,7 +120,7 @@ static void strike_all(void) {
   if (!sim.ending && sim.steps >= the_plan.k.steps) faults_end();
 }
 
-/* Processes begin, if no act on the files waits for the end of all. */
+/* Processes begin, unless an act on the files waits until all have ended. */
 static void tick(void) {
   if (!admin_tick()) load_tick();
 }
