@@ -14,7 +14,7 @@
 #include "test/sim/sched.h"
 #include "test/sim/wait.h"
 
-/* An event of a change has been told so soon after it, at rest. */
+/* How soon, at rest, a change's event has been delivered. */
 enum {
   PATIENCE_MS = 2500,
   SESSIONS = 4096,
@@ -24,17 +24,17 @@ enum {
   TRIES = 200
 };
 
-/* Rows of the history, of one zxid. */
+/* The history's rows of one zxid. */
 typedef struct rows {
   const history_change *at;
   int count;
 } rows;
 
 static model *tree;
-static zke *observer; /* is told of each change, as the history is */
+static zke *observer; /* gets all changes, as the history does */
 static notes_events made;
 static int64_t clock_ms; /* the model's */
-static int64_t playing;  /* the zxid */
+static int64_t playing;  /* the zxid being played */
 static const history_changes *history;
 
 static struct {
@@ -44,8 +44,8 @@ static struct {
 } sessions[SESSIONS];
 static int session_count;
 
-/* What is wrong, if the calls of unknown outcome were as they are taken to be;
- * and which of those that fit is taken, at each place where several do. */
+/* What is wrong under the current assumption about calls of unknown outcome;
+ * and for each place where several of them fit, which one is taken. */
 static char finding[512];
 static struct { int taken, fit; } choices[CHOICES];
 static int choice_count;
@@ -54,7 +54,7 @@ static int choice_count;
 static int64_t lasts[EPOCHS];
 static int epoch_count;
 
-/* The first one counts. */
+/* Keeps the first finding. */
 static void found(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 static void found(const char *format, ...) {
@@ -66,7 +66,7 @@ static void found(const char *format, ...) {
 
 /* ---- the model ---- */
 
-/* The model's memory for answers: the simulation's own. */
+/* Memory for the model's answers comes from the simulation. */
 static void *resize(void *context, void *block, size_t size) {
   (void)context;
   if (size) return sim_resize(block, size);
@@ -74,13 +74,13 @@ static void *resize(void *context, void *block, size_t size) {
   return NULL;
 }
 
-/* All clocks of the model are that of the row that is played. */
+/* All clocks of the model show the time of the current row. */
 static int64_t model_clock(void *context, int which) {
   (void)context, (void)which;
   return clock_ms * SIM_MS;
 }
 
-/* Nobody asks for it. */
+/* Never called. */
 static int64_t model_pid(void *context) {
   (void)context;
   return 1;
@@ -88,16 +88,16 @@ static int64_t model_pid(void *context) {
 
 static const zke_allocator allocator = {.resize = resize};
 
-/* The observer's watcher: collect what a change has done. */
+/* The observer's watcher: collect a change's events. */
 static void on_change(zke *z, int type, int state, const char *path,
                       void *context) {
   (void)z, (void)state, (void)context;
   if (type >= 0) notes_event_add(&made, type, path, playing);
 }
 
-/* Did the session live in the epoch that is played?  After a cut none of those
- * before does.  But if the files do not tell how far the zxids had come, a new
- * epoch begins, too, and those that live go on (doc/design.md 7). */
+/* Did the session live in the current epoch?  After a power cut no earlier
+ * session does.  But a new epoch also begins if the files do not say which
+ * zxids were used, and then living sessions continue (doc/design.md 7). */
 static bool is_in_epoch(int64_t session) {
   for (int i = 0; i < session_count; i++)
     if (sessions[i].id == session)
@@ -105,7 +105,7 @@ static bool is_in_epoch(int64_t session) {
   return false;
 }
 
-/* A watch of the load's, in the model. */
+/* A watch of the load, in the model. */
 static void on_owed(zke *z, int type, int state, const char *path,
                     void *context) {
   (void)z, (void)state;
@@ -114,7 +114,7 @@ static void on_owed(zke *z, int type, int state, const char *path,
     notes_event_add(&c->owed, type, path, playing);
 }
 
-/* A session of the model with an id, which is its zxid. */
+/* A session of the model with a given id, which is its zxid. */
 static zke *open_at(zke *of, int64_t id) {
   static const zke_options fresh = ZKE_INIT(zke_options);
   zke_options o = fresh;
@@ -127,7 +127,7 @@ static zke *open_at(zke *of, int64_t id) {
   return z;
 }
 
-/* An empty tree, and the observer; its id is no session's. */
+/* An empty tree, and the observer; no session has its id. */
 static void model_start(void) {
   static zke_os os = {.clock = model_clock, .pid = model_pid};
   zke_options o = ZKE_INIT(zke_options);
@@ -157,7 +157,7 @@ static int64_t last_seen(int64_t session) {
   return last;
 }
 
-/* The session of an id, which begins when it is first heard of. */
+/* The session with an id; it begins when first mentioned. */
 static zke *session_of(int64_t id) {
   for (int i = 0; i < session_count; i++)
     if (sessions[i].id == id) return sessions[i].z;
@@ -170,48 +170,48 @@ static zke *session_of(int64_t id) {
   return z;
 }
 
-/* Look what has changed. */
+/* Collect what has changed. */
 static void observe(void) {
   made.count = 0;
   model_engine.dispatch(observer, NULL);
 }
 
-/* The change stays: its watchers hear of it. */
+/* The change stays, so its watchers are called. */
 static void hear(void) {
   for (int i = 0; i < session_count; i++)
     model_engine.dispatch(sessions[i].z, NULL);
 }
 
-/* Is the node there, and not an ephemeral one? */
+/* Does the node exist, and is it not ephemeral? */
 static bool is_lasting(const char *path) {
   zke_stat stat = {.version = 0};
   int rc = model_engine.exists(observer, path, NULL, NULL, &stat);
   return rc == ZKE_OK && !stat.ephemeralOwner;
 }
 
-/* ---- what became of a call ---- */
+/* ---- the outcome of a call ---- */
 
 enum fate { KNOWN, MAYBE, NOTHING };
 
-/* Has nobody been told what became of it? */
+/* Is the outcome unknown to all processes? */
 static bool is_unknown(const noted *c) {
   return !c->done || c->rc == ZKE_CONNECTIONLOSS;
 }
 
-/* Is it the tree that gives such a code, not the disk or the session? */
+/* Does a code come from the tree, rather than from the disk or the session? */
 static bool is_of_tree(int rc) {
   return rc == ZKE_OK || rc == ZKE_BADARGUMENTS || rc == ZKE_NOWATCHER ||
          (rc <= ZKE_NONODE && rc >= ZKE_NOTEMPTY) || rc == ZKE_INVALIDACL;
 }
 
-/* Threads set and remove the same watch, and nobody knows in what order. */
+/* Threads set and remove the same watch, in an unknown order. */
 static bool is_of_threads(const noted *c) {
   return the_plan.k.threads > 1 &&
          (c->kind == NOTES_add_watch || c->kind == NOTES_remove_watch ||
           c->kind == NOTES_forget);
 }
 
-/* Does it ask what its session was told of?  watchers.c judges that. */
+/* Does it ask what its session was told?  watchers.c judges that. */
 static bool is_of_told(const noted *c) {
   bool any = false;
   for (int i = 0; c->ops && i < c->len; i++)
@@ -219,7 +219,7 @@ static bool is_of_told(const noted *c) {
   return any;
 }
 
-/* What was told inside of a batch counts if the batch was made. */
+/* Results inside a batch count if the batch was committed. */
 static enum fate fate_of(const noted *c) {
   const noted *b = c->batch;
   bool changes = notes_does(c->kind) == 'C' || c->kind == NOTES_discard;
@@ -240,7 +240,7 @@ static bool makes_change(const noted *c) {
 
 /* ---- what a power cut has left ---- */
 
-/* The last zxid that is left of an epoch. */
+/* The last remaining zxid of an epoch. */
 static int64_t *last_of(int64_t zxid) {
   for (int i = 0; i < epoch_count; i++)
     if (lasts[i] >> 32 == zxid >> 32) return &lasts[i];
@@ -249,38 +249,39 @@ static int64_t *last_of(int64_t zxid) {
   return &lasts[epoch_count++];
 }
 
-/* This zxid is left. */
+/* This zxid remains. */
 static void note_last(int64_t zxid) {
   int64_t *last = last_of(zxid);
   if (zxid > *last) *last = zxid;
 }
 
-/* Does the call leave no row, though it is synced: a set of an ACL? */
+/* Does the call leave no row, although it is synced: a set of an ACL? */
 static bool is_durable_alone(const noted *c) {
   return c->kind == NOTES_set_acl && c->rc == ZKE_OK && fate_of(c) == KNOWN;
 }
 
-/* The last zxid that is left of each epoch. */
+/* Find the last remaining zxid of each epoch. */
 static void find_lasts(void) {
   for (int i = 0; i < history->count; i++) note_last(history->at[i].zxid);
   for (int i = 0; i < notes_count; i++)
     if (is_durable_alone(notes_all[i])) note_last(notes_all[i]->zxid);
 }
 
-/* Did a cut take this state back?  Nothing can have, in the last epoch. */
+/* Did a power cut undo this state?  Not in the last epoch. */
 static bool is_lost(int64_t zxid) {
   if (zxid >> 32 == lasts[epoch_count - 1] >> 32) return false;
   return zxid > *last_of(zxid);
 }
 
-/* Does a power cut leave such a change?  Not that of an ephemeral node. */
+/* Does such a change survive a power cut?  Not if it is about an ephemeral
+ * node. */
 static bool op_is_lasting(int type, int mode, const char *path) {
   if (type == ZKE_OP_CREATE)
     return mode != ZKE_EPHEMERAL && mode != ZKE_EPHEMERAL_SEQUENTIAL;
   return type != ZKE_OP_CHECK && is_lasting(path);
 }
 
-/* The same of a call: one lasting part makes all of a multi last. */
+/* The same of a call; a multi with one lasting part survives. */
 static bool call_is_lasting(const noted *c) {
   bool any = false;
   for (int i = 0; c->ops && i < c->len; i++)
@@ -290,7 +291,8 @@ static bool call_is_lasting(const noted *c) {
                        c->number, c->path);
 }
 
-/* Of what was taken back nothing was to last, and nobody saw what was. */
+/* Nothing that was undone should have lasted, and no one saw any lasting change
+ * of it. */
 static void check_lost(const noted *c) {
   if (makes_change(c) && call_is_lasting(c))
     found("P8: %s of %s, zxid %llx, was acknowledged and is lost",
@@ -304,7 +306,8 @@ static void check_lost(const noted *c) {
 
 /* ---- playing a call ---- */
 
-/* The engine's answer and the model's, from a little before they differ. */
+/* The engine's answer and the model's, from just before the first
+ * difference. */
 static void differs(const noted *c, const char *engine, const char *other) {
   size_t at = 0;
   while (engine[at] && engine[at] == other[at]) at++;
@@ -314,7 +317,7 @@ static void differs(const noted *c, const char *engine, const char *other) {
         (long long)c->zxid, engine + at, other + at);
 }
 
-/* Has the model changed just what the history has? */
+/* Has the model made exactly the history's changes? */
 static bool same_rows(const rows *r) {
   bool same = made.count == r->count;
   for (int i = 0; i < made.count && same; i++)
@@ -323,8 +326,8 @@ static bool same_rows(const rows *r) {
   return same;
 }
 
-/* Ask the model as a session, in the state before that zxid, or, of a read, in
- * its own; the answer, which the caller frees. */
+/* Ask the model as a session, in the state before that zxid, or, for a read, in
+ * the read's own state.  The caller frees the answer. */
 static char *ask_as(zke *z, noted *c, int64_t before) {
   noted asked = *c;
   zke_stat stat;
@@ -338,13 +341,13 @@ static char *ask_as(zke *z, noted *c, int64_t before) {
   return text;
 }
 
-/* The same as the session that made the call. */
+/* The same, as the session that made the call. */
 static char *ask(noted *c, int64_t before) {
   return ask_as(session_of(c->session), c, before);
 }
 
-/* Is it the answer of a session that has ended and does not know it yet?  An
- * identity is added without a look at the file. */
+/* Is it the answer of a session that has ended but has not noticed?  Adding an
+ * identity does not look at the file. */
 static bool is_unheard(const noted *c, const char *other) {
   static const char ended[] = "ZKE_INVALIDSTATE";
   return c->kind == NOTES_add_auth &&
@@ -353,14 +356,14 @@ static bool is_unheard(const noted *c, const char *other) {
 
 typedef bool fitting(noted *c, const rows *r, char **text);
 
-/* Does the model give those rows, whatever the answer? */
+/* Does the model make those changes, whatever its answer? */
 static bool gives_rows(noted *c, const rows *r, char **text) {
   free(*text);
   *text = ask(c, playing - 1);
   return same_rows(r);
 }
 
-/* Does it give that answer, and those rows? */
+/* Does it give that answer and make those changes? */
 static bool gives_answer(noted *c, const rows *r, char **text) {
   bool changes = makes_change(c) || c->kind == NOTES_raise_sequence;
   free(*text);
@@ -369,7 +372,7 @@ static bool gives_answer(noted *c, const rows *r, char **text) {
   return same && same_rows(r);
 }
 
-/* May a call have come before this one, though no row tells? */
+/* May a call have come before this one, although no row shows it? */
 static bool is_floating(const noted *f, const noted *c) {
   switch (f->kind) {
     case NOTES_add_auth:
@@ -383,8 +386,8 @@ static bool is_floating(const noted *f, const noted *c) {
   }
 }
 
-/* Calls that leave no row: they are made when what follows says so.  So are
- * identities that other threads may have added meanwhile. */
+/* Calls that leave no row: they are made when a later answer requires it.  So
+ * are identities that other threads may have added in the meantime. */
 static int find_floats(const noted *c, noted *out[FLOATS]) {
   int64_t by = c->zxid ? c->zxid : playing;
   int count = 0;
@@ -396,8 +399,8 @@ static int find_floats(const noted *c, noted *out[FLOATS]) {
   return count;
 }
 
-/* The pzxid by which a call has seen what another did; else the zxid that is
- * played. */
+/* The pzxid that shows that a call has seen another's change; else the zxid
+ * being played. */
 static int64_t seen_of(const noted *c, const noted *f) {
   for (int i = 0; c->pzxids && i < c->len; i++)
     if (c->pzxids[i] && f->path && strcmp(c->ops[i].path, f->path) == 0)
@@ -405,8 +408,8 @@ static int64_t seen_of(const noted *c, const noted *f) {
   return c->stat.pzxid ? c->stat.pzxid : playing;
 }
 
-/* Make some of them: those whose bits are set.  A session that made one may
- * have ended since; the observer may do the same. */
+/* Make those whose bits are set.  The session of one may have ended since; then
+ * the observer may make it. */
 static void make_floats(noted *floats[], int count, int set, const noted *c) {
   for (int i = 0; i < count; i++) {
     noted *f = floats[i];
@@ -418,13 +421,13 @@ static void make_floats(noted *floats[], int count, int set, const noted *c) {
   }
 }
 
-/* The tree is as it was before them. */
+/* Restore the tree to its state before them. */
 static void unuse_floats(noted *floats[], int count) {
   for (int i = 0; i < count; i++) floats[i]->used = false;
 }
 
-/* Does it fit what is known, maybe with some of those before it?  If `keep`, it
- * is made in the model; else the tree is as it was. */
+/* Does it fit what is known, possibly with some of the calls before it?  If
+ * `keep`, make it in the model; else leave the tree as it was. */
 static bool try_call(noted *c, const rows *r, fitting *fits, bool keep,
                      char **text) {
   noted *floats[FLOATS];
@@ -447,7 +450,8 @@ static bool try_call(noted *c, const rows *r, fitting *fits, bool keep,
   return fit;
 }
 
-/* Play a call whose answer is known, with what may have come before it. */
+/* Play a call with a known answer, with the calls that may have come before
+ * it. */
 static void play_call(noted *c, const rows *r) {
   char *text = NULL;
   bool fit = try_call(c, r, gives_answer, true, &text);
@@ -458,11 +462,11 @@ static void play_call(noted *c, const rows *r) {
           (long long)c->zxid, r->count, made.count);
   load_count.judged++;
   c->used = true;
-  if (c->kind == NOTES_set_watch) hear(); /* of what it has missed */
+  if (c->kind == NOTES_set_watch) hear(); /* events that it has missed */
   free(text);
 }
 
-/* A change is made while its call runs, by a clock that nobody has set. */
+/* A change happens during its call, by a clock that was not set. */
 static bool is_in_time(const noted *c, const rows *r) {
   int64_t at = r->count ? r->at->time_ms : 0;
   return !at || !c->wall_end || (at >= c->wall_begin && at <= c->wall_end);
@@ -475,16 +479,16 @@ static void check_time(const noted *c, const rows *r) {
           (long long)c->wall_begin, (long long)c->wall_end);
 }
 
-/* ---- rows that no answer tells of ---- */
+/* ---- rows without a known answer ---- */
 
-/* May the call, whose outcome is not known, have made these rows? */
+/* May the call, which has an unknown outcome, have made these changes? */
 static bool may_be_of(const noted *c, const rows *r) {
   return c->session == r->at->session && notes_does(c->kind) == 'C' &&
          !c->used && c->from < playing && fate_of(c) == MAYBE &&
          (!c->zxid || c->zxid == playing) && is_in_time(c, r);
 }
 
-/* Those that did make them, in the model; the tree is as it was. */
+/* The calls that make them in the model, which leaves the tree as it was. */
 static int find_unknown(const rows *r, noted *out[CHOICES], char **text) {
   int count = 0;
   for (int i = 0; i < notes_count && count < CHOICES; i++) {
@@ -495,7 +499,7 @@ static int find_unknown(const rows *r, noted *out[CHOICES], char **text) {
   return count;
 }
 
-/* Which of so many is taken this time: the first, until that comes to a
+/* Which of several is taken this time: the first, until that leads to a
  * difference. */
 static int choose(int fit) {
   if (choice_count == CHOICES) return 0;
@@ -503,7 +507,7 @@ static int choose(int fit) {
   return choices[choice_count++].taken;
 }
 
-/* Has a call of the session whose outcome is not known made them? */
+/* Has a call of the session, with an unknown outcome, made them? */
 static bool is_of_unknown(const rows *r) {
   noted *fit[CHOICES];
   char *text = NULL;
@@ -517,7 +521,7 @@ static bool is_of_unknown(const rows *r) {
   return count > 0;
 }
 
-/* Has the session asked for the node's end, in a discard? */
+/* Has the session discarded the node? */
 static bool is_discarded(const history_change *row) {
   for (int i = 0; i < notes_count; i++) {
     const noted *c = notes_all[i];
@@ -528,7 +532,7 @@ static bool is_discarded(const history_change *row) {
   return false;
 }
 
-/* A discard may be done later, and with others in one. */
+/* A discard may be done later, together with others. */
 static bool is_of_discards(const rows *r) {
   for (int i = 0; i < r->count; i++)
     if (r->at[i].type != ZKE_EVENT_DELETED || !is_discarded(&r->at[i]))
@@ -542,7 +546,7 @@ static bool is_of_discards(const rows *r) {
   return same_rows(r);
 }
 
-/* A session's end takes all it owns. */
+/* A session's end removes all it owns. */
 static bool is_of_end(const rows *r) {
   session_of(r->at->session);
   model_set_zxid(tree, playing - 1);
@@ -551,7 +555,7 @@ static bool is_of_end(const rows *r) {
   return same_rows(r);
 }
 
-/* A container or TTL node, one at a time. */
+/* A container or TTL node, each by itself. */
 static bool is_of_sweep(const rows *r) {
   model_set_zxid(tree, playing - 1);
   bool due = model_sweep_one(tree, r->at->path);
@@ -559,13 +563,13 @@ static bool is_of_sweep(const rows *r) {
   return due && same_rows(r);
 }
 
-/* Is it a corner itself? */
+/* Is it the root of a corner? */
 static bool is_corner(const char *path) {
   const char *rest = notes_corner(path);
   return rest && !*rest;
 }
 
-/* A corner comes or goes. */
+/* A corner is made or removed. */
 static bool is_of_corner(const rows *r) {
   const char *path = r->at->path;
   if (!is_corner(path)) return false;
@@ -579,7 +583,7 @@ static bool is_of_corner(const rows *r) {
   return same_rows(r);
 }
 
-/* Find out whose rows these are, of one session, and play them. */
+/* Find out what caused these rows, of one session, and play them. */
 static void explain(const rows *r) {
   clock_ms = r->at->time_ms;
   if (is_of_corner(r)) return;
@@ -594,7 +598,7 @@ static void explain(const rows *r) {
         r->at->path);
 }
 
-/* The epoch's first zxid has the ends of all sessions. */
+/* An epoch's first zxid has the ends of all sessions. */
 static void explain_all(const rows *r) {
   for (int i = 0, n; i < r->count; i += n) {
     for (n = 1; i + n < r->count; n++)
@@ -603,10 +607,10 @@ static void explain_all(const rows *r) {
   }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole history ---- */
 
-/* An identity has no zxid: it is added after all that its session saw before;
- * among several threads nobody knows when. */
+/* An identity has no zxid: it was added after everything that its session had
+ * seen; the order among several threads is unknown. */
 static int64_t place_of(int at) {
   const noted *c = notes_all[at];
   int64_t place = c->kind == NOTES_add_auth ? c->from : c->zxid;
@@ -620,12 +624,12 @@ static int64_t place_of(int at) {
 
 typedef struct placed {
   int64_t zxid;
-  int order; /* a change before what saw it, else as they began */
+  int order; /* a change before what saw it; else in order of their begin */
   noted *c;
 } placed;
 
-/* For qsort(): the order of play.  Of two that have raised a counter by one
- * zxid the higher did, and the other saw it. */
+/* For qsort(): the order of play.  If two have raised a counter with one zxid,
+ * the higher one did it, and the other saw it. */
 static int by_place(const void *a, const void *b) {
   const placed *x = a, *y = b;
   if (x->zxid != y->zxid) return x->zxid < y->zxid ? -1 : 1;
@@ -633,8 +637,8 @@ static int by_place(const void *a, const void *b) {
   return y->c->number - x->c->number;
 }
 
-/* Those whose answer is known, in their order: what may have changed the tree
- * comes before what saw that. */
+/* The calls with known answers, in order: a possible change of the tree comes
+ * before the calls that saw it. */
 static placed *arrange(int *count_out) {
   placed *all = sim_zero(sizeof *all * (size_t)(notes_count + 1));
   int count = 0;
@@ -655,8 +659,8 @@ static placed *arrange(int *count_out) {
   return all;
 }
 
-/* A call whose state a cut took back; but a counter that was raised has no row
- * to tell, and may have stayed. */
+/* A call with a state that a power cut undid.  But a raised counter has no row,
+ * and may have stayed. */
 static void play_lost(noted *c) {
   check_lost(c);
   if (c->kind != NOTES_raise_sequence || c->rc != ZKE_OK || !choose(2)) return;
@@ -664,7 +668,7 @@ static void play_lost(noted *c) {
   free(ask(c, playing - 1));
 }
 
-/* The rows of a zxid, and the call that made them, if one did. */
+/* Play the rows of a zxid with their call, if there is one. */
 static noted *play_change(const rows *r, const placed *p) {
   noted *c = p && p->zxid == playing && makes_change(p->c) ? p->c : NULL;
   if (r->count) clock_ms = r->at->time_ms;
@@ -678,13 +682,13 @@ static noted *play_change(const rows *r, const placed *p) {
   return c;
 }
 
-/* For qsort(): rising. */
+/* For qsort(): ascending. */
 static int by_number(const void *a, const void *b) {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
 
-/* Go through rows and calls, zxid by zxid: the change, then what saw it. */
+/* Go through rows and calls by zxid: the change, then the calls that saw it. */
 static void play(const placed *p, const placed *end) {
   const history_change *row = history->at, *last = row + history->count;
   const rows none = {NULL, 0};
@@ -705,7 +709,7 @@ static void play(const placed *p, const placed *end) {
 
 /* ---- at the end ---- */
 
-/* Nothing of a batch is there without the rest. */
+/* Nothing of a batch exists without the rest. */
 static void check_batches(void) {
   for (int i = 0; i < notes_count; i++) {
     const noted *b = notes_all[i];
@@ -722,7 +726,7 @@ static void check_batches(void) {
   }
 }
 
-/* Is the session alive and at rest, and the change no news? */
+/* Is the session alive and at rest, and the change an old one? */
 static bool is_told(int64_t session, int64_t zxid) {
   bool lives = false;
   for (int i = 0; i < SIM_SLOTS; i++)
@@ -734,7 +738,7 @@ static bool is_told(int64_t session, int64_t zxid) {
   return true;
 }
 
-/* Tell of an event that a watch was told of, or was not. */
+/* Report an event that a watch got, or did not get. */
 static void watch_differs(const noted *c, const char *what,
                           const notes_event *e) {
   found("P3: a watch by %s of %s by %llx, zxid %llx, %s event %d of %s, %llx",
@@ -742,20 +746,20 @@ static void watch_differs(const noted *c, const char *what,
         what, e->type, e->path, (long long)e->zxid);
 }
 
-/* One change, told in the same way? */
+/* The same change, reported in the same way? */
 static bool same_event(const notes_event *a, const notes_event *b) {
   return a->zxid == b->zxid && a->type == b->type &&
          strcmp(a->path, b->path) == 0;
 }
 
-/* Has this event gone with others that were too many?  One-shot watches went
- * then, too. */
+/* Was this event dropped because there were too many?  Then one-shot watches
+ * were, too. */
 static bool is_cut(const noted *c, const notes_event *owed) {
   return c->cut && (owed->zxid <= c->cut || c->kind != NOTES_add_watch);
 }
 
-/* Was the watch told of what it is owed, in that order, and of nothing else?
- * Its session has heard of events up to a zxid. */
+/* Did the watch get exactly the events that it should, in that order?  Its
+ * session has got events up to a zxid. */
 static void check_watch(const noted *c, int64_t heard) {
   const notes_event *told = c->told.at, *end = told + c->told.count;
   for (int i = 0; i < c->owed.count; i++) {
@@ -774,8 +778,8 @@ static void check_watch(const noted *c, int64_t heard) {
     watch_differs(c, "was told before a cut of", told);
 }
 
-/* The last event that the session of a call has heard of since that call.  What
- * it heard before says nothing of a watch since an older state. */
+/* The last event that the call's session has got since the call.  Earlier
+ * events say nothing about a watch since an older state. */
 static int64_t heard_since(int call) {
   int64_t heard = 0;
   for (int i = 0; i < notes_count; i++) {
@@ -788,14 +792,14 @@ static int64_t heard_since(int call) {
   return heard;
 }
 
-/* Then nobody knows what was still to be told. */
+/* Then it is unknown which events were still to come. */
 static bool is_removed(const noted *watch) {
   for (int i = 0; i < notes_count; i++)
     if (notes_all[i]->target == watch) return true;
   return false;
 }
 
-/* Of each watch that the model has set, too. */
+/* Check each watch that the model has set, too. */
 static void check_watches(void) {
   for (int i = 0; i < notes_count; i++) {
     const noted *c = notes_all[i];
@@ -803,7 +807,7 @@ static void check_watches(void) {
   }
 }
 
-/* Another choice than the last ones; false: all were tried. */
+/* Make another choice than the last ones; false: all were tried. */
 static bool choose_again(void) {
   while (choice_count > 0) {
     if (++choices[choice_count - 1].taken < choices[choice_count - 1].fit)
@@ -813,7 +817,7 @@ static bool choose_again(void) {
   return false;
 }
 
-/* Play all of it from the beginning. */
+/* Play everything from the beginning. */
 static void play_all(const placed *all, int count) {
   finding[0] = '\0';
   session_count = choice_count = 0;
@@ -828,13 +832,13 @@ static void play_all(const placed *all, int count) {
   model_end(tree);
 }
 
-/* Is it about what lies in a corner, or a set of the corner? */
+/* Is it about a node in a corner, or a set of the corner? */
 static bool is_of_a_corner(const history_change *c) {
   const char *rest = notes_corner(c->path);
   return rest && (*rest || c->type == ZKE_EVENT_CHANGED);
 }
 
-/* What happens in a corner is judged there; the rest of the rows. */
+/* Corners are judged elsewhere; these are the other rows. */
 static history_changes *without_corners(const history_changes *list) {
   size_t size = sizeof *list->at * (size_t)(list->count + 1);
   history_changes *out = sim_zero(sizeof *out);
@@ -845,12 +849,12 @@ static history_changes *without_corners(const history_changes *list) {
   return out;
 }
 
-/* If something differs, what is not known may have been otherwise: play it
- * again with each other choice.  The first difference is told. */
+/* After a difference, play everything again with each other choice of what is
+ * unknown.  The first difference is reported. */
 void judge(const history_changes *list) {
   char first[sizeof finding];
   int count;
-  /* a backup takes the tree back to a state that no zxid tells */
+  /* a backup returns the tree to a state without a zxid */
   for (int i = 0; i < the_plan.faults; i++)
     if (the_plan.fault[i].kind == 'A') return;
   history = without_corners(list);
@@ -885,7 +889,7 @@ static void look_over(const ops_actor *a, const char *path) {
   zke_free(names);
 }
 
-/* As a session that may see all. */
+/* As a session that may see everything. */
 void judge_look(const ops_actor *a) {
   zke_add_auth(a->z, "digest", OPS_USER, (int)strlen(OPS_USER));
   look_over(a, "/");

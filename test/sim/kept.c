@@ -9,31 +9,31 @@
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
 
-/* A session ends when it was not heard from for so long; it is safe for less,
- * as a call may take its time.  A time in which nobody runs does not count, but
- * for as much as a sweep may not notice. */
+/* TIMEOUT_MS: a session ends after this long without a sign of life.  SAFE_MS:
+ * it surely lives this long; a call may take some time.  Time in which no
+ * process runs does not count, except for as much as a sweep may not notice. */
 enum { KEPT = 4, TIMEOUT_MS = 3000, SAFE_MS = 1500, UNNOTICED_MS = 1500 };
 
 enum state {
   NONE,
   ATTACHED,
-  DETACHED, /* or its process has died */
-  AT_WORK   /* a call is running: nobody else touches it */
+  DETACHED, /* it is detached, or its process has died */
+  AT_WORK   /* in a call: no other process touches it */
 };
 
 typedef struct kept {
   enum state state;
-  int slot; /* ATTACHED, AT_WORK: whose it is */
+  int slot; /* ATTACHED, AT_WORK: the slot that has it */
   zke *z;
   int64_t id, heard;
   unsigned char password[16];
-  bool owns;   /* its ephemeral was made, and that was acknowledged */
-  bool adrift; /* files beside the database were removed; see is_lost() */
+  bool owns;   /* its ephemeral was made and acknowledged */
+  bool adrift; /* side files of the database were removed; see is_lost() */
 } kept;
 
 static kept all[KEPT];
 
-/* The time that counts for a timeout, up to the last tick. */
+/* The time that counts for timeouts, up to the last tick. */
 static int64_t counted;
 
 /* Is any process alive and not stopped? */
@@ -44,16 +44,16 @@ static bool any_runs(void) {
   return any;
 }
 
-/* As much of a time in which nobody runs as may count. */
+/* How much of a time in which no process runs may count. */
 static int64_t unnoticed(int64_t ns) {
   const int64_t most = UNNOTICED_MS * SIM_MS;
   return ns < most ? ns : most;
 }
 
-/* Add the time since the last tick to what counts for timeouts. */
+/* Add the time since the last tick to the time that counts for timeouts. */
 void kept_tick(void) {
   static int64_t now, suspended;
-  static bool ran; /* any process, since the tick before */
+  static bool ran; /* a process, since the last tick */
   if (!the_plan.k.kept) return;
   int64_t by = sim.now - now;
   counted += ran ? by : unnoticed(by);
@@ -63,14 +63,14 @@ void kept_tick(void) {
   ran = any_runs();
 }
 
-/* Is its time surely not over?  A container with another boot id takes a file
- * in which nobody lives for one of another boot (doc/design.md 7). */
+/* Is it surely within its timeout?  A container with another boot id takes a
+ * file without living processes for one of another boot (doc/design.md 7). */
 static bool is_safe(const kept *k) {
   return container_shows_boot() && counted - k->heard < SAFE_MS * SIM_MS;
 }
 
-/* Were files beside the database removed, and has a new epoch begun since?
- * That ends the sessions that are detached (doc/design.md 7). */
+/* Were side files of the database removed, and has a new epoch begun since?
+ * That ends detached sessions (doc/design.md 7). */
 static bool is_lost(const kept *k, const ops_actor *a) {
   return k->adrift && known_of[a->slot].id >> 32 > k->id >> 32;
 }
@@ -80,7 +80,7 @@ static void path_of(const kept *k, char path[8]) {
   snprintf(path, 8, "/k%d", (int)(k - all));
 }
 
-/* It is over, as a call has said. */
+/* A call has said that it has ended. */
 static void is_over(kept *k, const char *what, int rc) {
   if (is_safe(k))
     sim_found(
@@ -91,7 +91,7 @@ static void is_over(kept *k, const char *what, int rc) {
   k->state = NONE;
 }
 
-/* Does a result say that a session has ended? */
+/* Does a result mean that a session has ended? */
 static bool says_over(int rc) {
   return rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE ||
          rc == ZKE_SESSIONMOVED;
@@ -103,7 +103,7 @@ static int call_end(known_call c, int rc) {
   return rc;
 }
 
-/* Its ephemeral is there and is its own, if it was made. */
+/* If its ephemeral was made, it exists and belongs to the session. */
 static int look(kept *k) {
   char path[8];
   zke_stat stat = {.version = 0};
@@ -117,7 +117,7 @@ static int look(kept *k) {
 }
 
 /* Open a kept session and make its ephemeral.  If the process dies meanwhile,
- * nobody knows the session. */
+ * the session is unknown to the others. */
 static void kept_open(kept *k, const ops_actor *a) {
   char path[8];
   zke_options o = ZKE_INIT(zke_options);
@@ -141,7 +141,7 @@ static void kept_open(kept *k, const ops_actor *a) {
   k->state = ATTACHED;
 }
 
-/* Give the session back: any process may attach it now. */
+/* Detach the session: any process may attach it now. */
 static void kept_detach(kept *k) {
   k->state = AT_WORK;
   int rc = zke_detach(k->z);
@@ -150,8 +150,7 @@ static void kept_detach(kept *k) {
   k->state = DETACHED;
 }
 
-/* Use the session: detach it, or look whether it is there with its
- * ephemeral. */
+/* Use the session: detach it, or check that it and its ephemeral exist. */
 static void kept_use(kept *k, const ops_actor *a) {
   if (sim_load(a->slot, 3) == 0) {
     kept_detach(k);
@@ -168,9 +167,9 @@ static void kept_use(kept *k, const ops_actor *a) {
   k->state = ATTACHED;
 }
 
-/* Take over a session that nobody has.  It may have ended, but not before its
- * timeout; and its password is right.  A process that is not adrift has opened
- * the file since the last removal, so what it can attach lives on. */
+/* Attach a detached session.  It may have ended, but only after its timeout;
+ * and its password is right.  A process that is not adrift has opened the file
+ * since the last removal, so what it can attach continues to live. */
 static void kept_attach(kept *k, const ops_actor *a) {
   k->state = AT_WORK;
   k->slot = a->slot;
@@ -202,24 +201,24 @@ void kept_any(const ops_actor *a) {
     kept_attach(k, a);
 }
 
-/* The process is about to end in order. */
+/* The process is about to exit properly. */
 void kept_leave(int slot) {
   for (int i = 0; i < KEPT; i++)
     if (all[i].state == ATTACHED && all[i].slot == slot) kept_detach(&all[i]);
 }
 
-/* The process was killed.  A session that it used in a call is left alone from
- * now on, since nobody knows what the call did. */
+/* The process was killed.  A session that it was using in a call is not used
+ * again, since the effect of the call is unknown. */
 void kept_died(int slot) {
   for (int i = 0; i < KEPT; i++) {
     kept *k = &all[i];
     if (k->slot != slot) continue;
     if (k->state == ATTACHED) k->state = DETACHED;
-    if (k->state == AT_WORK) k->state = NONE; /* nobody knows */
+    if (k->state == AT_WORK) k->state = NONE; /* unknown */
   }
 }
 
-/* Files beside the database are removed, under all sessions. */
+/* Side files of the database are removed while sessions live. */
 void kept_adrift(void) {
   for (int i = 0; i < KEPT; i++) all[i].adrift = true;
 }

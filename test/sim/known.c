@@ -10,19 +10,19 @@
 
 enum { VALUES = 1 << 17, VERSIONS = 1 << 14, ZXIDS = 1 << 18, IDS = 1 << 15 };
 
-/* A call waits for others for so long, and may overrun that (P10). */
+/* How long a call waits for others, and by how much it may be late (P10). */
 enum { ADRIFT_MS = 2000, SLACK_MS = 1500 };
 
-/* So long after the last fault no call fails any more, but by another one: a
- * wait may be as long (P11). */
+/* After this time since the last fault calls no longer fail, unless another
+ * fault strikes: a wait may take that long (P11). */
 enum { FELT_MS = 3000 };
 
-/* While a call waits each of the others makes so many changes at most: one
- * before it in the line, and a few small ones that pass (P10). */
+/* While a call waits each other process makes at most this many changes: one
+ * ahead of it in the line, and a few small ones that may overtake (P10). */
 enum { TURNS = 8 };
 
-/* The stamp of a lease is so young when a call begins that the lease lasts for
- * so long at least (LEASE_MS of ops.c). */
+/* If a lease was renewed shortly before a call begins, it lasts at least this
+ * long (LEASE_MS of ops.c). */
 enum { LEASE_SAFE_MS = 1000 };
 
 known_session known_of[SIM_SLOTS];
@@ -45,7 +45,7 @@ known_call known_begin(int slot, const char *name) {
                       .ended = known_of[slot].ended};
 }
 
-/* How long it took, without the time in which its process was stopped. */
+/* How long it took, without the time for which its process was stopped. */
 int64_t known_now_without_stops(const known_call *c) {
   return sim.now - c->at - (sched_stopped_ns(c->slot) - c->stopped);
 }
@@ -59,7 +59,7 @@ bool known_may_end(int slot) {
   return s->may_end && !(s->leased && calm && sim.now - s->heard < safe);
 }
 
-/* For how many ms the faults of a kind have lasted that struck. */
+/* For how many ms faults of a kind that struck have lasted. */
 static int64_t sum_of(char kind) {
   int64_t ms = 0;
   for (int i = 0; i < the_plan.faults; i++)
@@ -72,13 +72,13 @@ int64_t known_slow_ms(void) { return sum_of('l'); }
 
 int64_t known_held_ms(void) { return sum_of('l') + sum_of('s'); }
 
-/* Is it a call whose name begins so? */
+/* Does the call's name begin with this? */
 static bool begins_with(const known_call *c, const char *name) {
   return strncmp(c->name, name, strlen(name)) == 0;
 }
 
-/* By how many ms a call may be late since other threads' calls are running: a
- * wait and a close return after them, before their watchers and after; and
+/* By how many ms a call may be late because of other threads' calls: a wait and
+ * a close return after them, before their watchers and after; and
  * zke_sql_adopt() begins after them. */
 static int64_t behind_ms(const known_call *c) {
   bool is = begins_with(c, "wait") || begins_with(c, "dispatch") ||
@@ -86,18 +86,18 @@ static int64_t behind_ms(const known_call *c) {
   return is ? 2 * BUSY_MS * (the_plan.k.threads - 1) : 0;
 }
 
-/* P10: a call must return in its time, and must not be overtaken by very many
- * changes of others, or time out long after the last fault. */
+/* P10: a call must return in time.  It must not be overtaken by many changes of
+ * others, or time out long after the last fault. */
 static void check_time(const known_call *c, int rc) {
   int64_t took = known_now_without_stops(c) / SIM_MS;
   int64_t most = BUSY_MS + SLACK_MS + known_slow_ms() + behind_ms(c);
   bool several = begins_with(c, "corner") || begins_with(c, "get_acl, ");
-  if (several) most += 2 * BUSY_MS; /* it is of several calls */
+  if (several) most += 2 * BUSY_MS; /* it consists of several calls */
   if (the_plan.k.switches && took > most)
     sim_found("P10: %s took %lld ms: %s", c->name, (long long)took,
               zke_error_name(rc));
   bool whole = sim.full_until < c->at && sim.quota_until < c->at &&
-               sim.bad_until < c->at;    /* else there is no line to stand in */
+               sim.bad_until < c->at;    /* if not, there is no line */
   bool calm = !begins_with(c, "wait") && /* others may go on meanwhile */
               whole && sim.last_fault < c->at && the_plan.k.switches;
   if (calm && took > 50 && changes - c->changes > TURNS * the_plan.k.processes)
@@ -109,23 +109,23 @@ static void check_time(const known_call *c, int rc) {
               zke_errmsg());
 }
 
-/* A power cut while SQLite makes the file can leave rubbish, in which nothing
- * was ever acknowledged: after a failed sync, or if the journal's name is not
- * synced.  A file that another program has made stays whole. */
+/* A power cut while SQLite creates the file can leave rubbish, in which nothing
+ * was acknowledged: after a failed sync, or if the journal's name is not
+ * synced.  A file created by another program stays intact. */
 bool known_is_rubbish(const known_call *c) {
   bool failed = sim.last_error >= 0 && sim.last_error < c->at;
   if (the_plan.k.pages) return false;
   return !zxid_most && sim.cuts && (failed || the_plan.k.medium & 1);
 }
 
-/* Faults of the engine that are known and not mended yet, by a result and words
- * of its sentence.  So others can be looked for meanwhile. */
+/* Known faults of the engine that are not fixed yet, by a result and words of
+ * its sentence.  So others can be found in the meantime. */
 static const struct {
   int rc;
   const char *words;
 } unmended[] = {{ZKE_OK, NULL}};
 
-/* Is a result that of a fault in this table? */
+/* Does a result belong to a fault in this table? */
 static bool is_unmended(int rc) {
   for (size_t i = 0; unmended[i].words; i++)
     if (rc == unmended[i].rc && strstr(zke_errmsg(), unmended[i].words))
@@ -133,9 +133,9 @@ static bool is_unmended(int rc) {
   return false;
 }
 
-/* A handle whose files were removed ends at its next tick, which comes once a
- * second, and not while a call has the store.  A call that began before may end
- * later, and there may have been no tick before its end. */
+/* A handle ends at its next tick after its files were removed.  Ticks come once
+ * a second, but not while a call has the store.  A call that began before the
+ * removal may end later, possibly with no tick before its end. */
 static void check_adrift(const known_call *c, int rc) {
   sched_process *p = sched_self();
   if (!p->adrift || p->unsure || strstr(c->name, "close")) return;
@@ -155,24 +155,24 @@ static void check_adrift(const known_call *c, int rc) {
               felt ? ", and the call that ran then had ended" : "");
 }
 
-/* Was a process stopped after that time?  It may have stood in the way of all
- * others, with a lock of SQLite's. */
+/* Was a process stopped after that time?  It may have blocked all others with a
+ * lock of SQLite's. */
 static bool was_stopped(int64_t since) {
   for (int i = 0; i < the_plan.k.processes; i++)
     if (sched_lives(i) && sched_process_of(i)->stop_until > since) return true;
   return false;
 }
 
-/* Has nothing failed that the call could still feel?  A store may be in doubt
- * for a while, and longer if faults of any kind come between. */
+/* Has nothing failed that the call could still feel?  A store's log may be
+ * unresolved for a while, and for longer if more faults come. */
 static bool is_calm(const known_call *c) {
   const int64_t felt = c->at - FELT_MS * SIM_MS;
   if (sim.last_error < 0) return true;
   return sim.last_error < felt && sim.last_fault < felt && !was_stopped(felt);
 }
 
-/* P2: a change that has found no room was not made, and its caller is told so.
- * But SQLite may pad a commit when its frame is written already. */
+/* P2: a change for which there was no room was not made, and its caller is told
+ * so.  But SQLite may pad a commit when its frame is already written. */
 static void check_room(const known_call *c, int rc) {
   bool padded = the_plan.k.medium & 2;
   if (rc == ZKE_CONNECTIONLOSS && !sim.failed && !padded)
@@ -180,9 +180,9 @@ static void check_room(const known_call *c, int rc) {
               c->name, zke_errmsg());
 }
 
-/* Is the result one that the call may have now?  A session may only end if it
- * may (P5).  Some results are never right here, and errors of the system need a
- * fault (P11). */
+/* May the call return this now?  A session may only end if it is allowed to
+ * (P5).  Some results are never right here, and system errors need a fault
+ * (P11). */
 static void check_result(const known_call *c, int rc) {
   check_adrift(c, rc);
   check_room(c, rc);
@@ -222,7 +222,7 @@ static void check_result(const known_call *c, int rc) {
   }
 }
 
-/* Judge a call by its result and its time, and hand the result on. */
+/* Judge a call by its result and its time, and return the result. */
 int known_end(known_call c, int rc) {
   sim_trace((uint64_t)(unsigned)rc);
   load_count.ok += rc == ZKE_OK;
@@ -239,15 +239,15 @@ int known_end(known_call c, int rc) {
 
 static struct { int64_t zxid, at; } zxids[ZXIDS];
 
-/* Where a zxid is noted, or is to be: those of an epoch lie together. */
+/* Where a zxid is noted; those of an epoch are together. */
 static size_t zxid_place(int64_t zxid) {
   size_t i = (size_t)(zxid + (zxid >> 32 << 12)) % ZXIDS;
   while (zxids[i].zxid && zxids[i].zxid != zxid) i = (i + 1) % ZXIDS;
   return i;
 }
 
-/* A change was acknowledged with this zxid: it is higher than those that were
- * known at the beginning of the call, and was never given before (P8). */
+/* A change was acknowledged with this zxid: it is higher than all known when
+ * the call began, and was never used before (P8). */
 void known_zxid(known_call c, int64_t zxid) {
   if (zxid <= c.zxid)
     sim_found("P8: %s has the zxid %llx, after %llx was acknowledged", c.name,
@@ -267,13 +267,14 @@ void known_zxid(known_call c, int64_t zxid) {
 /* The last zxid that was acknowledged. */
 int64_t known_most(void) { return zxid_most; }
 
-/* When the change of a zxid was acknowledged; 0: it was not. */
+/* When the change with this zxid was acknowledged; 0: it was not. */
 int64_t known_zxid_at(int64_t zxid) {
   size_t i = zxid_place(zxid);
   return zxids[i].zxid ? zxids[i].at : 0;
 }
 
-/* A read saw the state of this zxid: none older than what was known (P8). */
+/* A read saw the state of this zxid: none older than known when it began
+ * (P8). */
 void known_read(known_call c, int64_t zxid) {
   if (zxid && zxid < c.zxid)
     sim_found("P8: %s saw the state of zxid %llx, after %llx was acknowledged",
@@ -282,7 +283,7 @@ void known_read(known_call c, int64_t zxid) {
   known_of[c.slot].heard = c.at;
 }
 
-/* No session id is given twice, also after a power cut (P8). */
+/* No session id is used twice, not even after a power cut (P8). */
 void known_session_id(int64_t id) {
   static int64_t ids[IDS];
   static int count;
@@ -305,7 +306,7 @@ int known_value_new(void) {
   return value_count;
 }
 
-/* What became of the set of a value.  Refused means: nobody may see it (P2). */
+/* The outcome of a set of a value.  A refused value must never be seen (P2). */
 void known_value_end(int value, int rc) {
   if (rc == ZKE_OK) {
     values[value] = ACKNOWLEDGED;
@@ -317,7 +318,8 @@ void known_value_end(int value, int rc) {
   }
 }
 
-/* What a backup has.  Values, zxids and session ids never come again. */
+/* The part that a backup has.  Values, zxids and session ids are never used
+ * again. */
 static struct known_tree {
   struct {
     int most; /* the highest version */
@@ -332,10 +334,11 @@ static struct known_tree {
 void known_keep(void) { kept = tree; }
 void known_go_back(void) { tree = kept; }
 
-/* The highest version of a register that is known. */
+/* The highest known version of a register. */
 int known_version(int k) { return tree.registers[k].most; }
 
-/* A version of a register has one value and one zxid, whoever tells of it. */
+/* A version of a register has one value and one zxid, whichever call returns
+ * them. */
 void known_set(int k, int version, int value, int64_t mzxid) {
   if (version < 0 || version >= VERSIONS)
     sim_found("/r%d: version %d", k, version);
@@ -349,8 +352,8 @@ void known_set(int k, int version, int value, int64_t mzxid) {
   if (version > tree.registers[k].most) tree.registers[k].most = version;
 }
 
-/* A read of a register returned this: a value that was written and not refused
- * (P2), in a version that is not older than what was known (P8). */
+/* A read of a register returned this.  It must be a value that was written and
+ * not refused (P2), in a version not older than what was known (P8). */
 void known_got(int k, int least, const char *data, int len,
                const zke_stat *stat) {
   char text[24] = "";
@@ -368,16 +371,16 @@ void known_got(int k, int least, const char *data, int len,
   known_set(k, stat->version, value, stat->mzxid);
 }
 
-/* The zxid of a version, or 0 if none is known. */
+/* The zxid of a version, or 0 if it is unknown. */
 int64_t known_mzxid(int k, int version) {
   bool known = k >= 0 && k < KNOWN_REGISTERS && version < VERSIONS;
   return known ? tree.registers[k].mzxid[version] : 0;
 }
 
-/* The highest version of the pair that is known. */
+/* The highest known version of the pair. */
 int known_pair(void) { return tree.pair_most; }
 
-/* It has come so far. */
+/* The pair has reached this version. */
 void known_pair_set(int version) {
   if (version > tree.pair_most) tree.pair_most = version;
 }
@@ -386,7 +389,7 @@ void known_pair_set(int version) {
 
 enum number { UNKNOWN, THERE, LEAVING, GONE };
 
-/* One more than the highest number of the queue that was given. */
+/* One more than the queue's highest known number. */
 int known_given(void) { return tree.given; }
 
 /* A create in the queue got this number: a new one, above all that were known
@@ -401,7 +404,7 @@ void known_give(int number, int least) {
   if (number >= tree.given) tree.given = number + 1;
 }
 
-/* A number that is there, for a delete that is about to be tried; or -1. */
+/* An existing number, for a delete that is about to be tried; or -1. */
 int known_pick(uint64_t random) {
   if (!tree.given) return -1;
   int n = (int)(random % (uint64_t)tree.given);
@@ -410,7 +413,7 @@ int known_pick(uint64_t random) {
   return n;
 }
 
-/* What became of that delete, which cannot have found the number missing. */
+/* The outcome of that delete, which cannot have found the number missing. */
 void known_taken(int number, int rc) {
   if (rc == ZKE_OK) tree.numbers[number] = GONE;
   if (rc == ZKE_NONODE) sim_found("P8: number %d of /q is lost", number);
@@ -428,8 +431,8 @@ int known_number_of(const char *path) {
   return len > 10 ? atoi(path + len - 10) : -1;
 }
 
-/* A read of the queue has all numbers that were there from before its begin
- * until now, and none that was gone before (P8). */
+/* A read of the queue has all numbers that existed from before it began until
+ * now, and none that were gone before (P8). */
 void known_listed(const zke_strings *names, const unsigned char *before) {
   static unsigned char has[KNOWN_NUMBERS];
   memset(has, 0, sizeof has);
@@ -452,8 +455,8 @@ static struct {
   int64_t session, generation;
 } locks[KNOWN_LOCKS];
 
-/* Who holds a lock, if that session surely lives; or -1.  The generation tells
- * whether it is still the same hold later. */
+/* The holder of a lock, if its session surely lives; or -1.  The generation
+ * tells later whether it is still the same hold. */
 int known_holder(int k, int64_t *generation) {
   int slot = locks[k].holder - 1;
   *generation = locks[k].generation;
@@ -469,13 +472,13 @@ void known_hold(int k, int slot) {
   locks[k].generation++;
 }
 
-/* It gives the lock back, before it asks the engine to. */
+/* It releases the lock, before it asks the engine to. */
 void known_release(int k) {
   locks[k].holder = 0;
   locks[k].generation++;
 }
 
-/* A process holds nothing any more: it has died, or closes its session. */
+/* A process no longer holds anything: it has died, or closes its session. */
 void known_release_all(int slot) {
   for (int k = 0; k < KNOWN_LOCKS; k++)
     if (locks[k].holder == slot + 1) known_release(k);
