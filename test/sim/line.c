@@ -10,20 +10,20 @@
 #include "test/sim/sched.h"
 #include "test/sim/watches.h"
 
-/* How long a member stands in line before it gives up. */
+/* How long a member stays in line before it gives up. */
 enum { PATIENCE_MS = 4000 };
 
-static int holder = -1; /* the slot */
+static int holder = -1; /* its slot */
 static int64_t holder_session;
 static int64_t generation;
 
-/* If the holder dies, nobody has the lock any more. */
+/* If the holder dies, the lock is free. */
 void line_died(int slot) {
   if (holder == slot) holder = -1;
 }
 
-/* The name before ours, or "": ours is the first; false: ours is not there.
- * Names are in the order of their numbers. */
+/* The name before ours, or "" if ours is the first; false: ours is missing.
+ * Names are sorted by their numbers. */
 static bool before_of(const zke_strings *names, const char *own, char out[32]) {
   bool there = false;
   int mine = known_number_of(own), highest = -1;
@@ -38,7 +38,7 @@ static bool before_of(const zke_strings *names, const char *own, char out[32]) {
   return there;
 }
 
-/* Who is before us?  *first: nobody. */
+/* Which member is before us?  *first: none. */
 static int look(const ops_actor *a, const char *own, char before[32],
                 bool *first) {
   zke_strings *names = NULL;
@@ -55,7 +55,7 @@ static int look(const ops_actor *a, const char *own, char before[32],
   return rc;
 }
 
-/* Watch the one before us, and sleep; it may have gone meanwhile. */
+/* Watch the member before us, and sleep, unless it has already gone. */
 static int sleep_behind(const ops_actor *a, const char *before) {
   char path[48];
   zke_stat stat = {.version = 0};
@@ -68,7 +68,7 @@ static int sleep_behind(const ops_actor *a, const char *before) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* The lock is ours: nobody else has it. */
+/* The lock is ours: no one else has it. */
 static void hold(const ops_actor *a) {
   known_session *s = &known_of[a->slot];
   bool other = holder >= 0 && sched_lives(holder) &&
@@ -84,7 +84,7 @@ static void hold(const ops_actor *a) {
   if (holder == a->slot && generation == own) holder = -1;
 }
 
-/* The place is ours, whatever becomes of it. */
+/* Wait in line with our place, whatever becomes of it. */
 static void stand(const ops_actor *a, const char *own) {
   char before[32];
   bool first = false;
@@ -97,20 +97,19 @@ static void stand(const ops_actor *a, const char *own) {
   if (rc == ZKE_OK && first) hold(a);
 }
 
-/* Give up the place, or what a lost reply may have made with that prefix.  What
- * cannot be removed now goes with a later call.  If there is no memory to
- * remember it, the session ends in this call or the next. */
+/* Give up the place, or any with that prefix that a lost reply may have made.
+ * What cannot be removed now is removed by a later call.  If there is no memory
+ * to remember it, the session ends in this call or the next. */
 static void leave(const ops_actor *a, const char *path, int mode) {
   known_session *s = &known_of[a->slot];
-  s->discards++; /* another thread may hear of the end first */
+  s->discards++; /* another thread may notice the end first */
   known_call c = known_begin(a->slot, "line: discard");
   known_end(c, zke_discard(a->z, path, mode, 0));
   s->discards--;
   if (sim.last_error >= c.at) s->may_end = true;
 }
 
-/* Each stay ends by a discard, which a later call does if that one could not.
- */
+/* Each stay ends by a discard; if that failed, by one of a later call. */
 void line_check(const ops_actor *a) {
   zke_strings *names = NULL;
   known_call c = known_begin(a->slot, "line: children");
@@ -121,7 +120,7 @@ void line_check(const ops_actor *a) {
   zke_free(names);
 }
 
-/* One stay in the line, as its header says. */
+/* One stay in the line, as the header says. */
 void line_any(const ops_actor *a) {
   char prefix[16], *path = NULL;
   snprintf(prefix, sizeof prefix, "/line/t%d-", a->thread);

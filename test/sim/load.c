@@ -16,38 +16,40 @@
 #include "test/sim/watchers.h"
 #include "test/sim/watches.h"
 
-/* How long the processes have to come to rest, and to be opened, at the end. */
+/* Time limits at the end: to come to rest, to end dead sessions, for all, and
+ * to open the file. */
 enum { REST_MS = 4000, BURIAL_MS = 30000, END_MS = 200000, OPEN_MS = 100000 };
 
 load_figures load_count;
 
 typedef struct actor {
   zke *z;
-  int64_t begins; /* when its next process does; SIM_NEVER: none is to */
-  int64_t calls;  /* that its threads have yet to make */
+  int64_t begins; /* when its next process does; SIM_NEVER: none will */
+  int64_t calls;  /* that its threads still have to make */
   bool done;      /* it has come to rest */
 } actor;
 
 static actor actors[SIM_SLOTS];
-static bool checked; /* one has looked at everything */
-static bool is_void; /* the file cannot be opened any more */
+static bool checked; /* one process has checked everything */
+static bool is_void; /* the file can no longer be opened */
 
-/* What a forked child has a copy of. */
+/* The handle that a forked child has a copy of. */
 struct zke *load_handle(int slot) {
   return actors[slot].z;
 }
 
 /* ---- the end ---- */
 
-/* How long the dead may stay after the last fault, in ns.  A burial that fails
- * is put off for 16 times as long as it took, at most half a minute
- * (end_put_off()); in a slow sync or a stop that is long. */
+/* How long dead sessions may stay after the last fault, in ns.  A failed
+ * clean-up is postponed for 16 times as long as it took, at most half a minute
+ * (end_put_off()); a slow sync or a stop makes it long. */
 static int64_t rest_ns(void) {
   int64_t most = 16 * known_held_ms();
   return (REST_MS + (most < BURIAL_MS ? most : BURIAL_MS)) * SIM_MS;
 }
 
-/* No session is left that nobody has (P6).  False: one is, and may be yet. */
+/* No session is left without a process (P6).  False: one is, but may still
+ * be. */
 static bool check_sessions(int slot) {
   zke_session_list *list = NULL;
   bool all_known = true;
@@ -70,9 +72,9 @@ static bool check_sessions(int slot) {
   return all_known;
 }
 
-/* Is this the process that looks at everything, and is it time? */
+/* Is this the process that checks everything, and is it time? */
 static bool is_last(int slot) {
-  static int64_t busy; /* until when another program was there */
+  static int64_t busy; /* when another program was last there */
   if (sim.now < sim.last_fault + REST_MS * SIM_MS) return false;
   for (int i = 0; i < SIM_SLOTS; i++) {
     if (!sched_lives(i)) continue;
@@ -83,7 +85,7 @@ static bool is_last(int slot) {
   return !busy || sim.now > busy + REST_MS * SIM_MS;
 }
 
-/* Wait until nothing happens any more, and see that nothing is missing. */
+/* Wait until nothing happens any more, and check that nothing is missing. */
 static void come_to_rest(const ops_actor *a) {
   const known_session *s = &known_of[a->slot];
   while (rounds_any(a)) continue;
@@ -116,8 +118,8 @@ static void come_to_rest(const ops_actor *a) {
 
 /* ---- a process ---- */
 
-/* Now and then nobody does anything for a while, so that there is time for
- * sweeps, timeouts and ticks. */
+/* Sometimes no process does anything for a while, which leaves time for sweeps,
+ * timeouts and ticks. */
 static bool is_lull(const ops_actor *a) {
   static int64_t until;
   if (sim.now >= until && sim_load(a->slot, 50) == 0)
@@ -127,7 +129,7 @@ static bool is_lull(const ops_actor *a) {
   return true;
 }
 
-/* Make calls until they are made, the session is over, or faults are. */
+/* Make the actor's calls, until the session ends, or the faults do. */
 static void work(const ops_actor *a) {
   actor *self = &actors[a->slot];
   while (!sim.ending && self->calls-- > 0 && !known_of[a->slot].lost) {
@@ -138,15 +140,15 @@ static void work(const ops_actor *a) {
   }
 }
 
-/* Another thread of a process: it works on the same handle. */
+/* Another thread of a process; it uses the same handle. */
 static void thread_main(int slot) {
   ops_actor a = {.slot = slot, .thread = sched_thread(), .z = actors[slot].z};
-  zke_zxid(); /* asks for it from now on */
+  zke_zxid(); /* asks for zxids from now on */
   work(&a);
 }
 
-/* Open the file, and again until that succeeds; false: the file is none, which
- * known.c has found to be no fault. */
+/* Open the file, retrying until that succeeds; false: the file is no database,
+ * which known.c accepts. */
 static bool open_until(int slot) {
   for (;;) {
     ops_actor a = {.slot = slot};
@@ -163,7 +165,8 @@ static bool open_until(int slot) {
   }
 }
 
-/* A process: some lives of a handle, the last of which ends with the run. */
+/* A process: it opens and closes the file some times, the last one at the end
+ * of the run. */
 static void process_main(int slot) {
   zke_zxid();
   for (bool ends = false; !ends;) {
@@ -191,19 +194,20 @@ static void process_main(int slot) {
 
 /* ---- the world ---- */
 
-/* A time within so many ms. */
+/* A time at most this many ms from now. */
 static int64_t soon(uint64_t ms) {
   return sim.now + (int64_t)sim_random(SIM_WORLD, ms) * SIM_MS;
 }
 
-/* For a while all processes make calls that are not synced, from now on. */
+/* For a while from now on, all processes make only calls that are not
+ * synced. */
 static void calm(void) {
   ops_calm(soon(4000));
   for (int i = 0; i < the_plan.k.processes; i++)
     if (actors[i].begins != SIM_NEVER) actors[i].begins = soon(20);
 }
 
-/* Nothing of the process counts for the checks any more. */
+/* The checks forget the process. */
 static void forget(int slot) {
   line_died(slot);
   rounds_died(slot);
@@ -214,14 +218,14 @@ static void forget(int slot) {
   actors[slot].z = NULL;
 }
 
-/* Another process begins in the slot later. */
+/* Another process will begin in the slot. */
 void load_died(int slot) {
   kept_died(slot);
   forget(slot);
   actors[slot].begins = soon(2500);
 }
 
-/* Sometimes those that come next have a calm time. */
+/* Sometimes the next processes have a calm time. */
 void load_all_died(void) {
   if (sim_chance(SIM_WORLD, 1, 2)) calm();
 }
@@ -234,13 +238,13 @@ void load_cut(void) {
   if (sim_chance(SIM_WORLD, 1, 3)) calm();
 }
 
-/* The processes of the plan begin, each at its time. */
+/* The plan's processes begin, each at its own time. */
 void load_begin(void) {
   for (int i = 0; i < SIM_SLOTS; i++)
     actors[i].begins = i < the_plan.k.processes ? soon(20) : SIM_NEVER;
 }
 
-/* One process at least sees the end. */
+/* At least one process sees the end. */
 void load_rest(void) {
   bool any = false;
   for (int i = 0; i < SIM_SLOTS; i++) any |= sched_lives(i) && !foreign_is(i);
@@ -249,7 +253,7 @@ void load_rest(void) {
   if (!any) actors[0].begins = sim.now;
 }
 
-/* Begin the processes whose time has come. */
+/* Begin the processes that are due. */
 void load_tick(void) {
   kept_tick();
   rounds_tick();

@@ -1,7 +1,7 @@
-/* main.c - many runs, each in a child of its own; see `sim -h`
+/* main.c - many runs, each in its own child; see `sim -h`
  *
- * A run that ends by a signal, or makes no step any more, is told as a finding
- * is.  The last line has figures, and the hash of all traces. */
+ * A run that ends by a signal, or stops making steps, is reported like a
+ * finding.  The last line has figures, and the hash of all traces. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -39,18 +39,18 @@ static const char usage[] =
     "is\n"
     "called wrongly, with 3 if the simulation itself is wrong.\n";
 
-/* A run must make a step in so many seconds of processor time. */
+/* A run must make a step in this many seconds of processor time. */
 enum { HANG_S = 2 };
 
-/* How many runs, and how many seconds of processor time, it may take to shrink
- * a finding, and to try its futures. */
+/* Limits for shrinking a finding and trying its futures: runs, and seconds of
+ * processor time. */
 enum { MOST_RUNS = 1500, MOST_S = 60 };
 
 /* What a child tells its parent. */
 typedef struct outcome {
-  sim_end end;    /* 0: by itself */
+  sim_end end;    /* 0: without a finding */
   char kind[160]; /* of a finding, */
-  char text[640]; /* and what it is */
+  char text[640]; /* and its text */
   sim_world world;
   load_figures load;
   disk_figures disk;
@@ -61,21 +61,21 @@ static bool is_child;
 
 /* ---- a run ---- */
 
-/* Tell the parent the figures of the run. */
+/* Send the parent the figures of the run. */
 static void tell_world(void) {
   told->world = sim;
   told->load = load_count;
   told->disk = disk_count;
 }
 
-/* Tell the parent how the run ended. */
+/* Send the parent how the run ended. */
 static void tell_end(sim_end end, const char *kind, const char *text) {
   told->end = end;
   snprintf(told->kind, sizeof told->kind, "%s", kind);
   snprintf(told->text, sizeof told->text, "%s", text);
 }
 
-/* The run has ended otherwise than by itself: tell the parent, and go. */
+/* The run has ended with a finding: tell the parent, and exit. */
 void sim_report(sim_end end, const char *kind, const char *text) {
   if (!is_child) {
     fprintf(stderr, "sim: %s\n", text);
@@ -86,7 +86,7 @@ void sim_report(sim_end end, const char *kind, const char *text) {
   _exit(1);
 }
 
-/* A signal that ends a run is told as what it has found. */
+/* Signals that end a run, and how they are reported. */
 static const struct {
   int number;
   const char *words;
@@ -98,8 +98,8 @@ static const struct {
                {SIGPROF, "hang: no step for seconds of processor time"}};
 enum { SIGNALS = (int)(sizeof signals / sizeof *signals) };
 
-/* SIGPROF comes as time goes on: it is a finding if no step came between two.
- * Another signal while this one is told ends the process. */
+/* SIGPROF comes periodically: it is a finding if there was no step since the
+ * last one.  Another signal while this one is reported ends the process. */
 static void on_signal(int number) {
   static int64_t steps = -1;
   if (number == SIGPROF && sim.steps != steps) {
@@ -111,7 +111,8 @@ static void on_signal(int number) {
     if (signals[i].number == number) sim_crash(signals[i].words);
 }
 
-/* Let this process tell of its own crash; its stack may be what is wrong. */
+/* Report this process's own crash, on another stack, as its own may be the
+ * cause. */
 static void catch_signals(void) {
   static char stack[1 << 16];
   const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -123,8 +124,8 @@ static void catch_signals(void) {
   setitimer(ITIMER_PROF, &every, NULL);
 }
 
-/* The child: run the_plan.  Ends by exit() for the figures of a coverage
- * build. */
+/* The child: run the_plan.  Ends with exit(), which writes the figures of a
+ * coverage build. */
 static void child(void) {
   const struct itimerval never = {{0, 0}, {0, 0}};
   is_child = true;
@@ -135,7 +136,7 @@ static void child(void) {
   exit(0);
 }
 
-/* Run the_plan in a child; false: it did not end by itself (told). */
+/* Run the_plan in a child; false: it had a finding (told). */
 static bool run(void) {
   int status = 0;
   char text[64];
@@ -155,7 +156,7 @@ static bool run(void) {
 
 /* ---- a finding ---- */
 
-/* Processor time so far, with that of all runs. */
+/* Processor time so far, including all runs. */
 static double processor_s(void) {
   struct rusage own, children;
   getrusage(RUSAGE_SELF, &own);
@@ -168,21 +169,21 @@ static double processor_s(void) {
 }
 
 static bool shrinks, tells;
-static const char *picture; /* a file; NULL: none is wanted */
-static char sought[160];    /* the kind that another plan must find, too, */
-static double sought_until; /* in this processor time */
+static const char *picture; /* a file, or NULL */
+static char sought[160];    /* the kind that another plan must find, */
+static double sought_until; /* until this processor time */
 
-/* For future.c: does the_plan find anything?  When the time is over nothing
- * does. */
+/* For future.c: does the_plan find anything?  No, once the time is over. */
 static bool finds_any(void) { return processor_s() < sought_until && !run(); }
 
-/* For shrink.c: does it find what is sought, and after how many calls? */
+/* For shrink.c: after how many calls does it find a finding of the kind sought;
+ * 0: it does not. */
 static int64_t finds_the_same(void) {
   bool same = finds_any() && strcmp(told->kind, sought) == 0;
   return same ? 1 + told->load.calls : 0;
 }
 
-/* What was found, its string, and its size. */
+/* The finding, its string, and its size. */
 static void print_finding(void) {
   char text[PLAN_TEXT];
   plan_print(&the_plan, text);
@@ -208,7 +209,7 @@ static void shrink_finding(void) {
   print_finding();
 }
 
-/* Print and draw the story of the last run, as far as that is wanted. */
+/* Print and draw the story of the last run, if requested. */
 static void show_story(void) {
   FILE *out = picture ? fopen(picture, "w") : NULL;
   if (tells) story_print(stdout);
@@ -216,7 +217,8 @@ static void show_story(void) {
   if (picture && (!out || fclose(out) != 0)) perror(picture);
 }
 
-/* Tell the story of the_plan, with the step from which on it had to come so. */
+/* Tell the story of the_plan, with the step from which on the finding was
+ * inevitable. */
 static void tell_story(void) {
   char text[96];
   int verbose = sim.verbose;
@@ -233,8 +235,8 @@ static void tell_story(void) {
   show_story();
 }
 
-/* The run has found something: tell of it, and of the smallest plan that finds
- * the same. */
+/* The run has a finding: report it, and the smallest plan that finds the
+ * same. */
 static void tell_finding(void) {
   outcome first = *told;
   snprintf(sought, sizeof sought, "%s", told->kind);
@@ -280,7 +282,7 @@ static void figures_add(figures *f) {
   add_all(&f->disk, &told->disk, sizeof f->disk);
 }
 
-/* Print the last lines: what ran, what struck, what came of it. */
+/* Print the last lines: what ran, which faults struck, and the results. */
 static void figures_print(const figures *f) {
   double s = processor_s();
   printf("%d runs, %d findings, %.1f s, %.1f runs/s, %.0f steps/s\n", f->runs,
@@ -316,7 +318,8 @@ static void figures_print(const figures *f) {
 
 /* ---- the command ---- */
 
-/* A number from least on; false: it is none, and that was said. */
+/* Read a number that is at least `least`; false: it is none, and a message was
+ * printed. */
 static bool take(const char *name, const char *text, int64_t least,
                  int64_t most, int64_t *out) {
   char *end;
@@ -337,7 +340,7 @@ static int code_of(const figures *f) {
   return f->findings ? 1 : 0;
 }
 
-/* Make a string the_plan, or say what is wrong with it. */
+/* Parse a string into the_plan, or print what is wrong with it. */
 static bool take_string(const char *text) {
   const char *at;
   const char *wrong = plan_parse(&the_plan, text, &at);
@@ -348,7 +351,8 @@ static bool take_string(const char *text) {
   return false;
 }
 
-/* Make the plan of a seed by way of its string: so each run can be replayed. */
+/* Make the plan of a seed through its string, so that each run can be
+ * replayed. */
 static bool take_seed(int64_t seed, int64_t processes) {
   static plan made;
   char text[PLAN_TEXT];
@@ -358,7 +362,7 @@ static bool take_seed(int64_t seed, int64_t processes) {
   return take_string(text);
 }
 
-/* Run what a string says. */
+/* Run the plan of a string. */
 static int replay(const char *text) {
   figures f = {.runs = 0};
   if (!take_string(text)) return 2;
@@ -371,7 +375,7 @@ static int replay(const char *text) {
   return code_of(&f);
 }
 
-/* Run many seeds, until time is over or, if so wanted, something is found. */
+/* Run many seeds, until the time is over, or, if requested, until a finding. */
 static int many(int64_t seed, int64_t runs, bool first_only) {
   int64_t longest = INT32_MAX, processes = 0;
   int64_t uses = rounds_knob(getenv("RECIPES"));
@@ -398,7 +402,7 @@ static int many(int64_t seed, int64_t runs, bool first_only) {
   return code_of(&f);
 }
 
-/* What is the same for all runs. */
+/* Set up what is the same for all runs. */
 static void begin(void) {
   told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE,
               MAP_SHARED | MAP_ANONYMOUS, -1, 0);

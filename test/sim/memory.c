@@ -9,39 +9,39 @@
 
 #include "test/sim/sched.h"
 
-/* Before each block: in whose number of blocks it counts, how long it is, or
- * the next one that is free. */
+/* Before each block: the counter that counts it, its size, or the next free
+ * block. */
 typedef struct head {
   union {
     int64_t *count;
     int64_t size;
     struct head *next;
   } of;
-  int kind; /* it is 1 << kind bytes long, with the head; 0: it is free */
+  int kind; /* it has 1 << kind bytes, with the head; 0: it is free */
   max_align_t align;
 } head;
 
 /* ---- blocks, by powers of two ----
  *
- * Their addresses follow from what was asked before: some recipes name znodes
- * by the address of an object, and the C library would give others in each run.
- * It would also take a tenth of all time. */
+ * Their addresses depend only on the earlier requests: some recipes name znodes
+ * by the address of an object, and the C library would give other addresses in
+ * each run.  It would also take a tenth of the whole time. */
 
 enum { KINDS = 34 };
 #define ARENA_SIZE (INT64_C(1) << KINDS)
 #define ARENA_AT ((void *)(UINT64_C(1) << 44))
 
-static char *arena_next; /* what was never given begins here */
+static char *arena_next; /* never used from here on */
 static head *arena_free[KINDS];
 
-/* Have the addresses; memory comes when it is used. */
+/* Reserve the addresses; memory is added on use. */
 static void arena_begin(void) {
   arena_next = mmap(ARENA_AT, ARENA_SIZE, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena_next != ARENA_AT) abort();
 }
 
-/* A block with so many bytes behind its head, not zeroed. */
+/* A block with this many bytes after its head, not zeroed. */
 static head *arena_get(size_t size) {
   int kind = 64 - __builtin_clzll(size + sizeof(head) - 1);
   head *h = arena_free[kind];
@@ -55,7 +55,7 @@ static head *arena_get(size_t size) {
   return h;
 }
 
-/* It is free, and the next of its size to be given. */
+/* Free it; it is the next one of its size to be used. */
 static void arena_put(head *h) {
   if (!h->kind) sim_found("P9: a block of memory is freed twice");
   h->of.next = arena_free[h->kind];
@@ -63,7 +63,7 @@ static void arena_put(head *h) {
   h->kind = 0;
 }
 
-/* The block with room for so many bytes, here or elsewhere. */
+/* Resize the block, in place or elsewhere. */
 static head *arena_resize(head *h, size_t size) {
   if (h && !h->kind) sim_found("P9: a block of memory is used that is free");
   if (h && ((size_t)1 << h->kind) >= size + sizeof *h) return h;
@@ -77,8 +77,8 @@ static head *arena_resize(head *h, size_t size) {
 
 /* ---- the engine's, and the recipes' ---- */
 
-/* How many blocks the process of a slot has.  A forked child has copies of its
- * parent's, which do not count as its own. */
+/* How many blocks a slot's process has.  A forked child's copies of its
+ * parent's blocks do not count as its own. */
 static int64_t *blocks[SIM_SLOTS];
 
 static void *engine_resize(void *context, void *block, size_t size) {
@@ -107,10 +107,10 @@ void memory_forget(int slot) { blocks[slot] = NULL; }
 
 /* ---- SQLite's ---- */
 
-/* SQLite asks for sizes that its own methods have rounded, or not. */
+/* SQLite may have rounded the sizes before. */
 static int sql_roundup(int size) { return (size + 7) & ~7; }
 
-/* A block, unless a fault strikes. */
+/* A block, unless a fault makes this fail. */
 static void *sql_malloc(int size) {
   if (sched_fails(CALL_sqlalloc)) return NULL;
   head *h = arena_get((size_t)size);
@@ -127,7 +127,7 @@ static int sql_size(void *block) {
   return block ? (int)((head *)block - 1)->of.size : 0;
 }
 
-/* Another block with the same bytes. */
+/* Another block with the same content. */
 static void *sql_resize(void *block, int size) {
   void *fresh = sql_malloc(size);
   int old = sql_size(block);
@@ -153,6 +153,6 @@ void memory_begin(void) {
                                         .xInit = sql_begin,
                                         .xShutdown = sql_end};
   sqlite3_config(SQLITE_CONFIG_MALLOC, &methods);
-  sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* nobody asks */
+  sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* not used */
   arena_begin();
 }

@@ -16,9 +16,9 @@ int notes_count;
 /* The batch that a thread is in. */
 static noted *batch_of[SIM_SLOTS][SIM_THREADS];
 
-/* ---- each kind of call, on whatever engine ---- */
+/* ---- each kind of call, on any engine ---- */
 
-/* What a call gives; all of it but `results` is this file's to free. */
+/* The outputs of a call.  This file frees all except `results`. */
 typedef struct answer {
   int rc;
   zke_stat stat;
@@ -36,7 +36,7 @@ static const zke_engine plain;
 #define KIND(name) \
   static int do_##name(const zke_engine *e, zke *z, const noted *c, answer *a)
 
-/* Both functions that create: one has a TTL. */
+/* For both functions that create: one has a TTL. */
 KIND(create) {
   if (!c->wide)
     return e->create(z, c->path, c->data, c->len, c->acls, c->number, &a->path,
@@ -45,7 +45,7 @@ KIND(create) {
                        &a->path, &a->stat);
 }
 
-/* As the others: the arguments of a call of this name, from its note. */
+/* Like the other kinds: the arguments of a call of this name, from its note. */
 KIND(remove) {
   (void)a;
   return e->remove(z, c->path, c->number);
@@ -55,7 +55,7 @@ KIND(set) { return e->set(z, c->path, c->data, c->len, c->number, &a->stat); }
 
 KIND(set_acl) { return e->set_acl(z, c->path, c->number, c->acls, &a->stat); }
 
-/* Results that the caller wants are its own. */
+/* The caller owns the results that it wants. */
 KIND(multi) { return e->multi(z, c->ops, c->len, a->results); }
 
 /* The least next number is the note's number. */
@@ -71,12 +71,12 @@ KIND(discard) {
 
 KIND(exists) { return e->exists(z, c->path, c->fn, c->context, &a->stat); }
 
-/* With the watch of the note, if it has one. */
+/* With the note's watch, if there is one. */
 KIND(get) {
   return e->get(z, c->path, c->fn, c->context, &a->data, &a->len, &a->stat);
 }
 
-/* The same. */
+/* Likewise. */
 KIND(children) {
   return e->children(z, c->path, c->fn, c->context, &a->names, &a->stat);
 }
@@ -89,7 +89,7 @@ KIND(ephemerals) { return e->ephemerals(z, c->wide, c->path, &a->names); }
 
 KIND(multi_read) { return e->multi_read(z, c->ops, c->len, a->results); }
 
-/* The scheme stands in the place of a path. */
+/* The path is the scheme. */
 KIND(add_auth) {
   (void)a;
   return e->add_auth(z, c->path, c->data, c->len);
@@ -118,7 +118,7 @@ KIND(forget) {
   return e->forget(z, c->fn, c->context);
 }
 
-/* Only its calls are played. */
+/* Only the calls inside it are played. */
 KIND(batch) {
   (void)e, (void)z, (void)c, (void)a;
   return ZKE_OK;
@@ -160,9 +160,9 @@ static const zke_engine plain = {.create = zke_create,
                                  .remove_watch = zke_remove_watch,
                                  .forget = zke_forget};
 
-/* ---- an answer as a text ---- */
+/* ---- answers as text ---- */
 
-/* All members, so that none can differ unseen. */
+/* All members, so that no difference is missed. */
 static void print_stat(FILE *out, const zke_stat *s) {
   fprintf(out, " c%llx m%llx p%llx t%lld,%lld v%d,%d,%d o%llx l%d n%d",
           (long long)s->czxid, (long long)s->mzxid, (long long)s->pzxid,
@@ -171,7 +171,7 @@ static void print_stat(FILE *out, const zke_stat *s) {
           s->numChildren);
 }
 
-/* NULL and no bytes are not the same. */
+/* NULL and no bytes differ. */
 static void print_data(FILE *out, const char *data, int len) {
   fprintf(out, " %d\"", len);
   if (data && len > 0) fwrite(data, 1, (size_t)len, out);
@@ -183,7 +183,7 @@ const char *notes_corner(const char *path) {
   return theirs && path[2] && strchr("/", path[3]) ? path + 3 : NULL;
 }
 
-/* In the order in which they were given, which is promised. */
+/* In the order returned, which is promised. */
 static void print_names(FILE *out, const zke_strings *names) {
   fputs(" {", out);
   for (int i = 0; i < names->count; i++)
@@ -191,14 +191,14 @@ static void print_names(FILE *out, const zke_strings *names) {
   fputs(" }", out);
 }
 
-/* The same of an ACL. */
+/* The entries of an ACL, likewise. */
 static void print_acls(FILE *out, const zke_acls *acls) {
   for (int i = 0; i < acls->count; i++)
     fprintf(out, " %d:%s:%s", (int)acls->data[i].perms, acls->data[i].scheme,
             acls->data[i].id);
 }
 
-/* One operation of several; only a get has data. */
+/* One of several operations; only a get has data. */
 static void print_result(FILE *out, const zke_op *op, const zke_op_result *r) {
   fprintf(out, "; %s %s", zke_error_name(r->rc), r->path ? r->path : "");
   print_stat(out, &r->stat);
@@ -206,7 +206,7 @@ static void print_result(FILE *out, const zke_op *op, const zke_op_result *r) {
   if (r->children) print_names(out, r->children);
 }
 
-/* All that an answer has.  Of a failure only the code counts. */
+/* Everything in an answer; only the code, if the call failed. */
 static char *answer_text(const noted *c, const answer *a) {
   char *text = NULL;
   size_t size = 0;
@@ -227,7 +227,7 @@ static char *answer_text(const noted *c, const answer *a) {
   return text;
 }
 
-/* Release what an answer has, but its results. */
+/* Release an answer, except its results. */
 static void answer_free(answer *a) {
   zke_free(a->path);
   zke_free(a->data);
@@ -252,17 +252,17 @@ char *notes_make(const zke_engine *engine, zke *z, const noted *c, int *rc_out,
 
 /* ---- notes ---- */
 
-/* A copy of a block, with a zero behind it; NULL of NULL. */
+/* A copy of a block, followed by a zero; NULL for NULL. */
 static void *copy(const void *bytes, size_t size) {
   return bytes ? memcpy(sim_zero(size + 1), bytes, size) : NULL;
 }
 
-/* A copy of a string; NULL of NULL. */
+/* A copy of a string; NULL for NULL. */
 static char *copy_text(const char *text) {
   return text ? copy(text, strlen(text)) : NULL;
 }
 
-/* The caller may release its list when the call is back. */
+/* A copy, since the caller may release its list after the call. */
 static zke_acls *copy_acls(const zke_acls *from) {
   if (!from) return NULL;
   zke_acls *to = sim_zero(sizeof *to);
@@ -274,7 +274,7 @@ static zke_acls *copy_acls(const zke_acls *from) {
   return to;
 }
 
-/* Likewise the operations of a multi, and all they point to. */
+/* Also copy the operations of a multi, and all that they point to. */
 static zke_op *copy_ops(const zke_op *from, int count) {
   zke_op *to = sim_zero(sizeof *to * (size_t)(count + 1));
   for (int i = 0; i < count; i++) {
@@ -288,16 +288,16 @@ static zke_op *copy_ops(const zke_op *from, int count) {
 
 static int64_t wall_ms(void) { return wait_clock(ZKE_CLOCK_REALTIME) / SIM_MS; }
 
-/* By how much the wall clock was moved so far. */
+/* By how much the wall clock has been changed so far. */
 static int64_t wall_set(void) { return sim.wall + sim.suspended; }
 
-/* A new note of a call on a handle. */
+/* A new note for a call on a handle. */
 static noted *begin(zke *z, notes_kind kind, const char *path) {
   noted *c = sim_zero(sizeof *c), *b = batch_of[sched_slot()][sched_thread()];
   c->kind = kind;
   c->session = zke_session_id(z);
   c->path = copy_text(path);
-  c->batch = b && b->session == c->session ? b : NULL; /* b may have died */
+  c->batch = b && b->session == c->session ? b : NULL; /* b may be a dead one */
   c->from = known_most();
   c->wall_begin = wall_ms();
   c->wall_set = wall_set();
@@ -308,28 +308,28 @@ static noted *begin(zke *z, notes_kind kind, const char *path) {
   return c;
 }
 
-/* The same note, with a copy of the data; a length below 0 is that of NULL. */
+/* Add a copy of the data; a length below 0 stands for NULL. */
 static noted *with_data(noted *c, const void *data, int len) {
   c->len = len;
   if (len >= 0) c->data = copy(data, (size_t)len);
   return c;
 }
 
-/* The same note, with a watch. */
+/* Add a watch. */
 static noted *with_watch(noted *c, zke_watch_fn fn, void *context) {
   c->fn = fn;
   c->context = context;
   return c;
 }
 
-/* The pzxids that the results of a multi_read tell. */
+/* The pzxids in the results of a multi_read. */
 static int64_t *pzxids_of(const noted *c, const zke_op_result *results) {
   int64_t *all = sim_zero(sizeof *all * (size_t)(c->len + 1));
   for (int i = 0; i < c->len; i++) all[i] = results[i].stat.pzxid;
   return all;
 }
 
-/* The call has come back: note what it has answered (P8). */
+/* The call has returned: note its answer (P8). */
 static void end(noted *c, const answer *a) {
   c->zxid = c->kind == NOTES_forget ? 0 : zke_zxid(); /* it sees no state */
   c->rc = a->rc;
@@ -352,7 +352,7 @@ static answer make(zke *z, noted *c) {
   return a;
 }
 
-/* Give the caller what it asked for. */
+/* Give the caller the outputs that it wants. */
 static int give(answer *a, zke_stat *stat_out, char **path_out,
                 zke_strings **names_out) {
   if (a->rc == ZKE_OK && stat_out) *stat_out = a->stat;
@@ -368,7 +368,7 @@ static int give(answer *a, zke_stat *stat_out, char **path_out,
   return a->rc;
 }
 
-/* The call of which the caller wants the Stat at most; its result. */
+/* Make a call with no output except possibly a Stat; its result. */
 static int make_and_give(zke *z, noted *c, zke_stat *stat_out) {
   answer a = make(z, c);
   return give(&a, stat_out, NULL, NULL);
@@ -394,7 +394,7 @@ int notes_zke_create_ttl(zke *z, const char *path, const void *data, int len,
   return give(&a, stat_out, path_out, NULL);
 }
 
-/* Each notes its arguments under the names that notes.h has for them. */
+/* Each function notes its arguments under their names in notes.h. */
 int notes_zke_delete(zke *z, const char *path, int version) {
   noted *c = begin(z, NOTES_remove, path);
   c->number = version;
@@ -467,7 +467,7 @@ int notes_zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
   return make_and_give(z, c, stat_out);
 }
 
-/* The caller gets the data, if it asks for it. */
+/* The caller gets the data if it wants it. */
 int notes_zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
                   char **data_out, int *len_out, zke_stat *stat_out) {
   noted *c = with_watch(begin(z, NOTES_get, path), fn, context);
@@ -480,14 +480,14 @@ int notes_zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
   return give(&a, stat_out, NULL, NULL);
 }
 
-/* The caller gets the names, if it asks for them. */
+/* The caller gets the names if it wants them. */
 int notes_zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
                        zke_strings **names_out, zke_stat *stat_out) {
   answer a = make(z, with_watch(begin(z, NOTES_children, path), fn, context));
   return give(&a, stat_out, NULL, names_out);
 }
 
-/* The caller gets the list, if it asks for it. */
+/* The caller gets the list if it wants it. */
 int notes_zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
                       zke_stat *stat_out) {
   answer a = make(z, begin(z, NOTES_get_acl, path));
@@ -505,7 +505,7 @@ int notes_zke_count(zke *z, const char *path, int64_t *count_out) {
   return give(&a, NULL, NULL, NULL);
 }
 
-/* The session is always named: the model may ask as another one. */
+/* The session is always given, since the model may ask as another one. */
 int notes_zke_ephemerals(zke *z, int64_t session, const char *prefix,
                          zke_strings **paths_out) {
   noted *c = begin(z, NOTES_ephemerals, prefix);
@@ -514,7 +514,7 @@ int notes_zke_ephemerals(zke *z, int64_t session, const char *prefix,
   return give(&a, NULL, NULL, paths_out);
 }
 
-/* What its function calls is part of it. */
+/* The calls of its function belong to it. */
 int notes_zke_batch(zke *z, zke_batch_fn fn, void *context) {
   noted *c = begin(z, NOTES_batch, NULL);
   noted **in = &batch_of[sched_slot()][sched_thread()];
@@ -525,13 +525,13 @@ int notes_zke_batch(zke *z, zke_batch_fn fn, void *context) {
   return a.rc;
 }
 
-/* The scheme stands in the place of a path. */
+/* The path is the scheme. */
 int notes_zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   return make_and_give(
       z, with_data(begin(z, NOTES_add_auth, scheme), cert, len), NULL);
 }
 
-/* A call that sets a watch: of that mode or type, and from that zxid on. */
+/* A call that sets a watch, with this mode or type, and from this zxid on. */
 static int watch_and_give(zke *z, noted *c, int how, int64_t zxid,
                           zke_watch_fn fn, void *context) {
   with_watch(c, fn, context);
@@ -556,7 +556,7 @@ int notes_zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
 
 /* ---- events ---- */
 
-/* Does the call take watches back? */
+/* Does the call remove watches? */
 static bool takes_back(const noted *c) {
   return c->kind == NOTES_remove_watch || c->kind == NOTES_forget;
 }
@@ -570,7 +570,7 @@ static noted *watch_of(const void *context) {
   return NULL;
 }
 
-/* The note has the call that set the watch. */
+/* The note refers to the call that set the watch. */
 int notes_zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                            void *context) {
   noted *c = with_watch(begin(z, NOTES_remove_watch, path), fn, context);
@@ -579,7 +579,7 @@ int notes_zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   return make_and_give(z, c, NULL);
 }
 
-/* The note has the call that set the watch; none, if it is an alarm. */
+/* The note refers to the call that set the watch; to none for an alarm. */
 int notes_zke_forget(zke *z, zke_watch_fn fn, void *context) {
   noted *c = with_watch(begin(z, NOTES_forget, NULL), fn, context);
   noted *watch = watch_of(context);
@@ -587,7 +587,7 @@ int notes_zke_forget(zke *z, zke_watch_fn fn, void *context) {
   return make_and_give(z, c, NULL);
 }
 
-/* Append to a list that grows. */
+/* Append to a growing list. */
 void notes_event_add(notes_events *list, int type, const char *path,
                      int64_t zxid) {
   if (list->count == list->room) {
@@ -598,13 +598,13 @@ void notes_event_add(notes_events *list, int type, const char *path,
       (notes_event){type, zxid, copy_text(path), notes_count};
 }
 
-/* The event is noted with the call that set the watch. */
+/* The event is added to the note of the call that set the watch. */
 void notes_told(const void *context, int type, const char *path, int64_t zxid) {
   noted *c = watch_of(context);
   if (c) notes_event_add(&c->told, type, path, zxid);
 }
 
-/* What was set after the last event that was dropped is as it was. */
+/* Watches that were set after the last dropped event are not affected. */
 void notes_cut(int64_t session, int64_t zxid) {
   for (int i = 0; i < notes_count; i++) {
     noted *c = notes_all[i];

@@ -108,7 +108,7 @@ static void get(const ops_actor *a, bool watched) {
 static void op_get(const ops_actor *a) { get(a, false); }
 static void op_get_watched(const ops_actor *a) { get(a, true); }
 
-/* A read without a watch, which is set later, for the state that was read. */
+/* Read without a watch; it is set later, for the state that was read. */
 static void op_watch_again(const ops_actor *a) {
   static const char *const paths[] = {"/r0", "/q", "/e0", "/c0"};
   uint64_t i = sim_load(a->slot, 4);
@@ -261,7 +261,7 @@ static void op_list_watched(const ops_actor *a) { list(a, true); }
 
 static void lock_path(int k, char path[8]) { snprintf(path, 8, "/e%d", k); }
 
-/* Is it still there?  It is ours. */
+/* Check that it still exists, since it is ours. */
 static void lock_look(const ops_actor *a, int k) {
   char path[8];
   zke_stat stat = {.version = 0};
@@ -335,7 +335,7 @@ static void op_ephemeral(const ops_actor *a) {
   zke_free(path);
 }
 
-/* After a set a TTL node has its whole time again. */
+/* After a set, a TTL node has its full time again. */
 static void set_later(const ops_actor *a, const char *path) {
   zke_stat stat = {.version = 0};
   sched_pause((int64_t)sim_load(a->slot, TTL_MS) * SIM_MS);
@@ -368,7 +368,7 @@ static void op_session(const ops_actor *a) {
   known_end(c, zke_close(z));
 }
 
-/* Somebody ends another's session. */
+/* End the session of another process. */
 static void op_expire(const ops_actor *a) {
   int k = (int)sim_load(a->slot, (uint64_t)the_plan.k.processes);
   int64_t id = known_of[k].id;
@@ -383,13 +383,13 @@ static void op_expire(const ops_actor *a) {
 
 /* ---- waiting ---- */
 
-/* So the checks know: a session that must not end has, or one that had to. */
+/* Report the session's end as the result, for the checks. */
 int ops_told(const ops_actor *a, int rc) {
   bool over = rc == ZKE_OK && zke_state(a->z) == ZKE_STATE_EXPIRED;
   return over ? ZKE_SESSIONEXPIRED : rc;
 }
 
-/* As in a loop of the program's own. */
+/* Wait as in a program's own event loop. */
 static void wait_outside(const ops_actor *a, int64_t ms) {
   int fd = -1, count = 0;
   if (zke_fd(a->z, &fd) != ZKE_OK) return;
@@ -407,7 +407,7 @@ int ops_wait(const ops_actor *a, int64_t ms) {
   int rc = zke_wait(a->z, zke_now(a->z) + ms);
   forked_returned(a->slot, a->z, rc);
   watches_wait(a->slot, a->thread, false);
-  c.at += ms * SIM_MS; /* what it may take beside */
+  c.at += ms * SIM_MS; /* the wait's own time */
   int quiet = rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
   known_end(c, ops_told(a, quiet));
   return rc;
@@ -426,7 +426,7 @@ static void op_wait(const ops_actor *a) {
 
 /* ---- zke_check() ---- */
 
-/* It may say what a failed read made it believe. */
+/* It may report what a failed read made it believe. */
 static void check_line(void *context, const char *sentence) {
   (void)context;
   if (sim.last_error >= known_check_began) return;

@@ -1,4 +1,4 @@
-/* os.c - see os.h; zkembed.h says what each member has to do */
+/* os.c - see os.h; zkembed.h says what each member must do */
 #include "test/sim/os.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ enum { UMASK = 022 };
 
 /* ---- files and names ---- */
 
-/* Nothing blocks: a FIFO's end to write needs a reader. */
+/* Never blocks: opening a FIFO for writing needs a reader. */
 static int call_open(void *context, const char *path, int flags,
                      unsigned mode) {
   int error = sched_step(CALL_open);
@@ -40,8 +40,8 @@ static int call_open(void *context, const char *path, int flags,
   return file_open_node(n, access != O_WRONLY, access != O_RDONLY);
 }
 
-/* Closing any descriptor of a file drops the locks that SQLite has on it in
- * that process: POSIX locks are the process's. */
+/* Closing any descriptor of a file drops SQLite's locks on it in that process:
+ * POSIX locks belong to the process. */
 static int call_close(void *context, int fd) {
   (void)context;
   sched_step(CALL_close);
@@ -52,14 +52,14 @@ static int call_close(void *context, int fd) {
   return 0;
 }
 
-/* The description is the same, and its locks. */
+/* It shares the description and its locks. */
 static int call_dup(void *context, int fd) {
   int error = sched_step(CALL_dup);
   (void)context;
   return error ? -error : file_dup(fd);
 }
 
-/* Of a FIFO or a timer: the engine reads files by pread. */
+/* Only a FIFO or a timer: the engine reads files by pread. */
 static int64_t call_read(void *context, int fd, void *buffer, size_t size) {
   int error = sched_step(CALL_read);
   file_open *o = file_get(fd);
@@ -77,7 +77,7 @@ static int64_t call_read(void *context, int fd, void *buffer, size_t size) {
   return file_fifo_read(o->n, buffer, size);
 }
 
-/* Of a FIFO likewise. */
+/* Only a FIFO, likewise. */
 static int64_t call_write(void *context, int fd, const void *buffer,
                           size_t size) {
   int error = sched_step(CALL_write);
@@ -91,7 +91,7 @@ static int64_t call_write(void *context, int fd, const void *buffer,
 /* What processes see, durable or not. */
 static int64_t call_pread(void *context, int fd, void *buffer, size_t size,
                           int64_t at) {
-  if (fd < 0) return -EBADF; /* of a read-only handle without side files */
+  if (fd < 0) return -EBADF; /* a read-only handle without side files */
   int error = sched_step(CALL_pread);
   const file_open *o = file_get(fd);
   (void)context;
@@ -99,7 +99,7 @@ static int64_t call_pread(void *context, int fd, void *buffer, size_t size,
   return o->reads ? disk_read(o->n, buffer, at, (int64_t)size) : -EBADF;
 }
 
-/* If the disk is full, a file may still be written over. */
+/* If the disk is full, existing bytes can still be overwritten. */
 static int64_t call_pwrite(void *context, int fd, const void *buffer,
                            size_t size, int64_t at) {
   if (fd < 0) return -EBADF;
@@ -114,8 +114,8 @@ static int64_t call_pwrite(void *context, int fd, const void *buffer,
   return (int64_t)size;
 }
 
-/* What stat and fstat tell.  With the knob `devices` each boot gives the disk
- * another number. */
+/* The results of stat and fstat.  With the knob `devices`, the disk has another
+ * number after each boot. */
 static void describe(zke_file *out, const disk_node *n) {
   static const int types[] = {[DISK_FILE] = ZKE_FILE_REGULAR,
                               [DISK_DIRECTORY] = ZKE_FILE_DIRECTORY,
@@ -132,7 +132,7 @@ static void describe(zke_file *out, const disk_node *n) {
                     .mount = 1};
 }
 
-/* There are no links to follow. */
+/* There are no symbolic links. */
 static int call_stat(void *context, const char *path, zke_file *out) {
   int error = sched_step(CALL_stat);
   const disk_node *n = disk_find(path);
@@ -143,7 +143,7 @@ static int call_stat(void *context, const char *path, zke_file *out) {
   return 0;
 }
 
-/* Of a file; the engine asks it of no other. */
+/* Of a file; the engine does not use it for others. */
 static int call_fstat(void *context, int fd, zke_file *out) {
   (void)context;
   sched_step(CALL_fstat);
@@ -153,7 +153,7 @@ static int call_fstat(void *context, int fd, zke_file *out) {
   return 0;
 }
 
-/* It takes time, in which others run.  What was written before it began is
+/* Takes time, while others run.  What was written before it began becomes
  * durable. */
 static int call_fsync(void *context, int fd) {
   int error = sched_step(CALL_fsync);
@@ -168,7 +168,7 @@ static int call_fsync(void *context, int fd) {
   return -error;
 }
 
-/* As root: owner and group are given. */
+/* As root, which may set owner and group. */
 static int call_adopt(void *context, int fd, unsigned mode, unsigned uid,
                       unsigned gid) {
   (void)context;
@@ -180,7 +180,7 @@ static int call_adopt(void *context, int fd, unsigned mode, unsigned uid,
   return 0;
 }
 
-/* By its name, as root. */
+/* By name, as root. */
 static int call_share(void *context, const char *path, unsigned mode,
                       unsigned gid) {
   int error = sched_step(CALL_share);
@@ -193,7 +193,7 @@ static int call_share(void *context, const char *path, unsigned mode,
   return 0;
 }
 
-/* What mkdir, mkfifo and mkfile have in common. */
+/* The common part of mkdir, mkfifo and mkfile. */
 static int make(sim_call call, const char *path, disk_type type,
                 unsigned mode) {
   int error = sched_step(call);
@@ -223,7 +223,7 @@ static int call_mkfile(void *context, const char *path, unsigned mode) {
   return make(CALL_mkfile, path, DISK_FILE, mode);
 }
 
-/* Who has the file open keeps it. */
+/* Processes that have the file open keep it. */
 static int call_unlink(void *context, const char *path) {
   int error = sched_step(CALL_unlink);
   (void)context;
@@ -235,7 +235,7 @@ static int call_unlink(void *context, const char *path) {
   return 0;
 }
 
-/* Others may run between two names; they change nothing of what is told. */
+/* Others may run between two names; they do not change the list. */
 static int call_list(void *context, const char *path,
                      void (*entry)(void *, const char *), void *arg) {
   int error = sched_step(CALL_list);
@@ -256,7 +256,7 @@ static int call_list(void *context, const char *path,
   return 0;
 }
 
-/* No: it is a local disk. */
+/* No: the disk is local. */
 static int call_network(void *context, const char *path) {
   (void)context, (void)path;
   return 0;
@@ -268,7 +268,7 @@ static int call_pipe(void *context, int fds[2]) {
   (void)context;
   if (error) return -error;
   disk_node *n = disk_anonymous(DISK_PIPE, 0600);
-  n->links = 1; /* as Linux says of one that has no name */
+  n->links = 1; /* like Linux for a FIFO without a name */
   fds[0] = file_open_node(n, true, false);
   if (fds[0] < 0) return fds[0];
   fds[1] = file_open_node(n, false, true);
@@ -279,7 +279,7 @@ static int call_pipe(void *context, int fds[2]) {
 
 /* ---- locks ---- */
 
-/* At once or not at all. */
+/* Without waiting. */
 static int call_lock_range(void *context, int fd, int64_t from, int64_t count,
                            int how) {
   int error = sched_step(how ? CALL_lock : CALL_unlock);
@@ -295,7 +295,7 @@ static int call_lock(void *context, int fd, int64_t offset, int how) {
   return call_lock_range(context, fd, offset, 1, how);
 }
 
-/* Where another description has a lock in the range, or -ENOENT. */
+/* The place of another description's lock in the range, or -ENOENT. */
 static int64_t find_lock(sim_call call, int fd, int64_t from, int64_t count,
                          int64_t *count_out) {
   int error = sched_step(call);
@@ -314,7 +314,7 @@ static int64_t call_find_lock(void *context, int fd, int64_t from,
   return find_lock(CALL_findlock, fd, from, count, count_out);
 }
 
-/* As find_lock of one byte. */
+/* find_lock of one byte. */
 static int call_probe(void *context, int fd, int64_t offset) {
   int64_t count, at = find_lock(CALL_probe, fd, offset, 1, &count);
   (void)context;
@@ -324,7 +324,8 @@ static int call_probe(void *context, int fd, int64_t offset) {
 
 /* ---- waiting ---- */
 
-/* The scheduler lets it go on when one is ready, or its time has come. */
+/* The scheduler continues it when a descriptor is ready, or its time has
+ * come. */
 static int call_poll(void *context, struct pollfd *fds, unsigned count,
                      int timeout_ms) {
   int error = sched_step(CALL_poll);
@@ -366,7 +367,7 @@ static int call_timer(void *context) {
   return error ? -error : file_open_kind(FILE_TIMER);
 }
 
-/* 0 turns it off; a time that is past makes it ready at once. */
+/* 0 turns it off; a time that has passed makes it ready immediately. */
 static int call_timer_set(void *context, int fd, int64_t when_ns) {
   (void)context;
   sched_step(CALL_timerset);
@@ -374,13 +375,13 @@ static int call_timer_set(void *context, int fd, int64_t when_ns) {
   return 0;
 }
 
-/* No step: compilers would take two of them in different orders. */
+/* Not a step: two of them would run in an order that the compiler chooses. */
 static int64_t call_clock(void *context, int which) {
   (void)context;
   return wait_clock(which);
 }
 
-/* All of the time. */
+/* Sleeps for the whole time. */
 static void call_sleep(void *context, int64_t ns) {
   (void)context;
   sched_step(CALL_sleep);
@@ -389,7 +390,7 @@ static void call_sleep(void *context, int64_t ns) {
 
 /* ---- what a process is ---- */
 
-/* It is the kernel's sequence, so a run repeats. */
+/* From the kernel's sequence, so that a run can be repeated. */
 static int call_random(void *context, void *buffer, size_t size) {
   int error = sched_step(CALL_random);
   unsigned char *at = buffer;
@@ -398,26 +399,26 @@ static int call_random(void *context, void *buffer, size_t size) {
   return -error;
 }
 
-/* Another text after each power cut. */
+/* A different text after each power cut. */
 static int call_boot_id(void *context, char *buffer, size_t size) {
   (void)context;
   return container_boot_id(buffer, size);
 }
 
-/* Never given twice in a run. */
+/* A dead process may have had it before (container.h). */
 static int64_t call_pid(void *context) {
   (void)context;
   return sched_self()->pid;
 }
 
-/* It goes with the slot. */
+/* Depends on the slot. */
 static int call_process_name(void *context, char *buffer, size_t size) {
   (void)context;
   snprintf(buffer, size, "process %c", 'A' + sched_slot());
   return 0;
 }
 
-/* There is one time namespace. */
+/* That of the process's time namespace (container.h). */
 static int call_boot_offset(void *context, int64_t *out) {
   (void)context;
   return container_boot_offset(out);
