@@ -14,7 +14,7 @@
 #include "test/sim/sched.h"
 #include "test/sim/vfs.h"
 
-/* As a corner (corner.h), of which judge.c knows that others judge it. */
+/* Like a corner (corner.h), whose answers judge.c leaves to others. */
 #define ROOT "/ox"
 
 enum {
@@ -29,7 +29,7 @@ enum {
 
 typedef enum kind { PUSH, SET, BAD, KINDS } kind;
 
-/* What a row asks for, at each of the places. */
+/* What a row asks for, by kind and place. */
 static const char *const asked[KINDS][PLACES] = {
     [PUSH] = {"'push','" ROOT "/q'", "'push','" ROOT "/r'"},
     [SET] = {"'set','" ROOT "/v'", "'set','" ROOT "/w/v'"},
@@ -40,19 +40,19 @@ static const char *const nodes[PLACES] = {ROOT "/v", ROOT "/w/v"};
 /* Is a row's transaction committed? */
 typedef enum fate { NEVER, PERHAPS, SURELY } fate;
 
-/* The rows that were added, in the order of their ids: whoever adds one has
- * SQLite's write lock.  A row's data is its place here. */
+/* The rows, ordered by id: to add one needs SQLite's write lock.  A row's data
+ * is its index here. */
 typedef struct row {
   kind kind;
-  int place, key; /* key: of what is pushed once; 0: none */
+  int place, key; /* key: of a push that is done once; 0: none */
   fate fate;
-  bool seen; /* at rest: it has done what it asks for */
+  bool seen; /* at rest: it has taken effect */
 } row;
 
 static row rows[ROWS], kept[ROWS];
 static int count, kept_count;
 
-/* A backup has no row of a transaction that is still open. */
+/* A backup does not have the rows of open transactions. */
 void outbox_keep(void) {
   memcpy(kept, rows, sizeof rows);
   kept_count = count;
@@ -73,9 +73,9 @@ static bool run(sqlite3 *db, const char *sql) {
   return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-/* One that has the extension: the hook, and a handle.  It writes in the line of
- * writers, by the engine, or as any program; the check of P12 knows it by its
- * VFS. */
+/* A connection that has the extension: its hook, and a handle.  It writes in
+ * the engine's line of writers, or like any program; the check of P12 knows it
+ * by its VFS. */
 static bool connect(ext_connection *k, const ops_actor *a, bool as_guest) {
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
   const char *vfs = as_guest ? vfs_name : vfs_foreign_name;
@@ -94,7 +94,7 @@ static void disconnect(ext_connection *k) {
 
 /* ---- rows are added ---- */
 
-/* A new row, which nobody has committed yet. */
+/* A new row, not yet committed. */
 static int add(const ops_actor *a) {
   if (count == ROWS) sim_bug("more than %d rows of the outbox", ROWS);
   row *r = &rows[count];
@@ -162,7 +162,7 @@ static void add_some(ext_connection *k, const ops_actor *a, bool as_guest) {
                        : "perhaps");
 }
 
-/* Its root is there, or is made. */
+/* Make its root unless it exists. */
 static bool make(const ops_actor *a) {
   known_call c = known_begin(a->slot, "outbox: create");
   int rc = zke_create(a->z, ROOT, NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
@@ -170,7 +170,7 @@ static bool make(const ops_actor *a) {
   return expect(c, rc, rc == ZKE_NODEEXISTS ? rc : ZKE_OK);
 }
 
-/* Some rows, and looks that move them. */
+/* Add some rows, and sometimes move them. */
 static void move_some(const ops_actor *a) {
   ext_connection k;
   bool as_guest = sim_load(a->slot, 2), connected = connect(&k, a, as_guest);
@@ -195,7 +195,7 @@ void outbox_any(const ops_actor *a) {
 
 /* ---- at rest ---- */
 
-/* An earlier row that was moved by the same key; -1: there is none. */
+/* An earlier row that was moved with the same key; -1: there is none. */
 static int same_key(int i) {
   for (int j = 0; j < i && rows[i].key; j++)
     if (rows[j].key == rows[i].key && rows[j].place == rows[i].place &&
@@ -204,14 +204,14 @@ static int same_key(int i) {
   return -1;
 }
 
-/* A key is pushed once. */
+/* A key is pushed only once. */
 static void check_key(int i) {
   int before = same_key(i);
   if (before >= 0)
     sim_found("P2: the outbox has moved rows %d and %d, of one key", before, i);
 }
 
-/* What was found must be a row of this kind, at this place, that may be there.
+/* What was found must be a row of this kind, at this place, that may exist.
  * Returns its number. */
 static int see(kind is, int place, const char *data, int after) {
   int i = data ? atoi(data) : -1;
@@ -229,7 +229,7 @@ static int see(kind is, int place, const char *data, int after) {
   return i;
 }
 
-/* All items of a queue.  false: a fault has prevented it. */
+/* Check all items of a queue.  false: a fault has prevented it. */
 static bool check_queue(const ops_actor *a, int place) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
@@ -247,7 +247,7 @@ static bool check_queue(const ops_actor *a, int place) {
   return rc == ZKE_OPERATIONTIMEOUT;
 }
 
-/* How many sets of a znode have at least this fate, from a row on? */
+/* How many sets of a znode, from a row on, have at least this fate? */
 static int sets(int place, fate least, int from) {
   int n = 0;
   for (int i = from; i < count; i++)
@@ -255,7 +255,8 @@ static int sets(int place, fate least, int from) {
   return n;
 }
 
-/* The last set of a znode is there, and each has changed its version. */
+/* The znode has the data of the last set, and each set has changed its
+ * version. */
 static void check_node(const ops_actor *a, int place) {
   char *data = NULL;
   zke_stat stat = {.version = 0};
@@ -274,7 +275,7 @@ static void check_node(const ops_actor *a, int place) {
   zke_free(data);
 }
 
-/* Dead letters are there, and the outbox is empty. */
+/* The dead letters exist, and the outbox is empty. */
 static void check_tables(sqlite3 *db) {
   static const char sql[] =
       "SELECT data,operation FROM zkembed_outbox_dead UNION ALL "
@@ -295,13 +296,13 @@ static void check_tables(sqlite3 *db) {
   sqlite3_finalize(st);
 }
 
-/* May a row that was committed have left no trace?  What is set by a later one;
- * and what is pushed by a key that an earlier one had. */
+/* May a committed row have left no trace?  Yes if a later row sets the same
+ * znode, or an earlier row had its key. */
 static bool is_covered(int i) {
   return rows[i].kind == SET || same_key(i) >= 0;
 }
 
-/* Each row that was committed has left a trace. */
+/* Each committed row has left a trace. */
 static void check_rows(void) {
   for (int i = 0; i < count; i++)
     if (rows[i].fate == SURELY && !rows[i].seen && !is_covered(i))
@@ -318,7 +319,7 @@ static void check_all(ext_connection *k, const ops_actor *a) {
   if (complete) check_rows();
 }
 
-/* An error may come even now, and then they are moved by the next try. */
+/* Move all rows; if an error prevents that even now, the next try succeeds. */
 static bool is_moved(ext_connection *k, const ops_actor *a) {
   known_call c = known_begin(a->slot, "outbox: move");
   return connect(k, a, true) && expect(c, ext_outbox_move(k), ZKE_OK);

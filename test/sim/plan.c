@@ -16,7 +16,7 @@ plan the_plan;
 int64_t (*plan_count)(int slot, sim_call call);
 bool (*plan_may_cancel)(int64_t n);
 
-/* The errors that a fault can be, by the name that it has in a string. */
+/* The errors that a fault can cause, by their names in a string. */
 static const struct {
   const char *name;
   int error;
@@ -29,7 +29,7 @@ enum { ERRORS = (int)(sizeof errors / sizeof *errors) };
 const plan_knob plan_knob_of[PLAN_KNOBS] = {PLAN_KNOB_LIST(KNOB)};
 #undef KNOB
 
-/* Knobs lie in plan_knobs, all of one type. */
+/* All members of plan_knobs have one type. */
 int64_t *plan_knob_at(plan_knobs *k, int knob) {
   return (int64_t *)(void *)((char *)k + plan_knob_of[knob].member);
 }
@@ -41,10 +41,10 @@ static int64_t below(int64_t n) {
   return (int64_t)sim_random(SIM_PLAN, (uint64_t)n);
 }
 
-/* One in n plans have it. */
+/* True in one of n plans. */
 static bool one_in(int64_t n) { return below(n) == 0; }
 
-/* As many small numbers as large ones, by their logarithm. */
+/* Small numbers as often as large ones: uniform by the logarithm. */
 static int64_t some(int64_t most) {
   int bits = 0;
   while (most >> bits > 1) bits++;
@@ -57,7 +57,8 @@ static void add(plan *p, plan_fault f) {
   if (p->faults < PLAN_FAULTS) p->fault[p->faults++] = f;
 }
 
-/* Where a fault of a process is: at one of its calls, or at one of a kind. */
+/* A fault of a process at a random place: at any of its calls, or at one of a
+ * kind. */
 static plan_fault somewhere(const plan *p, char kind, const sim_call *calls,
                             int count) {
   plan_fault f = {.kind = kind, .call = CALL_any};
@@ -70,8 +71,8 @@ static plan_fault somewhere(const plan *p, char kind, const sim_call *calls,
   return f;
 }
 
-/* Kills: at any call, or at those where most is at stake; inside a write or a
- * sync a part is done. */
+/* Kills: at any call, or where most is at stake; inside a write or a sync, part
+ * of it is done. */
 static void plan_kills(plan *p) {
   static const sim_call calls[] = {
       CALL_dwrite,    CALL_dsync, CALL_dsynced, CALL_barrier, CALL_pwrite,
@@ -86,7 +87,7 @@ static void plan_kills(plan *p) {
   }
 }
 
-/* Stops, most of them short, some of them in the middle of a look. */
+/* Stops, most of them short, some during a read. */
 static void plan_stops(plan *p) {
   static const sim_call calls[] = {CALL_dread,  CALL_barrier, CALL_pread,
                                    CALL_pwrite, CALL_dsynced, CALL_findlock};
@@ -121,7 +122,7 @@ static void plan_copies(plan *p) {
   }
 }
 
-/* An error of any call, or of one that seldom fails. */
+/* An error of any call, or of a rare one. */
 static plan_fault any_error(const plan *p) {
   static const sim_call calls[] = {
       CALL_findlock, CALL_open,    CALL_pread,   CALL_write, CALL_list,
@@ -136,8 +137,8 @@ static plan_fault any_error(const plan *p) {
   return f;
 }
 
-/* One of the first calls of a kind fails: of those that any_error() would
- * seldom hit, since they are few, or since only some of them count. */
+/* One of the first calls of a kind fails, for kinds that any_error() would
+ * rarely hit, since there are few calls, or since only some of them count. */
 static void plan_one(plan *p, sim_call call, int64_t first) {
   plan_fault f = {.kind = 'e', .call = call, .arg = EIO};
   f.slot = (int)below(p->k.processes);
@@ -175,7 +176,7 @@ static void plan_errors(plan *p) {
   }
 }
 
-/* What strikes the whole host. */
+/* Faults of the whole host. */
 static void plan_host(plan *p) {
   struct {
     char kind;
@@ -197,8 +198,8 @@ static void plan_host(plan *p) {
   }
 }
 
-/* The first fault of a chain is where it is; the next comes so many steps or
- * calls after it. */
+/* The first fault of a chain has its own place; each other comes this many
+ * steps or calls after the previous one. */
 static void add_then(plan *p, char kind, int slot, int64_t at, int64_t arg) {
   add(p, (plan_fault){.kind = kind,
                       .slot = slot,
@@ -208,12 +209,12 @@ static void add_then(plan *p, char kind, int slot, int64_t at, int64_t arg) {
                       .follows = true});
 }
 
-/* It comes soon after it. */
+/* Soon after the previous one. */
 static void add_after(plan *p, char kind, int slot, int64_t most, int64_t arg) {
   add_then(p, kind, slot, some(most), arg);
 }
 
-/* A fault of the host's at any step. */
+/* A fault of the host at a random step. */
 static void add_at_step(plan *p, char kind, int64_t arg) {
   add(p, (plan_fault){.kind = kind,
                       .slot = -1,
@@ -223,7 +224,7 @@ static void add_at_step(plan *p, char kind, int64_t arg) {
 }
 
 /* A failed sync, often that of the log before a checkpoint, maybe a death, and
- * a cut. */
+ * a power cut. */
 static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
   f.kind = 'e';
   f.arg = EIO;
@@ -236,8 +237,8 @@ static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
   add_after(p, 'C', -1, 3000, style);
 }
 
-/* The sync of a commit fails, and its process dies before it can see to that.
- * Others live, and mostly hear nothing of it.  Then a cut, when some of them
+/* The sync of a commit fails, and its process dies before it can react.  Other
+ * processes live, and most are not told.  Then a power cut, when some of them
  * have committed after it. */
 static void chain_unheard(plan *p) {
   plan_fault f = somewhere(p, 'e', NULL, 0);
@@ -251,9 +252,9 @@ static void chain_unheard(plan *p) {
   add_then(p, 'C', -1, at, below(CUT_STYLES));
 }
 
-/* A death inside a sync or a write, maybe of all, so that nobody has the file
- * open, and a cut: at any time, or about when the next has opened the file, has
- * shown what is in it, and has made nothing yet. */
+/* A death inside a sync or a write, maybe of all processes, so that no one has
+ * the file open, and a power cut: at any time, or about when the next process
+ * has opened the file and read it, but has not made anything yet. */
 static void chain_death(plan *p, int64_t style) {
   static const sim_call rare[] = {CALL_dbsync, CALL_cksync, CALL_dwrite};
   plan_fault f = somewhere(p, 'k', NULL, 0);
@@ -265,8 +266,8 @@ static void chain_death(plan *p, int64_t style) {
   add_then(p, 'C', -1, one_in(4) ? some(3000) : 150 + below(450), style);
 }
 
-/* A cut, and an error or a death while the file is opened: at any call, or in a
- * look at who lives. */
+/* A power cut, and an error or a death while the file is opened: at any call,
+ * or while it checks which processes live. */
 static void chain_boot(plan *p, int slot, int64_t style) {
   static const sim_call looks[] = {CALL_open, CALL_probe, CALL_pread};
   add_at_step(p, 'C', style);
@@ -285,7 +286,7 @@ static void chain_boot(plan *p, int slot, int64_t style) {
   }
 }
 
-/* An error that lasts: whoever asks again gets it again. */
+/* A lasting error: repeating the call gives it again. */
 static void chain_lasting(plan *p) {
   plan_fault f = any_error(p);
   while (f.call == CALL_any) f = any_error(p);
@@ -295,8 +296,8 @@ static void chain_lasting(plan *p) {
   for (int64_t n = 1 + below(3); n > 0; n--) add(p, f);
 }
 
-/* Stops in the middle of reads without locks, so long that others begin the log
- * again. */
+/* Stops during reads without locks, so long that other processes restart the
+ * log. */
 static void chain_reads(plan *p) {
   static const sim_call calls[] = {CALL_lread};
   for (int64_t n = 4 + below(12); n > 0; n--) {
@@ -307,13 +308,14 @@ static void chain_reads(plan *p) {
   }
 }
 
-/* The disk is bad for a while, and some time after that the power goes. */
+/* The disk is bad for a while, and some time later the power goes. */
 static void chain_bad_disk(plan *p, int64_t style) {
   add_at_step(p, 'B', some(300));
   add_after(p, 'C', -1, 6000, style);
 }
 
-/* Blows soon after what the last fault has begun, the first at a slot. */
+/* Faults soon after what the previous fault has begun, the first one at a
+ * slot. */
 static void add_blows(plan *p, int slot) {
   static const sim_call calls[] = {CALL_findlock, CALL_unlink, CALL_dwrite,
                                    CALL_dsync,    CALL_list,   CALL_probe,
@@ -331,9 +333,9 @@ static void add_blows(plan *p, int slot) {
   }
 }
 
-/* What comes soon after something has begun: a boot, the burial of a dead
- * process by another one, a failed sync, a checkpoint (whose sync takes a
- * millisecond longer), a fork. */
+/* Faults soon after a boot, a failed sync, a checkpoint (with a sync that takes
+ * a millisecond longer), a fork, or the clean-up of a dead process by another
+ * one. */
 static void chain_aimed(plan *p, int slot) {
   static const struct {
     char kind;
@@ -353,8 +355,8 @@ static void chain_aimed(plan *p, int slot) {
   add_blows(p, slot);
 }
 
-/* A sync of the database fails, while another program's readers cut checkpoints
- * short, and a cut when the log has begun anew. */
+/* A sync of the database fails, while another program's reads interrupt
+ * checkpoints; then a power cut when the log has restarted. */
 static void chain_failed_checkpoint(plan *p, int64_t style) {
   p->k.foreign = 1;
   plan_one(p, CALL_dbsync, 30);
@@ -362,9 +364,9 @@ static void chain_failed_checkpoint(plan *p, int64_t style) {
   p->fault[p->faults - 1].at = 500 + below(6000);
 }
 
-/* A backup, and later it is restored; or files are removed, mostly one alone,
- * and later the file is replaced by a copy of itself; and blows soon after
- * that. */
+/* A backup is made and later restored; or files are removed, mostly a single
+ * one, and later the file is replaced by a copy of itself.  Other faults follow
+ * soon. */
 static void chain_administrator(plan *p) {
   static const int removals[] = {ADMIN_SIDE, ADMIN_SIDE_OPEN, ADMIN_FIFOS_OPEN};
   bool backup = one_in(2);
@@ -420,7 +422,7 @@ static void plan_chain(plan *p) {
   }
 }
 
-/* Draw the knobs, then each sort of faults, from SIM_PLAN. */
+/* Choose the knobs, then each sort of faults, with SIM_PLAN. */
 void plan_make(plan *p, uint64_t seed, int processes) {
   static const int switches[] = {100, 100, 50, 20, 5, 0};
   static const int pages[] = {1, 2, 2, 3, 5, 8};
@@ -459,7 +461,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->pages = one_in(6) ? pages[below(6)] : 0;
   for (int64_t n = one_in(6) ? 1 + below(3) : 0; n > 0; n--)
     add_at_step(p, 'Q', some(3000));
-  /* what came later stands last: all above is drawn as before */
+  /* later additions are last, so that old seeds keep what is above */
   if (one_in(6)) plan_one(p, CALL_probe, 200);
   if (one_in(6)) k->notices = 1;
   if (one_in(3)) chain_unheard(p);
@@ -474,7 +476,7 @@ static const char *error_name(int64_t error) {
   return "EIO";
 }
 
-/* What letters mean. */
+/* The meanings of the letters. */
 static const struct {
   char letter;
   const char *words, *unit;
@@ -485,7 +487,7 @@ static const struct {
 };
 enum { KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
-/* The number of a letter; KINDS: no fault has it. */
+/* The index of a letter; KINDS: no fault has it. */
 static int kind_of(char letter) {
   int i = 0;
   while (i < KINDS && kinds[i].letter != letter) i++;
@@ -503,7 +505,7 @@ void plan_fault_words(const plan_fault *f, char out[128]) {
              kinds[i].unit);
 }
 
-/* As take_fault() reads it. */
+/* In the form that take_fault() reads. */
 void plan_print_fault(const plan_fault *f, char out[64]) {
   int n = snprintf(out, 64, "%c", f->kind);
   if (f->slot >= 0) n += snprintf(out + n, 64 - (size_t)n, "%d", f->slot);
@@ -516,7 +518,7 @@ void plan_print_fault(const plan_fault *f, char out[64]) {
     snprintf(out + n, 64 - (size_t)n, ":%lld", (long long)f->arg);
 }
 
-/* As plan_parse() reads it. */
+/* In the form that plan_parse() reads. */
 void plan_print(const plan *p, char out[PLAN_TEXT]) {
   int n = snprintf(out, PLAN_TEXT, "%llu/", (unsigned long long)p->seed);
 #define PRINT(letter, name, least, most)                    \
@@ -533,7 +535,7 @@ void plan_print(const plan *p, char out[PLAN_TEXT]) {
   }
 }
 
-/* Each of these takes a part of the text from *at on, and moves *at behind it.
+/* Each of these reads a part of the text from *at on, and moves *at beyond it.
  * They return what is wrong at *at, or NULL. */
 
 /* A number. */
@@ -566,7 +568,7 @@ static const char *take_knob(plan_knobs *k, const char **at) {
   return NULL;
 }
 
-/* The name of a call, or none, which is any. */
+/* The name of a call; without one, any call. */
 static const char *take_call(const char **at, sim_call *out) {
   size_t len = strspn(*at, "abcdefghijklmnopqrstuvwxyz");
   *out = CALL_any;
@@ -581,7 +583,7 @@ static const char *take_call(const char **at, sim_call *out) {
   return len ? "no call has this name" : NULL;
 }
 
-/* An error by its name, or a number. */
+/* An error's name, or a number. */
 static const char *take_argument(const char **at, int64_t *out) {
   for (int i = 0; i < ERRORS; i++) {
     size_t len = strlen(errors[i].name);
@@ -593,7 +595,7 @@ static const char *take_argument(const char **at, int64_t *out) {
   return take_number(at, out);
 }
 
-/* The process that a fault strikes, or none for the host's. */
+/* The process that a fault strikes; none for a fault of the host. */
 static const char *take_slot(const plan *p, plan_fault *f, const char **at) {
   int64_t slot = -1;
   const char *from = *at, *wrong;
@@ -624,13 +626,13 @@ static const char *take_fault(const plan *p, plan_fault *f, const char **at) {
   return take_argument(at, &f->arg);
 }
 
-/* A list of knobs, or of faults, ends at a slash or with the text. */
+/* A list of knobs or faults ends at a slash or at the end of the text. */
 static bool take_more(const char **at) {
   if (**at == ',') ++*at;
   return **at && **at != '/';
 }
 
-/* SEED/KNOBS/FAULTS; what is left out has its default. */
+/* SEED/KNOBS/FAULTS; missing parts have their defaults. */
 const char *plan_parse(plan *p, const char *text, const char **at) {
   int64_t seed;
   const char *wrong;
@@ -652,14 +654,14 @@ const char *plan_parse(plan *p, const char *text, const char **at) {
 
 /* ---- what strikes ---- */
 
-/* Can a fault be at this call at all? */
+/* Can a fault strike at this call at all? */
 static bool fits(const plan_fault *f, sim_call call) {
   if (f->kind == 'e') return sim_call_reports(call, (int)f->arg);
   if (f->kind == 'l') return sim_call_syncs(call) || call == CALL_fsync;
   return f->kind != 'c' || plan_may_cancel(f->arg);
 }
 
-/* It strikes now; what follows it counts from here. */
+/* It strikes now; the next fault's place is relative to this one. */
 static void strikes(int i) {
   plan_fault *next = &the_plan.fault[i + 1];
   the_plan.fault[i].done = true;
@@ -669,7 +671,7 @@ static void strikes(int i) {
   next->at += plan_count(next->slot, next->call);
 }
 
-/* In the order of the list.  What follows a fault waits for it. */
+/* In the order of the list.  A fault that follows another waits for it. */
 plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
                          int64_t count) {
   for (int i = 0; i < the_plan.faults; i++) {
@@ -684,7 +686,7 @@ plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
   return NULL;
 }
 
-/* The same of those that strike all. */
+/* The same for faults of the host. */
 plan_fault *plan_strikes_host(int64_t step) {
   for (int i = 0; i < the_plan.faults; i++) {
     plan_fault *f = &the_plan.fault[i];
@@ -695,7 +697,7 @@ plan_fault *plan_strikes_host(int64_t step) {
   return NULL;
 }
 
-/* Until then no step need look for one. */
+/* No step before this one needs to look for a fault. */
 int64_t plan_next_host(void) {
   int64_t next = the_plan.k.steps;
   if (sim.ending) return SIM_NEVER;
@@ -706,7 +708,7 @@ int64_t plan_next_host(void) {
   return next;
 }
 
-/* Each strikes as far away at the mean as it would have. */
+/* The mean distance of each fault stays as it was. */
 void plan_move_later(void) {
   for (int i = 0; i < the_plan.faults; i++) {
     plan_fault *f = &the_plan.fault[i];

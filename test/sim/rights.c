@@ -9,14 +9,14 @@
 
 enum { ENTRIES = 3 };
 
-/* A kind of identity: as a session shows it, and as a list names it.  Those of
- * one letter match. */
+/* A kind of identity: as a session presents it, and as a list names it.  Those
+ * with the same letter match. */
 static const struct {
   char letter;
-  const char *scheme, *shown, *named; /* NULL: it cannot be */
+  const char *scheme, *shown, *named; /* NULL: not possible */
 } kinds[] = {
     {'w', "world", NULL, "anyone"},
-    {'a', "digest", "ann:secret", "ann:H"}, /* H: the hash of it */
+    {'a', "digest", "ann:secret", "ann:H"}, /* H: its hash */
     {'b', "digest", "bob:other", NULL},
     {'i', "ip", "10.1.2.3", "10.1.0.0/16"},
     {'i', "ip", "10.1.200.3", "10.1.192.0/1"},
@@ -41,26 +41,26 @@ static const struct {
                {{ZKE_PERM_ALL, "world", NULL}, ZKE_MARSHALLINGERROR}};
 enum { REFUSED = (int)(sizeof refused / sizeof *refused) };
 
-/* One try: the node, its list, and the identities of who tries. */
+/* A trial: the node, its list, and the identities of the session. */
 typedef struct trial {
   const ops_actor *a;
-  zke *z, *super; /* the session that tries, and one that may do all */
+  zke *z, *super; /* the session on trial, and one that may do all */
   char path[16], child[20];
   char hash[ZKE_DIGEST_SIZE + 8];
   zke_acl entry[ENTRIES];
-  char letter[ENTRIES]; /* of the identities that an entry is for */
+  char letter[ENTRIES]; /* the letter of the identities that an entry is for */
   int entries;
   char has[4]; /* letters */
 } trial;
 
-/* A call that must answer so; false: a fault has prevented it. */
+/* A call that must answer this; false: a fault has prevented it. */
 static bool answers(const trial *t, const char *name,
                     int (*call)(const trial *t), int wanted) {
   known_call c = known_begin(t->a->slot, name);
   return expect(c, call(t), wanted);
 }
 
-/* What the list allows the session. */
+/* What the list permits the session. */
 static int perms_of(const trial *t) {
   int perms = strchr(t->has, 's') ? ZKE_PERM_ALL : 0;
   for (int i = 0; i < t->entries; i++)
@@ -69,14 +69,14 @@ static int perms_of(const trial *t) {
   return perms;
 }
 
-/* An entry is written once, if the list has it twice. */
+/* An entry that the list has twice is stored once. */
 static bool has_entry(const trial *t, const zke_acl *e) {
   for (int i = 0; i < t->entries; i++)
     if (t->entry[i].id == e->id && t->entry[i].perms == e->perms) return true;
   return false;
 }
 
-/* A list at random. */
+/* A random list. */
 static void list_any(trial *t) {
   char digest[ZKE_DIGEST_SIZE];
   zke_digest("ann:secret", 10, digest);
@@ -93,7 +93,7 @@ static void list_any(trial *t) {
   }
 }
 
-/* The session shows up to three identities. */
+/* The session presents up to three identities. */
 static bool show_any(trial *t) {
   size_t count = 0;
   for (int i = (int)sim_load(t->a->slot, 4); i > 0; i--) {
@@ -135,14 +135,14 @@ static int do_clear(const trial *t) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* The node is there, and has the list; nothing is below it. */
+/* The node exists, has the list, and has no children. */
 static bool prepare(const trial *t) {
   return answers(t, "rights: make", do_make, ZKE_OK) &&
          answers(t, "rights: give", do_give, ZKE_OK) &&
          answers(t, "rights: clear", do_clear, ZKE_OK);
 }
 
-/* A list that is no list, or an empty one. */
+/* An invalid list, or an empty one. */
 static bool try_refused(const trial *t) {
   int i = (int)sim_load(t->a->slot, REFUSED + 1);
   zke_acls acls = {0, NULL};
@@ -183,7 +183,7 @@ static int do_create(const trial *t) {
                     NULL, NULL);
 }
 
-/* The child may have been made or not. */
+/* The child may exist or not. */
 static int do_delete(const trial *t) {
   int rc = zke_delete(t->z, t->child, -1);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
@@ -194,7 +194,7 @@ static int do_set_acl(const trial *t) {
   return zke_set_acl(t->z, t->path, -1, &acls, NULL);
 }
 
-/* The list that is there is the one that was given. */
+/* The list is the one that was set. */
 static int do_get_acl(const trial *t) {
   zke_acls *acls = NULL;
   int rc = zke_get_acl(t->z, t->path, &acls, NULL);
@@ -205,7 +205,7 @@ static int do_get_acl(const trial *t) {
   return rc;
 }
 
-/* The calls, and what they need one of. */
+/* The calls, and the permissions of which each needs one. */
 static const struct {
   const char *name;
   int (*call)(const trial *t);
@@ -220,7 +220,7 @@ static const struct {
              {"rights: set_acl", do_set_acl, ZKE_PERM_ADMIN},
              {"rights: get_acl", do_get_acl, ZKE_PERM_READ | ZKE_PERM_ADMIN}};
 
-/* Each of them, until a fault prevents one. */
+/* All calls, until a fault prevents one. */
 static bool try_all(const trial *t) {
   int perms = perms_of(t);
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
@@ -232,7 +232,7 @@ static bool try_all(const trial *t) {
 
 /* ---- a trial ---- */
 
-/* A session of the process; NULL: it cannot be opened. */
+/* A session of the process; NULL: opening failed. */
 static zke *open_one(const trial *t) {
   zke *z = NULL;
   zke_options o = ZKE_INIT(zke_options);
@@ -241,7 +241,7 @@ static zke *open_one(const trial *t) {
   return expect(c, zke_open_session(t->a->z, &o, &z), ZKE_OK) ? z : NULL;
 }
 
-/* All of it, and once more without the identities. */
+/* The whole trial, and again without the identities. */
 static void try_with(trial *t) {
   if (!answers(t, "rights: vouch", do_vouch, ZKE_OK) || !try_refused(t)) return;
   list_any(t);

@@ -17,14 +17,14 @@
 
 enum {
   ROUNDS = 256,
-  SECTIONS = 2,     /* that a party is in at once */
+  SECTIONS = 2,     /* that a party is in at the same time */
   NAME = 24,        /* of a section */
-  MEET_MS = 500,    /* for so long the first party waits for the last */
-  INSIDE_MS = 20,   /* and somebody stays in a section, */
-  LONG_MS = 2000,   /* or longer than a use is ready to wait */
-  MISSED_MS = 3000, /* and others wait for one that has died */
-  LATE_MS = 5000,   /* nobody begins later than that after the last fault, */
-  REST_MS = 60000   /* and nobody waits any more */
+  MEET_MS = 500,    /* how long the first party waits for the last */
+  INSIDE_MS = 20,   /* how long a party stays in a section, */
+  LONG_MS = 2000,   /* or, longer than a use is willing to wait */
+  MISSED_MS = 3000, /* how long others wait for a dead one */
+  LATE_MS = 5000,   /* after the last fault no round begins later, */
+  REST_MS = 60000   /* and no party waits longer */
 };
 
 #define ROOT "/round-"
@@ -34,27 +34,27 @@ typedef enum state { WAITED_FOR, INSIDE, OVER } state;
 /* One function of a use. */
 typedef struct party {
   state state;
-  int slot, thread; /* of who runs it, while INSIDE */
+  int slot, thread; /* that run it, while INSIDE */
   int64_t began, session;
   bool may_end;                 /* another has ended its session, or tries to */
-  bool failed;                  /* a call has, */
-  bool missed;                  /* and others may miss what it did not do */
-  bool loses;                   /* a reply: zke_test_fail() */
-  bool spare;                   /* nobody misses it from now on */
+  bool failed;                  /* one of its calls has failed, */
+  bool missed;                  /* so others may lack its work */
+  bool loses;                   /* loses a reply: zke_test_fail() */
+  bool spare;                   /* others do without it from now on */
   char section[SECTIONS][NAME]; /* "": a free place */
 } party;
 
 static struct {
-  const use *use; /* NULL: there was none yet */
+  const use *use; /* NULL: none yet */
   int number;     /* of the round */
-  int maker;      /* the slot that makes its tree; -1: that is made */
+  int maker;      /* the slot that makes its tree; -1: it exists */
   int count;      /* of parties */
   party party[USE_PARTIES];
   int ends, missed; /* parties that did not return well; those missed */
-  int64_t stuck;    /* since when others may wait for ever; 0: they may not */
+  int64_t stuck;    /* since when others may wait forever; 0: they may not */
 } now = {.maker = -1};
 
-/* Rounds that are over, and have something to be looked at. */
+/* Rounds that have ended and must be checked. */
 static struct {
   const use *use;
   int number;
@@ -64,7 +64,7 @@ static int past_count;
 
 /* ---- parties ---- */
 
-/* Is the party's session surely there?  Without memory a session may end by
+/* May the party's session have ended?  Without memory a session may end by
  * itself (zke_discard()). */
 static bool may_end(const party *p) {
   if (p->may_end || known_may_end(p->slot)) return true;
@@ -75,7 +75,7 @@ static bool may_end(const party *p) {
   return false;
 }
 
-/* The party that calls; NULL: it is none. */
+/* The calling party, or NULL. */
 static party *self(void) {
   for (int i = 0; i < now.count; i++) {
     party *p = &now.party[i];
@@ -94,7 +94,7 @@ static void end(party *p, bool well) {
   now.missed += !p->spare || p->missed;
 }
 
-/* How many parties of the round are in a state. */
+/* The round's number of parties in a state. */
 static int count(state s) {
   int n = 0;
   for (int i = 0; i < now.count; i++) n += now.party[i].state == s;
@@ -103,8 +103,8 @@ static int count(state s) {
 
 /* ---- what a use says (zkembed-lab.h) ---- */
 
-/* What must hold does not; but if its session may be over, the caller may have
- * lost what it had. */
+/* A condition of the use does not hold; but if the caller's session may have
+ * ended, the caller may have lost what it had. */
 void zke_lab_fail(const char *format, ...) {
   char text[400];
   const party *p = self();
@@ -128,30 +128,30 @@ void zke_lab_note(const char *format, ...) {
   sim_say("%s", text);
 }
 
-/* The laboratory asks for it, since it counts schedules. */
+/* Only the laboratory needs this, since it counts schedules. */
 void zke_lab_reach(const char *name) { sim_say("reached: %s", name); }
 
-/* Others may go on here, sometimes for so long that their deadlines pass. */
+/* Other parties may run here, sometimes until their deadlines have passed. */
 void zke_lab_yield(void) {
   int slot = sched_slot();
   uint64_t most = sim_load(slot, 16) ? INSIDE_MS : LONG_MS;
   sched_pause((int64_t)sim_load(slot, most) * SIM_MS);
 }
 
-/* Nobody misses the caller from now on. */
+/* The others can do without the caller from now on. */
 void zke_lab_spare(void) {
   party *p = self();
   if (p) p->spare = true;
 }
 
-/* Where a party notes a section, or has a free place (""); NULL: nowhere. */
+/* The place where a party notes a section; for "", a free one; NULL: none. */
 static char *place(party *p, const char *section) {
   for (int i = 0; i < SECTIONS; i++)
     if (strcmp(p->section[i], section) == 0) return p->section[i];
   return NULL;
 }
 
-/* How many others are in a section, and surely still have a session? */
+/* How many others are in a section and surely still have their session? */
 static int others_in(const party *than, const char *section) {
   int n = 0;
   for (int i = 0; i < now.count; i++) {
@@ -162,7 +162,7 @@ static int others_in(const party *than, const char *section) {
   return n;
 }
 
-/* The caller is in a section, and stays there for a while. */
+/* The caller enters a section, and stays in it for a while. */
 void zke_lab_enter(const char *section, int limit) {
   party *p = self();
   if (!p) return;
@@ -179,7 +179,7 @@ void zke_lab_enter(const char *section, int limit) {
   zke_lab_yield();
 }
 
-/* It is there no more. */
+/* The caller leaves it. */
 void zke_lab_leave(const char *section) {
   party *p = self();
   char *at = p ? place(p, section) : NULL;
@@ -188,7 +188,7 @@ void zke_lab_leave(const char *section) {
   *at = '\0';
 }
 
-/* Nobody may be in the other section while the caller is in this one. */
+/* No party may be in the other section while the caller is in this one. */
 void zke_lab_exclude(const char *section, const char *other) {
   party *p = self();
   if (p && place(p, section) && others_in(p, other))
@@ -198,8 +198,8 @@ void zke_lab_exclude(const char *section, const char *other) {
 
 /* ---- codes ---- */
 
-/* May a call fail so by what has happened?  Also if it may, the others may miss
- * what it did not do. */
+/* Can the faults so far make a call fail with this code?  Even if so, others
+ * may miss what it did not do. */
 static bool is_honest(const party *p, zke *z, int rc) {
   switch (rc) {
     case ZKE_INVALIDSTATE:
@@ -224,10 +224,10 @@ static bool is_honest(const party *p, zke *z, int rc) {
   }
 }
 
-/* The others may miss what the party did not do. */
+/* Others may miss what the party did not do. */
 bool use_may_fail(zke *z, int rc) {
   party *p = self();
-  if (!p) return now.maker >= 0; /* the tree that is made does not count then */
+  if (!p) return now.maker >= 0; /* the tree being made then does not count */
   p->failed = true;
   if (!p->spare) p->missed = true;
   return is_honest(p, z, rc);
@@ -235,7 +235,7 @@ bool use_may_fail(zke *z, int rc) {
 
 /* ---- a party ---- */
 
-/* Wait for the others for a while, so that they are there at the same time. */
+/* Wait a while for the others, so that they run at the same time. */
 static void meet(int slot) {
   int64_t until = sim.now + MEET_MS * SIM_MS;
   bool waits = sim_load(slot, 8);
@@ -248,7 +248,7 @@ static void root_of(int number, char path[24]) {
   snprintf(path, 24, ROOT "%d", number);
 }
 
-/* A session whose tree is the round's; NULL: it could not be opened. */
+/* A session with the round's tree as its root; NULL: it could not be opened. */
 static zke *open_session(const ops_actor *a, int number) {
   char root[24];
   zke_options o = ZKE_INIT(zke_options);
@@ -262,7 +262,7 @@ static zke *open_session(const ops_actor *a, int number) {
   return z;
 }
 
-/* If nothing has gone wrong, a use leaves no ephemeral. */
+/* If nothing went wrong, a use leaves no ephemerals. */
 static void check_left(const party *p, zke *z) {
   zke_strings *paths = NULL;
   zke_test_fail(z, 0, 0);
@@ -273,7 +273,7 @@ static void check_left(const party *p, zke *z) {
   zke_free(paths);
 }
 
-/* Inside the lock of a visit; the handler runs before the lock's own. */
+/* Inside the lock of a visit; this handler runs before that of the lock. */
 static void leave_visit(void *section) { zke_lab_leave(section); }
 static int be_inside(zke *z, int64_t token, void *section) {
   threads_cleanup cleanup = {.fn = leave_visit, .arg = section};
@@ -284,8 +284,8 @@ static int be_inside(zke *z, int64_t token, void *section) {
   return ZKE_OK;
 }
 
-/* Take a lock and give it back.  The thread may be cancelled meanwhile, and
- * then its place goes to the next one. */
+/* Acquire a lock and release it.  If the thread is cancelled meanwhile, the
+ * next in line gets its place. */
 static void visit(const void *arg) {
   static char section[] = "visit";
   zke *z = *(zke *const *)arg;
@@ -304,7 +304,7 @@ static void lose_a_reply(party *p, zke *z) {
   zke_test_fail(z, which, (int)sim_load(p->slot, 12));
 }
 
-/* Do what the party does, sometimes after a visit. */
+/* Run the party's function, sometimes after a visit. */
 static void run(const ops_actor *a, party *p) {
   const use_party *does = &now.use->parties[p - now.party];
   *p = (party){INSIDE, a->slot, a->thread, .began = sim.now};
@@ -328,7 +328,7 @@ static void run(const ops_actor *a, party *p) {
   end(p, !p->failed && rc == ZKE_OK);
 }
 
-/* Sometimes end the session of a party elsewhere. */
+/* Sometimes end the session of another slot's party. */
 static void expire(const ops_actor *a) {
   party *p = &now.party[sim_load(a->slot, USE_PARTIES)];
   if (!the_plan.k.leases || sim_load(a->slot, 20)) return;
@@ -346,8 +346,8 @@ static int parties_of(const use *u) {
   return n;
 }
 
-/* Can a use run on this host?  Not if it needs more processes, or goes by a
- * clock that is set. */
+/* Can a use run on this host?  Not if it needs more processes, or a clock that
+ * is not changed. */
 static bool can_run(const use *u) {
   int64_t processes = the_plan.k.processes - !!the_plan.k.foreign;
   bool is_set = false;
@@ -356,7 +356,7 @@ static bool can_run(const use *u) {
   return parties_of(u) <= processes && !(u->wall && is_set);
 }
 
-/* The use that the knob says, or any that can run; NULL: there is none. */
+/* The knob's use, or any that can run; NULL: there is none. */
 static const use *choose(void) {
   int64_t knob = the_plan.k.uses;
   const use *u = &uses[(knob > 1 ? knob - 2 : 0) % uses_count];
@@ -367,7 +367,7 @@ static const use *choose(void) {
   return can_run(u) ? u : NULL;
 }
 
-/* The round is over: keep what `finally` needs. */
+/* The round has ended: keep what `finally` needs. */
 static void close_round(void) {
   size_t size;
   const void *shared = uses_shared(&size);
@@ -378,8 +378,8 @@ static void close_round(void) {
   memcpy(past[past_count++].shared, shared, size);
 }
 
-/* Make the tree of the next round.  If any fault strikes meanwhile, nobody
- * knows what is there, and there is another round. */
+/* Make the tree of the next round.  If a fault strikes meanwhile, its state is
+ * unknown, and another round begins. */
 static void begin_round(const ops_actor *a) {
   char root[24];
   size_t size;
@@ -433,14 +433,14 @@ void rounds_died(int slot) {
   }
 }
 
-/* May others wait for ever? */
+/* May parties wait forever? */
 static bool is_stuck(void) {
   const use *u = now.use;
   return u && ((u->waits && now.missed) || (u->one_ends && now.ends));
 }
 
-/* Whoever waits for one that has died is killed in the end, as by its user.
- * Nobody else may wait when faults are long over. */
+/* A party that waits for a dead one is killed in the end, as its user would do.
+ * No other may still wait long after the faults. */
 void rounds_tick(void) {
   int64_t rested = sim.ending ? sim.now - sim.ending : 0;
   if (!count(INSIDE)) return;

@@ -20,16 +20,16 @@ typedef struct fiber {
   int number; /* of the thread in its process; 0: the first */
   void (*fn)(int slot);
   enum state state;
-  int64_t until;       /* WAITING: no longer than that, */
+  int64_t until;       /* WAITING: at most until then, */
   struct pollfd *fds;  /* or until one of these is ready, */
   unsigned count;      /* */
-  const void *address; /* or this is woken */
+  const void *address; /* or until this is woken */
   bool woken;
   int64_t priority;
-  int torn;        /* it dies inside the call that it makes; else -1 */
-  char *variables; /* of the thread, while another runs */
-  bool first;      /* with it the process ends */
-  bool rests;      /* its last call was a pause of the program's */
+  int torn;        /* it dies inside its current call; else -1 */
+  char *variables; /* the thread's variables while another one runs */
+  bool first;      /* its end is the process's end */
+  bool rests;      /* its last call was a pause by the program */
   bool leaves;     /* a cancellation ends its sleep */
   sched_cancel cancel;
 } fiber;
@@ -37,11 +37,11 @@ typedef struct fiber {
 typedef struct slot {
   sched_process *p;
   fiber *thread[SIM_THREADS];
-  char *variables;         /* of the process, while another runs */
-  int64_t calls;           /* of all its processes */
+  char *variables;         /* the process's variables while another one runs */
+  int64_t calls;           /* of all processes in the slot */
   int64_t count[CALL_any]; /* the same by name */
-  bool aimed[CALL_any];    /* a fault is at calls of that name */
-  int64_t next_fault;      /* and the first at any call */
+  bool aimed[CALL_any];    /* there is a fault for calls of that name */
+  int64_t next_fault;      /* and the first fault for any call */
 } slot;
 
 static sched_hooks hooks;
@@ -49,16 +49,17 @@ static slot slots[SIM_SLOTS];
 static fiber *running;
 static void *main_sp;
 static bool cut;
-static int64_t host_fault_at; /* the step of the next one of the host's */
-static fiber *urgent;         /* it forks now, before any other goes on */
-static int64_t lowest;        /* priority given so far */
+static int64_t host_fault_at; /* the step of the next fault of the host */
+static fiber *urgent;         /* it must fork now, before any other runs */
+static int64_t lowest;        /* the lowest priority so far */
 static char *free_stack[FREE_STACKS];
 static int free_stacks;
 
 /* ---- variables of the engine ---- */
 
-/* zkembed.c's own: a copy of each section for those that do not run (engine.c).
- * What lies in the sections now is that of `in_process` and `in_thread`. */
+/* zkembed.c's variables: a copy of each section for those that do not run
+ * (engine.c).  The sections themselves belong to `in_process` and
+ * `in_thread`. */
 extern char __start_sim_thread[], __stop_sim_thread[];
 extern char __start_sim_process[], __stop_sim_process[];
 
@@ -66,7 +67,7 @@ static char *clean_thread, *clean_process;
 static fiber *in_thread;
 static slot *in_process;
 
-/* How large the two sections are. */
+/* The sizes of the two sections. */
 static size_t thread_size(void) {
   return (size_t)(__stop_sim_thread - __start_sim_thread);
 }
@@ -75,7 +76,7 @@ static size_t process_size(void) {
   return (size_t)(__stop_sim_process - __start_sim_process);
 }
 
-/* A copy of a section, for a thread or a process that begins. */
+/* A copy of a section, for a new thread or process. */
 static char *copy_of(const char *from, size_t size) {
   char *copy = sim_zero(size);
   memcpy(copy, from, size);
@@ -105,7 +106,7 @@ sched_process *sched_self(void) { return running ? running->p : NULL; }
 int sched_slot(void) { return running ? running->p->slot : -1; }
 int sched_thread(void) { return running ? running->number : 0; }
 
-/* Has the running process, or had it, more than one thread? */
+/* Has the running process more than one thread, or had it? */
 bool sched_has_threads(void) {
   const slot *s = &slots[running->p->slot];
   for (int i = 1; i < SIM_THREADS; i++)
@@ -115,7 +116,7 @@ bool sched_has_threads(void) {
 
 sched_process *sched_process_of(int number) { return slots[number].p; }
 
-/* Does a process run in the slot, or stand still? */
+/* Does a process run or stand still in the slot? */
 bool sched_lives(int number) {
   const sched_process *p = slots[number].p;
   return p && !p->dying && !p->gone;
@@ -126,20 +127,20 @@ bool sched_is_free(int number) {
   return !slots[number].p || slots[number].p->gone;
 }
 
-/* For how long the process of a slot has stood still, of all its life. */
+/* For how long a slot's process has stood still in total. */
 int64_t sched_stopped_ns(int number) {
   const sched_process *p = slots[number].p;
   if (!p) return 0;
   return p->stopped_ns + (p->stopped ? sim.now - p->stopped : 0);
 }
 
-/* Let the scheduler go on; it comes back here by run(). */
+/* Return to the scheduler; it continues here by run(). */
 static void leave(void) {
   fiber *f = running;
   fiber_switch(&f->sp, main_sp);
 }
 
-/* The running fiber is over, and with the first one its process. */
+/* The running fiber ends; with the first one, its process. */
 static void fiber_return(void) {
   fiber *f = running;
   f->state = OVER;
@@ -151,19 +152,19 @@ static void fiber_return(void) {
   for (;;) leave();
 }
 
-/* The process ends from the middle of its frames. */
+/* The process ends in the middle of its stack frames. */
 void sched_return(void) {
   fiber_return();
   abort();
 }
 
-/* What each fiber begins with. */
+/* Each fiber begins here. */
 static void fiber_main(void) {
   running->fn(running->p->slot);
   fiber_return();
 }
 
-/* A thread begins, with fresh variables; it does not run yet. */
+/* A thread is made, with fresh variables; it does not run yet. */
 static void fiber_begin(sched_process *p, int number, void (*fn)(int)) {
   fiber *f = sim_zero(sizeof *f);
   *f =
@@ -182,7 +183,7 @@ static void fiber_begin(sched_process *p, int number, void (*fn)(int)) {
   story_tell('b', p->slot, number, "begins");
 }
 
-/* A fiber is over, or vanishes with its process. */
+/* A fiber ends, or vanishes with its process. */
 static void fiber_end(slot *s, int number) {
   fiber *f = s->thread[number];
   s->thread[number] = NULL;
@@ -194,13 +195,13 @@ static void fiber_end(slot *s, int number) {
   free(f);
 }
 
-/* The fibers of a process are over. */
+/* All fibers of a process end. */
 static void fibers_end(slot *s) {
   for (int i = 0; i < SIM_THREADS; i++) fiber_end(s, i);
 }
 
-/* When must a slot look for faults?  At a call that is aimed at, or from the
- * first fault on that is at any call. */
+/* When must a slot look for faults?  At calls with names that have faults, and
+ * from the first fault for any call on. */
 static void faults_note(slot *s, int number) {
   s->next_fault = SIM_NEVER;
   memset(s->aimed, 0, sizeof s->aimed);
@@ -214,13 +215,13 @@ static void faults_note(slot *s, int number) {
   }
 }
 
-/* A fault has struck: another may follow it. */
+/* A fault has struck: others may follow it. */
 static void faults_note_all(void) {
   for (int i = 0; i < SIM_SLOTS; i++) faults_note(&slots[i], i);
   host_fault_at = plan_next_host();
 }
 
-/* The running thread, or the n-th behind it, if it may be cancelled. */
+/* The running thread, or the n-th after it, if it may be cancelled. */
 static fiber *cancel_target(int64_t n) {
   const slot *s = &slots[running->p->slot];
   fiber *f = s->thread[(running->number + n) % SIM_FORKER];
@@ -229,14 +230,14 @@ static fiber *cancel_target(int64_t n) {
 
 static bool may_cancel(int64_t n) { return cancel_target(n) != NULL; }
 
-/* What plan.c counts by: calls of a slot, or steps. */
+/* What plan.c counts: calls of a slot, or steps. */
 static int64_t count_of(int number, sim_call call) {
   if (number < 0) return sim.steps;
   const slot *s = &slots[number];
   return call == CALL_any ? s->calls : s->count[call];
 }
 
-/* The run begins: keep the sections as a process finds them. */
+/* The run begins: keep the sections as each new process finds them. */
 void sched_begin(const sched_hooks *given) {
   hooks = *given;
   plan_count = count_of;
@@ -246,8 +247,8 @@ void sched_begin(const sched_hooks *given) {
   faults_note_all();
 }
 
-/* A new process of a slot that is free, with the descriptors of another one if
- * it is forked; it has no thread yet. */
+/* A new process in a free slot, with the parent's descriptors if it is forked;
+ * it has no thread yet. */
 static sched_process *process_new(int number, const sched_process *parent) {
   slot *s = &slots[number];
   if (!sched_is_free(number)) sim_bug("slot %d is taken", number);
@@ -277,7 +278,7 @@ void sched_start_thread(void (*fn)(int), int number) {
 
 /* ---- fork ---- */
 
-/* A child that never runs: it has the descriptors until it is over. */
+/* A child that never runs, and has the descriptors until it ends. */
 static void copy_begins(int64_t ms) {
   if (!sched_is_free(SIM_COPY)) return;
   sched_process *p = process_new(SIM_COPY, running->p);
@@ -287,9 +288,9 @@ static void copy_begins(int64_t ms) {
   sim_say("process %c has its descriptors, pid %d", 'A' + SIM_COPY, p->pid);
 }
 
-/* A thread of the process begins that is in no call, and forks before anything
- * else happens, unless it has to wait for another thread.  Or its next callback
- * forks, if the number is odd. */
+/* Start a thread that is in no call, and forks before anything else happens,
+ * unless it must wait for another thread.  If the number is odd, the process's
+ * next callback forks instead. */
 static void forker_begins(int64_t ms) {
   slot *s = &slots[running->p->slot];
   const fiber *f = s->thread[SIM_FORKER];
@@ -302,7 +303,7 @@ static void forker_begins(int64_t ms) {
   urgent = s->thread[SIM_FORKER];
 }
 
-/* Does any thread but the running one stand in a call? */
+/* Is any thread except the running one in a call? */
 static bool others_are_inside(const slot *s) {
   for (int i = 0; i < SIM_THREADS; i++) {
     const fiber *f = s->thread[i];
@@ -311,7 +312,8 @@ static bool others_are_inside(const slot *s) {
   return false;
 }
 
-/* The fiber moves to the new process, and the others of the old one vanish. */
+/* The running fiber moves to the new process, and the old one's other fibers
+ * vanish. */
 bool sched_fork(void) {
   fiber *f = running;
   sched_process *parent = f->p;
@@ -323,7 +325,7 @@ bool sched_fork(void) {
   child->was_inside = others_are_inside(from);
   memcpy(child->at_fork, parent->at_fork, sizeof child->at_fork);
   to->variables = sim_zero(process_size());
-  in_process = to; /* the memory goes with the child */
+  in_process = to; /* the child gets the memory */
   from->thread[f->number] = NULL;
   fibers_end(from);
   to->thread[f->number] = f;
@@ -345,7 +347,8 @@ void sched_join(void) {
 
 /* ---- faults of a process ---- */
 
-/* No fiber of the process runs any more; what it had is taken in pieces. */
+/* No fiber of the process runs any more; what it had is removed piece by
+ * piece. */
 void sched_kill(int number) {
   sched_process *p = slots[number].p;
   if (!sched_lives(number)) return;
@@ -378,7 +381,7 @@ static void stop(int64_t ms) {
   leave();
 }
 
-/* Faults are over: nothing stands still, and shadows die. */
+/* Faults are over: stops end, and shadows die. */
 void sched_go_on_all(void) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     if (!slots[i].p) continue;
@@ -394,25 +397,25 @@ sched_cancel *sched_cancel_of(void) {
   return running ? &running->cancel : NULL;
 }
 
-/* May the running thread be left now? */
+/* Can the running thread be cancelled now? */
 static bool is_cancelled(void) {
   const sched_cancel *c = &running->cancel;
   return c->pending && c->back && !c->off;
 }
 
-/* Leave the running thread if it was cancelled, and may be. */
+/* Cancel the running thread now if that was requested and is possible. */
 void sched_test_cancel(void) {
   if (running && is_cancelled()) hooks.cancelled();
 }
 
-/* As a new thread would find the variables. */
+/* Reset the variables to those of a new thread. */
 void sched_renew_thread(void) {
   memcpy(__start_sim_thread, clean_thread, thread_size());
 }
 
 /* ---- a fault strikes ---- */
 
-/* A fault strikes at this call; the errno that it has to report, or 0. */
+/* A fault strikes at this call.  Returns the errno to report, or 0. */
 static int strike(const plan_fault *f, sim_call call) {
   char text[128];
   plan_fault_words(f, text);
@@ -450,7 +453,7 @@ static int strike(const plan_fault *f, sim_call call) {
   }
 }
 
-/* All faults that are at this call strike; the errno that it reports, or 0. */
+/* All faults for this call strike.  Returns the errno to report, or 0. */
 static int faults_strike(sim_call call) {
   slot *s = in_process;
   int error = 0;
@@ -468,8 +471,8 @@ int sched_torn(void) { return running ? running->torn : -1; }
 
 /* ---- steps ---- */
 
-/* May another fiber run now?  It must if a fault of the host's is due, since
- * those strike between two. */
+/* Maybe let another fiber run.  This is needed if a fault of the host is due,
+ * since these strike between steps. */
 static void maybe_switch(void) {
   if (sim.steps >= host_fault_at) {
     leave();
@@ -485,9 +488,10 @@ static void maybe_switch(void) {
   }
 }
 
-/* Each call begins here: time goes on, a fault may strike, another may run. */
+/* Each call begins here: time passes, a fault may strike, another fiber may
+ * run. */
 int sched_step(sim_call call) {
-  if (!running) return 0; /* the world itself looks */
+  if (!running) return 0; /* the simulation itself reads */
   slot *s = in_process;
   sim.steps++;
   sim.now += 300 + (int64_t)sim_random(SIM_ORDER, 1500);
@@ -504,7 +508,7 @@ int sched_step(sim_call call) {
   return error;
 }
 
-/* Does a call that is no step fail by a fault? */
+/* Does a fault make a call fail that is not a step? */
 int sched_fails(sim_call call) {
   if (!running) return 0;
   in_process->count[call]++;
@@ -513,7 +517,7 @@ int sched_fails(sim_call call) {
 
 /* ---- waiting ---- */
 
-/* Sleep until can_run() finds a reason to go on. */
+/* Sleep until can_run() finds a reason to continue. */
 static void wait_here(int64_t until) {
   running->until = until;
   running->state = WAITING;
@@ -533,7 +537,7 @@ void sched_wait_until(int64_t until, struct pollfd *fds, unsigned count) {
   sched_test_cancel();
 }
 
-/* Sleep on a mutex or a condition; the caller looks at a cancellation. */
+/* Sleep on a mutex or a condition; the caller checks for a cancellation. */
 bool sched_wait_on(const void *address, int64_t until, bool leaves) {
   running->address = address;
   running->woken = false;
@@ -544,7 +548,7 @@ bool sched_wait_on(const void *address, int64_t until, bool leaves) {
   return running->woken;
 }
 
-/* Threads of the running process that sleep on the address go on. */
+/* Wake the running process's threads that sleep on the address. */
 void sched_wake(const void *address) {
   slot *s = &slots[running->p->slot];
   for (int i = 0; i < SIM_THREADS; i++)
@@ -552,7 +556,7 @@ void sched_wake(const void *address) {
       s->thread[i]->woken = true;
 }
 
-/* The program's own sleep, in no call of the engine. */
+/* A sleep by the program, in no call of the engine. */
 void sched_pause(int64_t ns) {
   sched_step(CALL_pause);
   sched_wait_until(sim.now + ns, NULL, 0);
@@ -565,16 +569,16 @@ typedef struct choice {
   int fibers;
   sched_process *dead[SIM_SLOTS];
   int deaths;
-  int processes; /* that are not gone */
-  int64_t next;  /* when something is to be done if nothing is now */
+  int processes; /* that still exist */
+  int64_t next;  /* when the next thing is due, if nothing is now */
 } choice;
 
-/* Something is to be done at that time. */
+/* Something is due at that time. */
 static void not_before(choice *c, int64_t at) {
   if (at < c->next) c->next = at;
 }
 
-/* Can it run now?  If not, when. */
+/* Can it run now?  If not, note when. */
 static bool can_run(fiber *f, choice *c) {
   if (f->state == READY) return true;
   if (f->state == OVER) return false;
@@ -588,8 +592,8 @@ static bool can_run(fiber *f, choice *c) {
   return false;
 }
 
-/* Does the process stand still?  The end of that is a fault, too: others have
- * gone on.  A shadow dies then. */
+/* Does the process stand still?  The end of a stop counts as a fault, since
+ * others have run.  A shadow then dies. */
 static bool stands_still(sched_process *p, choice *c) {
   if (!p->stopped) return false;
   if (sim.now < p->stop_until) {
@@ -607,7 +611,7 @@ static bool stands_still(sched_process *p, choice *c) {
   return false;
 }
 
-/* What could be done now, or when something can. */
+/* Find what could be done now, or when the next thing is due. */
 static void look(choice *c) {
   c->next = hooks.next();
   c->fibers = c->deaths = c->processes = 0;
@@ -626,7 +630,7 @@ static void look(choice *c) {
   }
 }
 
-/* One piece of a dead process is taken. */
+/* Remove one piece of a dead process. */
 static void reap(sched_process *p) {
   slot *s = &slots[p->slot];
   fibers_end(s);
@@ -636,7 +640,7 @@ static void reap(sched_process *p) {
   story_tell('n', p->slot, 0, "is taken apart");
 }
 
-/* The n-th that can run, or by priority the one that is first. */
+/* The n-th that can run, or the one with the highest priority. */
 static fiber *choose(const choice *c, int n) {
   fiber *f = c->fiber[n];
   if (the_plan.k.switches) return f;
@@ -645,7 +649,7 @@ static fiber *choose(const choice *c, int n) {
   return f;
 }
 
-/* Let a fiber run until it leaves. */
+/* Run a fiber until it returns to the scheduler. */
 static void run(fiber *f) {
   sim.switches++;
   running = f;
@@ -654,7 +658,7 @@ static void run(fiber *f) {
   running = NULL;
 }
 
-/* One thing after the other, in the order that the seed says. */
+/* Do one thing after the other, in the order that the seed determines. */
 sched_end sched_run(int64_t limit) {
   for (;;) {
     choice c;
@@ -690,7 +694,7 @@ void sched_cut(void) { cut = true; }
 
 void sched_note_faults(void) { faults_note_all(); }
 
-/* The power is gone: no process is left, and none is told. */
+/* The power is gone: all processes vanish, and are not told. */
 void sched_forget_all(void) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     fibers_end(&slots[i]);
