@@ -1,8 +1,8 @@
 /* shrink.c - see shrink.h
  *
- * A plan that is changed anywhere goes otherwise from there on, so that what
- * was found may hide though nothing that it needs is gone.  So each attempt
- * that finds nothing is made again in some other orders (the knob y). */
+ * Any change of a plan makes the run different from there on, which can hide
+ * the finding although nothing that it needs is gone.  So each attempt that
+ * finds nothing is repeated in some other orders (the knob y). */
 #include "test/sim/shrink.h"
 
 #include <string.h>
@@ -14,11 +14,11 @@ enum { ORDERS = 3, SHORT_ORDERS = 30 };
 static int64_t (*finds)(void);
 static int runs, most_runs;
 
-/* How long does it take until the_plan fails?  0: it does not. */
+/* How long does the_plan take to fail?  0: it does not. */
 static int64_t fails(void) { return runs++ < most_runs ? finds() : 0; }
 
-/* Keep the plan as it is now, if it still fails, maybe in another order; else
- * the one before. */
+/* Keep the current plan if it still fails, maybe in another order; else go back
+ * to the one before. */
 static bool keep(const plan *before) {
   int64_t order = the_plan.k.order;
   if (fails()) return true;
@@ -30,7 +30,7 @@ static bool keep(const plan *before) {
   return false;
 }
 
-/* Give a number of the plan another value. */
+/* Try another value for a number of the plan. */
 static bool put(int64_t *number, int64_t value) {
   plan before = the_plan;
   if (*number == value) return false;
@@ -38,8 +38,8 @@ static bool put(int64_t *number, int64_t value) {
   return keep(&before);
 }
 
-/* Make a number less: the least, a 64th, a 32nd, ..., a half, three quarters.
- */
+/* Lower a number: to the least, to a 64th, a 32nd, ..., a half, three
+ * quarters. */
 static bool lower(int64_t *number, int64_t least) {
   int64_t more = *number - least;
   if (more <= 0) return false;
@@ -49,7 +49,7 @@ static bool lower(int64_t *number, int64_t least) {
   return more > 3 && put(number, least + more / 4 * 3);
 }
 
-/* Make a number round: one digit and zeros, or two. */
+/* Make a number round: one or two digits, and zeros. */
 static bool make_round(int64_t *number) {
   int64_t unit = 1;
   while (*number / unit >= 10) unit *= 10;
@@ -60,7 +60,7 @@ static bool make_round(int64_t *number) {
 
 /* ---- faults ---- */
 
-/* Take out faults, many at once first. */
+/* Remove faults, many at a time first. */
 static bool shrink_faults(void) {
   bool any = false;
   for (int count = the_plan.faults; count > 0; count /= 2) {
@@ -78,7 +78,7 @@ static bool shrink_faults(void) {
   return any;
 }
 
-/* Let each fault strike sooner, and for less time. */
+/* Make each fault strike sooner, and for a shorter time. */
 static bool shrink_each_fault(void) {
   bool any = false;
   for (int i = 0; i < the_plan.faults; i++) {
@@ -89,7 +89,7 @@ static bool shrink_each_fault(void) {
   return any;
 }
 
-/* Let numbers be easy to read. */
+/* Make numbers easy to read. */
 static void round_each_fault(void) {
   for (int i = 0; i < the_plan.faults; i++) {
     make_round(&the_plan.fault[i].at);
@@ -100,7 +100,7 @@ static void round_each_fault(void) {
 
 /* ---- knobs ---- */
 
-/* Fewer processes: the faults of those that are gone strike others. */
+/* Fewer processes: faults of the removed ones strike others. */
 static bool shrink_processes(void) {
   bool any = false;
   for (int64_t n = 1; n < the_plan.k.processes;) {
@@ -115,7 +115,7 @@ static bool shrink_processes(void) {
   return any;
 }
 
-/* Leave out kinds of calls, many at once first. */
+/* Leave out kinds of calls, many at a time first. */
 static bool shrink_calls(void) {
   enum { KINDS = 40 };
   bool any = false;
@@ -129,7 +129,7 @@ static bool shrink_calls(void) {
   return any;
 }
 
-/* Each knob its least value, or half of what it has.  Not the order in which
+/* Set each knob to its minimum, or to half its value.  Not the order in which
  * fibers run: a larger number there is not less simple. */
 static bool shrink_knobs(void) {
   bool any = false;
@@ -139,7 +139,7 @@ static bool shrink_knobs(void) {
   return any;
 }
 
-/* Take the order in which it fails first: its story is the shortest. */
+/* Choose the order in which it fails first: its story is the shortest. */
 static void take_shortest_order(void) {
   plan shortest = the_plan;
   int64_t least = fails();
@@ -153,7 +153,7 @@ static void take_shortest_order(void) {
   the_plan = shortest;
 }
 
-/* Until nothing more can be taken: what saves the most is tried first. */
+/* Until nothing more can be removed: what saves the most is tried first. */
 int shrink(int64_t (*given)(void), int most) {
   finds = given;
   most_runs = most;

@@ -1,4 +1,4 @@
-/* sim.c - random numbers, the trace and what is told; see sim.h */
+/* sim.c - random numbers, the trace, and reports; see sim.h */
 #include "test/sim/sim.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ sim_world sim;
 
 static uint64_t sequence[SIM_STREAMS];
 
-/* A state's next number (splitmix64). */
+/* The next number of a state (splitmix64). */
 static uint64_t mix(uint64_t *state) {
   uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
   x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -21,14 +21,14 @@ static uint64_t mix(uint64_t *state) {
   return x ^ (x >> 31);
 }
 
-/* The streams go on from other places; those of the load stay. */
+/* The streams continue from other states; those of the load do not change. */
 void sim_another_future(int64_t number) {
   static const sim_stream others[] = {SIM_ORDER, SIM_DISK, SIM_PLAN};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     sequence[others[i]] ^= (uint64_t)number << 32;
 }
 
-/* Each stream begins at a place of its own, which follows from the seed. */
+/* Each stream starts from its own state, derived from the seed. */
 void sim_begin(uint64_t seed) {
   uint64_t from = seed;
   for (int i = 0; i < SIM_STREAMS; i++) sequence[i] = mix(&from);
@@ -39,30 +39,30 @@ void sim_begin(uint64_t seed) {
                     .verbose = sim.verbose};
 }
 
-/* The next number of a stream; 0 as a limit: of all numbers. */
+/* The next number of a stream; a limit of 0 means all numbers. */
 uint64_t sim_random(sim_stream stream, uint64_t below) {
   uint64_t x = mix(&sequence[stream]);
   return below ? x % below : x;
 }
 
-/* The life of each slot has a sequence of its own. */
+/* Each slot has its own sequence. */
 uint64_t sim_load(int slot, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + slot), below);
 }
 
-/* True n times of so many.  None is drawn if n is 0. */
+/* True n times out of `of`.  Takes no number if n is 0. */
 bool sim_chance(sim_stream stream, uint64_t n, uint64_t of) {
   return n > 0 && sim_random(stream, of) < n;
 }
 
-/* Mix a number into the hash of the trace. */
+/* Add a number to the hash of the trace. */
 void sim_trace(uint64_t value) {
   sim.hash = (sim.hash ^ value) * UINT64_C(0x100000001b3);
   sim.hash ^= sim.hash >> 29;
 }
 
-/* The same of bytes: their sum, eight at a time, each by a factor of its place,
- * so that no product waits for the one before it. */
+/* The same for bytes: their sum, eight at a time, each multiplied by a factor
+ * of its position, so that the products do not depend on each other. */
 void sim_trace_bytes(const void *data, size_t size) {
   const unsigned char *at = data;
   uint64_t sum = 0, word, factor = 1;
@@ -81,10 +81,10 @@ static const char *const call_errors[] = {SIM_CALL_LIST(ERRORS) ""};
 #undef NAME
 #undef ERRORS
 
-/* As replay strings have it. */
+/* Its name in replay strings. */
 const char *sim_call_name(sim_call call) { return call_names[call]; }
 
-/* Can this call report this error by a fault?  SIM_CALL_LIST says so. */
+/* Can a fault make this call report this error?  See SIM_CALL_LIST. */
 bool sim_call_reports(sim_call call, int error) {
   char letter = 'I';
   switch (error) {
@@ -114,7 +114,7 @@ bool sim_call_syncs(sim_call call) {
   return call == CALL_dsync || call == CALL_dbsync || call == CALL_cksync;
 }
 
-/* The run ends: tell the step, the time, who found it, and the sentence. */
+/* The run ends: report the step, the time, the finder, and the sentence. */
 __attribute__((noreturn)) static void report(sim_end end, const char *kind,
                                              const char *sentence) {
   char text[640], name[8];
@@ -125,7 +125,7 @@ __attribute__((noreturn)) static void report(sim_end end, const char *kind,
   sim_report(end, kind, text);
 }
 
-/* A promise is broken: the format is the kind of the finding. */
+/* A promise is broken; the format is the finding's kind. */
 void sim_found(const char *format, ...) {
   char sentence[600];
   va_list ap;
@@ -135,10 +135,10 @@ void sim_found(const char *format, ...) {
   report(SIM_FINDING, format, sentence);
 }
 
-/* A signal has come, in the middle of anything. */
+/* A signal has arrived, at any moment. */
 void sim_crash(const char *sentence) { report(SIM_CRASH, sentence, sentence); }
 
-/* What must hold in the simulation does not. */
+/* The simulation itself is wrong. */
 void sim_bug(const char *format, ...) {
   char sentence[600];
   va_list ap;
@@ -155,7 +155,7 @@ void *sim_zero(size_t size) {
   return block;
 }
 
-/* realloc() that does. */
+/* realloc() that does the same. */
 void *sim_resize(void *block, size_t size) {
   block = realloc(block, size);
   if (!block) sim_bug("out of memory");

@@ -10,14 +10,14 @@
 #include "test/lab/drawing.h"
 #include "test/sim/sched.h"
 
-/* Lines that are kept, lines that are told, and how those are shared out. */
+/* How many lines are kept and told, and the shares of some sorts. */
 enum { KEPT = 1 << 14, TOLD = 56, TOLD_FAULTS = 24, TOLD_LAST = 46 };
 enum { LANES = SIM_SLOTS * SIM_THREADS, NAME = 32 };
 
 typedef struct kept_lines {
   int64_t count; /* the newest are at count - 1, ..., modulo KEPT */
   drawing_line line[KEPT];
-  char call[LANES][NAME]; /* that each lane is in */
+  char call[LANES][NAME]; /* each lane's current call */
 } kept_lines;
 
 static kept_lines *kept;
@@ -26,7 +26,7 @@ static const char *mark_text;
 
 /* ---- lines ---- */
 
-/* The lines lie in memory that children share. */
+/* The lines are in memory shared with children. */
 void story_open(void) {
   if (!sim.verbose) return;
   kept = mmap(NULL, sizeof *kept, PROT_READ | PROT_WRITE,
@@ -34,14 +34,14 @@ void story_open(void) {
   if (kept == MAP_FAILED) sim_bug("out of memory");
 }
 
-/* Forget the run before. */
+/* Forget the previous run. */
 void story_begin(void) {
   if (!kept) return;
   kept->count = 0;
   memset(kept->call, 0, sizeof kept->call);
 }
 
-/* A lane for each thread that a process can have. */
+/* One lane for each possible thread of a process. */
 int story_lane(void) {
   return sched_slot() < 0 ? -1 : sched_slot() * SIM_THREADS + sched_thread();
 }
@@ -54,12 +54,12 @@ void story_lane_name(int lane, char out[8]) {
   out[2] = '\0';
 }
 
-/* The call that a lane is in, as far as it was told. */
+/* A lane's current call, as far as it was told. */
 const char *story_call(int lane) {
   return kept && lane >= 0 ? kept->call[lane] : "";
 }
 
-/* Note in which call of zkembed.h a lane is. */
+/* Note a lane's current call of zkembed.h. */
 static void note_call(const drawing_line *line) {
   if (line->lane < 0 || !strchr("()Ae", line->kind)) return;
   char *call = kept->call[line->lane];
@@ -69,7 +69,7 @@ static void note_call(const drawing_line *line) {
   if (line->kind == '(') strncat(call, line->text, length);
 }
 
-/* Print a line as it happens: each lane begins farther to the right. */
+/* Print a line when it happens: each lane begins farther to the right. */
 static void print_now(const drawing_line *line) {
   enum { INDENT = 10 };
   char name[8];
@@ -91,7 +91,7 @@ static void add(char kind, int lane, const char *format, va_list ap) {
   if (sim.verbose > 1) print_now(line);
 }
 
-/* A note in the lane of the fiber that runs. */
+/* A note in the running fiber's lane. */
 void sim_say(const char *format, ...) {
   va_list ap;
   va_start(ap, format);
@@ -99,7 +99,7 @@ void sim_say(const char *format, ...) {
   va_end(ap);
 }
 
-/* A line of any kind in that lane. */
+/* A line of any kind in the running fiber's lane. */
 void sim_tell(char kind, const char *format, ...) {
   va_list ap;
   va_start(ap, format);
@@ -115,13 +115,13 @@ void story_tell(char kind, int slot, int thread, const char *format, ...) {
   va_end(ap);
 }
 
-/* Set what story_step() will say, once. */
+/* Set the text for story_step() to tell once. */
 void story_mark(int64_t step, const char *text) {
   mark_step = step;
   mark_text = text;
 }
 
-/* For sched.c, at each step while a story is told. */
+/* Called by sched.c at each step while a story is told. */
 void story_step(sim_call call) {
   const char *in = story_call(story_lane());
   if (sim.steps >= mark_step) {
@@ -135,32 +135,32 @@ void story_step(sim_call call) {
 /* ---- which lines are told ---- */
 
 typedef struct choice {
-  drawing_line *line; /* all, the oldest first */
+  drawing_line *line; /* all, oldest first */
   int count;
-  int *partner;     /* of a call's begin its end, and the other way; of another
-                       line the begin of the call that it lies in; or -1 */
-  bool *chosen;     /* told */
+  int *partner;     /* for a call's begin its end, and the reverse; for another
+                     * line the begin of the call that it is in; or -1 */
+  bool *chosen;     /* to be told */
   int told;         /* how many */
-  const char *path; /* that the finding names; "": none */
+  const char *path; /* the path in the finding; "": none */
 } choice;
 
-/* Is it a line of the plot, rather than of a call? */
+/* Is it a line of the plot, not of a call? */
 static bool is_event(const drawing_line *line) {
   return !strchr("()cn", line->kind);
 }
 
-/* Does the line say nothing that a reader must know?  A wait, and what becomes
- * of a dead process, do not. */
+/* Can a reader do without the line?  That is so for waits, and for the removal
+ * of a dead process. */
 static bool is_dull(const drawing_line *line) {
   return strncmp(line->text, "wait", 4) == 0 ||
          strncmp(line->text, "dispatch", 8) == 0 ||
          strcmp(line->text, "is taken apart") == 0;
 }
 
-/* Is it a line that a reader may want? */
+/* Is it a line that may interest a reader? */
 static bool is_any(const choice *c, int i) { return !is_dull(&c->line[i]); }
 
-/* Is it about the node that the finding names? */
+/* Is it about the finding's node? */
 static bool is_near(const choice *c, int i) {
   return *c->path && strstr(c->line[i].text, c->path);
 }
@@ -176,8 +176,8 @@ static bool is_plot(const choice *c, int i) {
   return is_event(line);
 }
 
-/* Is it a call alone between two that are told?  It is no longer than to say
- * that one is left out. */
+/* Is it a single call between two that are told?  To say that one call is left
+ * out would be no shorter. */
 static bool is_alone(const choice *c, int i) {
   int before = i - 1, after = i + 1;
   if (c->line[i].kind != '(') return false;
@@ -186,7 +186,7 @@ static bool is_alone(const choice *c, int i) {
   return before >= 0 && c->chosen[before] && c->chosen[after];
 }
 
-/* Tell a line, and the call that it belongs to. */
+/* Tell a line, with the call that it belongs to. */
 static void take(choice *c, int i) {
   for (; i >= 0 && !c->chosen[i]; i = c->partner[i]) {
     c->chosen[i] = true;
@@ -194,14 +194,13 @@ static void take(choice *c, int i) {
   }
 }
 
-/* Tell the newest lines of a sort, until so many are told. */
+/* Tell the newest lines of a sort, up to a number of lines. */
 static void choose(choice *c, bool (*is_of)(const choice *c, int i), int most) {
   for (int i = c->count - 1; i >= 0 && c->told < most; i--)
     if (is_of(c, i)) take(c, i);
 }
 
-/* Which lines are the begin and the end of one call, and in which call does
- * each other line lie? */
+/* Find the two lines of each call, and the call around each other line. */
 static void pair_calls(choice *c) {
   enum { DEPTH = 8 };
   int open[LANES][DEPTH], depth[LANES] = {0};
@@ -221,7 +220,7 @@ static void pair_calls(choice *c) {
   }
 }
 
-/* The path that the last line names: that of the finding. */
+/* The path in the last line, that of the finding. */
 static void path_of_finding(const choice *c, char out[NAME]) {
   const char *text = c->count ? c->line[c->count - 1].text : "";
   const char *at = strstr(text, " /");
@@ -229,7 +228,7 @@ static void path_of_finding(const choice *c, char out[NAME]) {
   if (at) snprintf(out, NAME, "%.*s", (int)strcspn(at + 1, " :;,"), at + 1);
 }
 
-/* How many calls of each lane lie between two lines that are told? */
+/* How many calls of each lane are there between two lines that are told? */
 static bool summary(const choice *c, int from, int to, char *out, size_t size) {
   int calls[LANES] = {0};
   size_t n = 0;
@@ -247,7 +246,7 @@ static bool summary(const choice *c, int from, int to, char *out, size_t size) {
   return n > 0;
 }
 
-/* A call that nothing came between is one line. */
+/* Make one line of a call if nothing came in between. */
 static void join_calls(drawing_line *line, int *count) {
   int n = 0;
   for (int i = 0; i < *count; i++) {
@@ -265,7 +264,7 @@ static void join_calls(drawing_line *line, int *count) {
   *count = n;
 }
 
-/* The lines that are told, with summaries of the others between them. */
+/* The lines to tell, and summaries of the others between them. */
 static int gather(const choice *c, drawing_line *out) {
   int n = 0, last = -1;
   for (int i = 0; i < c->count; i++) {
@@ -282,7 +281,7 @@ static int gather(const choice *c, drawing_line *out) {
   return n;
 }
 
-/* The lines that are told, and how many. */
+/* The lines to tell, and their number. */
 static drawing_line *tell(int *count) {
   char path[NAME];
   choice c = {.count = kept->count < KEPT ? (int)kept->count : KEPT};
@@ -309,7 +308,7 @@ static drawing_line *tell(int *count) {
 
 /* ---- as text and as a picture ---- */
 
-/* What is drawn: the lanes that say something get numbers from 0 on. */
+/* Draw it: the lanes with lines are numbered from 0 on. */
 static void draw(FILE *out, void (*how)(const drawing *, FILE *)) {
   static char names[LANES][24];
   char name[8];
@@ -333,7 +332,7 @@ static void draw(FILE *out, void (*how)(const drawing *, FILE *)) {
   free(line);
 }
 
-/* As text, 120 characters wide unless a line has more to say. */
+/* As text, 120 characters wide unless a line needs more. */
 void story_print(FILE *out) { draw(out, drawing_text); }
 /* As a picture. */
 void story_draw(FILE *out) { draw(out, drawing_svg); }

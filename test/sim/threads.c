@@ -1,8 +1,8 @@
 /* threads.c - see threads.h
  *
- * A mutex has the number of its holder in the C library's field for that.  A
- * process's mutexes have no step of their own while it has one thread only:
- * then nobody can come between. */
+ * A mutex stores its holder's number in the C library's field for it.  While a
+ * process has only one thread, its mutexes have no steps: no one else could use
+ * them. */
 #include "test/sim/threads.h"
 
 #include <errno.h>
@@ -14,16 +14,16 @@
 
 #define HOLDER(m) ((m)->__data.__owner)
 
-/* The number by which the running thread holds a mutex. */
+/* The running thread's number as a holder. */
 static int self(void) { return 1 + sched_thread(); }
 
-/* Wait until nobody has the mutex, and take it. */
+/* Wait until the mutex is free, and take it. */
 static void take(pthread_mutex_t *m) {
   while (HOLDER(m)) sched_wait_on(m, SIM_NEVER, false);
   HOLDER(m) = self();
 }
 
-/* Take a mutex: a step, if another thread could come between. */
+/* Take a mutex: a step, if another thread could interfere. */
 int threads_lock(pthread_mutex_t *m) {
   if (!sched_self()) return 0;
   if (HOLDER(m) == self()) sim_found("P9: a mutex is taken twice");
@@ -32,7 +32,7 @@ int threads_lock(pthread_mutex_t *m) {
   return 0;
 }
 
-/* Give it back, and wake those that wait for it. */
+/* Release it, and wake the threads that wait for it. */
 int threads_unlock(pthread_mutex_t *m) {
   if (!sched_self()) return 0;
   if (HOLDER(m) != self())
@@ -42,14 +42,14 @@ int threads_unlock(pthread_mutex_t *m) {
   return 0;
 }
 
-/* For an assertion of the engine that its mutex is held: says whether it is,
- * and takes nothing. */
+/* For an assertion of the engine that its mutex is held: reports that, and
+ * takes nothing. */
 int threads_try(pthread_mutex_t *m) {
   return !sched_self() || HOLDER(m) ? EBUSY : 0;
 }
 
-/* Give the mutex back, sleep, and take it again; a cancellation takes effect
- * only then. */
+/* Release the mutex, sleep, and take it again; only then does a cancellation
+ * take effect. */
 static int wait_for(pthread_cond_t *c, pthread_mutex_t *m, int64_t until) {
   threads_unlock(m);
   bool woken = sched_wait_on(c, until, true);
@@ -58,7 +58,7 @@ static int wait_for(pthread_cond_t *c, pthread_mutex_t *m, int64_t until) {
   return woken ? 0 : ETIMEDOUT;
 }
 
-/* As pthread_cond_wait(). */
+/* Like pthread_cond_wait(). */
 int threads_wait(pthread_cond_t *c, pthread_mutex_t *m) {
   return wait_for(c, m, SIM_NEVER);
 }
@@ -69,13 +69,13 @@ int threads_timed_wait(pthread_cond_t *c, pthread_mutex_t *m,
   return wait_for(c, m, wait_of_monotonic(ns));
 }
 
-/* Wakes all: a signal may wake more than one, too. */
+/* Wakes all: a real signal may wake more than one, too. */
 int threads_signal(pthread_cond_t *c) {
   sched_wake(c);
   return 0;
 }
 
-/* As pthread_once(); the flag lies with the process. */
+/* Like pthread_once(); the flag belongs to the process. */
 int threads_once(pthread_once_t *once, void (*fn)(void)) {
   if (*once) return 0;
   *once = 1;
@@ -83,7 +83,7 @@ int threads_once(pthread_once_t *once, void (*fn)(void)) {
   return 0;
 }
 
-/* The process's own clock, also in a time namespace. */
+/* The process's own clock, even in a time namespace. */
 int threads_clock(clockid_t clock, struct timespec *out) {
   int64_t ns = wait_clock(ZKE_CLOCK_MONOTONIC);
   (void)clock;
@@ -93,13 +93,13 @@ int threads_clock(clockid_t clock, struct timespec *out) {
 
 int threads_nothing(void) { return 0; }
 
-/* One number for a thread of the running process, also in a forked child. */
+/* A number for a thread of the running process; unchanged in a forked child. */
 pthread_t threads_self(void) { return (pthread_t)self(); }
 
-/* As getpid(): by it the recipes notice a fork. */
+/* Like getpid(): the recipes notice a fork by it. */
 pid_t threads_pid(void) { return sched_self() ? sched_self()->pid : 0; }
 
-/* As getentropy(); recipes name their znodes by it. */
+/* Like getentropy(); recipes use it to name their znodes. */
 int threads_entropy(void *out, size_t size) {
   uint64_t word = 0;
   for (size_t i = 0; i < size; i++, word >>= 8) {
@@ -121,7 +121,7 @@ int threads_at_fork(void (*prepare)(void), void (*parent)(void),
   return 0;
 }
 
-/* The handlers of the C library's fork(), around sched_fork(). */
+/* The C library's fork handlers, around sched_fork(). */
 bool threads_fork(void) {
   void (*const *handlers)(void) = sched_self()->at_fork;
   if (handlers[0]) handlers[0]();
@@ -134,14 +134,14 @@ bool threads_fork(void) {
 
 /* ---- cancellation ---- */
 
-/* As pthread_cleanup_push(). */
+/* Like pthread_cleanup_push(). */
 void threads_push(threads_cleanup *c) {
   sched_cancel *self_cancel = sched_cancel_of();
   c->outer = self_cancel->cleanups;
   self_cancel->cleanups = c;
 }
 
-/* As pthread_cleanup_pop(). */
+/* Like pthread_cleanup_pop(). */
 void threads_pop(bool runs) {
   sched_cancel *c = sched_cancel_of();
   const threads_cleanup *last = c->cleanups;
@@ -149,12 +149,12 @@ void threads_pop(bool runs) {
   if (runs) last->fn(last->arg);
 }
 
-/* An asynchronous cancellation takes effect when it may. */
+/* An asynchronous cancellation takes effect as soon as it is allowed. */
 static void test_at_once(const sched_cancel *c) {
   if (c->at_once) sched_test_cancel();
 }
 
-/* As pthread_setcancelstate(). */
+/* Like pthread_setcancelstate(). */
 int threads_cancel_state(int state, int *old) {
   sched_cancel *c = sched_cancel_of();
   if (!c) return 0;
@@ -164,7 +164,7 @@ int threads_cancel_state(int state, int *old) {
   return 0;
 }
 
-/* As pthread_setcanceltype(). */
+/* Like pthread_setcanceltype(). */
 int threads_cancel_type(int type, int *old) {
   sched_cancel *c = sched_cancel_of();
   if (!c) return 0;
@@ -175,7 +175,7 @@ int threads_cancel_type(int type, int *old) {
   return 0;
 }
 
-/* The frames of a thread that is left are above this one, and go with it. */
+/* A cancelled thread's stack frames are above this one, and are dropped. */
 bool threads_run(void (*fn)(const void *), const void *arg) {
   jmp_buf back;
   sched_cancel *c = sched_cancel_of();
@@ -190,7 +190,7 @@ bool threads_run(void (*fn)(const void *), const void *arg) {
   return true;
 }
 
-/* No cancellation comes while handlers run, as POSIX has it. */
+/* As in POSIX, no cancellation comes while handlers run. */
 void threads_leave(void) {
   sched_cancel *c = sched_cancel_of();
   sim_say("CANCELLED");

@@ -11,13 +11,13 @@
 
 enum { OPS = 4, TTL_MS = 300 };
 
-/* Few paths, so that calls meet. */
+/* Few paths, so that calls collide. */
 static const char *a_path(const ops_actor *a) {
   static const char *const all[] = {"/t", "/t/a", "/t/a/x", "/t/b", "/t/b/x"};
   return all[sim_load(a->slot, sizeof all / sizeof *all)];
 }
 
-/* Of which about half are right. */
+/* About half of them are right. */
 static int a_version(const ops_actor *a) {
   return sim_load(a->slot, 2) ? -1 : (int)sim_load(a->slot, 3);
 }
@@ -27,7 +27,7 @@ static int a_length(const ops_actor *a) {
   return (int)sim_load(a->slot, 3) - 1;
 }
 
-/* Of a multi or by itself: a change at random. */
+/* A random change, alone or in a multi. */
 static void fill(const ops_actor *a, zke_op *op) {
   const char *path = a_path(a);
   int mode = (int)sim_load(a->slot, ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL + 1);
@@ -51,7 +51,7 @@ static void fill(const ops_actor *a, zke_op *op) {
   }
 }
 
-/* The change, or the check, as a call of its own. */
+/* The change, or the check, in its own call. */
 static int single(zke *z, const zke_op *op) {
   zke_stat stat;
   switch (op->type) {
@@ -70,7 +70,7 @@ static int single(zke *z, const zke_op *op) {
   }
 }
 
-/* One change, or a look. */
+/* One change, or one read. */
 static int do_single(const ops_actor *a) {
   zke_op op;
   fill(a, &op);
@@ -93,7 +93,7 @@ static int do_multi(const ops_actor *a) {
   return multi(a, ops, count);
 }
 
-/* What the tree refuses is no failure of a batch. */
+/* A refusal by the tree does not fail the batch. */
 static int batch_body(zke *z, void *context) {
   const ops_actor *a = context;
   int rc = ZKE_OK;
@@ -106,7 +106,7 @@ static int batch_body(zke *z, void *context) {
   return sim_load(a->slot, 4) ? ZKE_OK : ZKE_CANCELLED;
 }
 
-/* Several calls in one transaction, of which nothing may stay. */
+/* Several calls in one transaction, which may be undone completely. */
 static int do_batch(const ops_actor *a) {
   ops_actor own = *a;
   int rc = zke_batch(a->z, batch_body, &own);
@@ -114,7 +114,7 @@ static int do_batch(const ops_actor *a) {
   return rc == ZKE_CANCELLED ? ZKE_OK : rc;
 }
 
-/* Several nodes in one state. */
+/* Several nodes in the same state. */
 static int do_read(const ops_actor *a) {
   zke_op ops[OPS];
   zke_op_result r[OPS] = {{0}};
@@ -130,7 +130,7 @@ static int do_read(const ops_actor *a) {
   return rc;
 }
 
-/* How many nodes lie below one? */
+/* How many nodes are below one? */
 static int count(const ops_actor *a, const char *path) {
   int64_t count;
   return zke_count(a->z, path, &count);
@@ -139,7 +139,7 @@ static int count(const ops_actor *a, const char *path) {
 static int do_count(const ops_actor *a) { return count(a, a_path(a)); }
 static int do_count_queue(const ops_actor *a) { return count(a, "/q"); }
 
-/* The next number, higher or not. */
+/* Raise the next number, or try to lower it. */
 static int raise_below(const ops_actor *a, const char *path, uint64_t most) {
   zke_stat stat;
   return zke_raise_sequence(a->z, path, (int)sim_load(a->slot, most), &stat);
@@ -152,14 +152,14 @@ static int do_raise_line(const ops_actor *a) {
   return raise_below(a, "/line", 100);
 }
 
-/* A node that anybody may change, or nobody any more. */
+/* Make a node changeable by everyone, or by no one. */
 static int do_acl(const ops_actor *a) {
   zke_stat stat;
   const zke_acls *acls = sim_load(a->slot, 2) ? ZKE_OPEN_ACL : ZKE_READ_ACL;
   return zke_set_acl(a->z, "/t/a", a_version(a), acls, &stat);
 }
 
-/* A watch, of which only judge.c knows what it is to be told. */
+/* A watch; only judge.c knows which events it must get. */
 static int do_watch(const ops_actor *a) {
   zke_stat stat = {.version = 0};
   const char *path = a_path(a);
@@ -171,7 +171,7 @@ static int do_watch(const ops_actor *a) {
   return zke_children(a->z, path, watches_event, w, NULL, &stat);
 }
 
-/* ---- all other calls: they come back in time, and do no harm ---- */
+/* ---- other calls: they return in time, and do no harm ---- */
 
 static int do_usage(const ops_actor *a) {
   int64_t count = 0, bytes = 0;
@@ -215,7 +215,7 @@ static int do_compact(const ops_actor *a) {
 }
 
 static int do_history_keep(const ops_actor *a) {
-  if (the_plan.k.history) return ZKE_OK; /* history.c has it */
+  if (the_plan.k.history) return ZKE_OK; /* history.c needs it */
   return zke_history_keep(a->z, sim_load(a->slot, 3) ? 50 : 0, 0);
 }
 
@@ -232,7 +232,7 @@ static int do_check(const ops_actor *a) {
   return multi(a, ops, 2);
 }
 
-/* A node that only whoever has the password may read or remove. */
+/* A node that can be read or removed only with its password. */
 static int do_private(const ops_actor *a) {
   char *data = NULL;
   int len = 0;
@@ -276,8 +276,8 @@ typedef struct kind {
   int weight;
 } kind;
 
-/* Make one of the calls, by weight.  What the tree refuses is no failure of the
- * call. */
+/* Make one of the calls, chosen by weight.  A refusal by the tree does not fail
+ * the call. */
 static void any(const ops_actor *a, const kind *all, int count) {
   int sum = 0;
   for (int i = 0; i < count; i++) sum += all[i].weight;

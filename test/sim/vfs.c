@@ -11,11 +11,11 @@
 
 enum { SECTOR_BYTES = 4096, LONGEST_PATH = 100 };
 
-/* The locks of the WAL-index that a writer has, and a checkpoint. */
+/* The locks of the WAL-index that a writer and a checkpoint hold. */
 enum { WRITERS = 0, CHECKPOINTS = 1 };
 
-/* A handle.  It is in three lists: of its file's, of the WAL-index's, and of
- * its process's. */
+/* A handle.  It is in three lists: the file's, the WAL-index's, and the
+ * process's. */
 typedef struct vfs_file {
   sqlite3_file base;
   disk_node *n, *shm;
@@ -24,35 +24,35 @@ typedef struct vfs_file {
   int level; /* SQLITE_LOCK_… */
   int persist;
   int flags;
-  unsigned shared, exclusive; /* of the WAL-index's locks */
-  bool sync_names;            /* with the next sync, as the file may be new */
+  unsigned shared, exclusive; /* locks of the WAL-index */
+  bool sync_names;            /* at the next sync, as the file may be new */
   bool remove;                /* when it is closed */
-  bool copies;     /* pages are in the database, not yet synced, since */
-  uint32_t copied; /* so many frames of the log were noted as copied */
+  bool copies;                /* pages were copied and not yet synced, since */
+  uint32_t copied; /* this many frames of the log were noted as copied */
   bool written;    /* since the last sync */
-  bool untold;     /* a sync has failed: Linux tells each description once */
+  bool untold;     /* a sync failed: Linux reports it once per description */
   bool inherited;  /* by a forked child */
   bool foreign;    /* another program's */
-  bool only_reads; /* of a handle that cannot write */
+  bool only_reads; /* of a read-only handle */
   char path[DISK_PATH];
 } handle;
 
-/* SQLite's file object is the beginning of ours. */
+/* SQLite's file object is the first part of ours. */
 static handle *handle_of(sqlite3_file *f) { return (handle *)f; }
 
-/* Note the errno of the call, and give SQLite's code. */
+/* Note the call's errno, and return SQLite's code. */
 static int fail(int error, int code) {
   sched_process *p = sched_self();
   if (p) p->error = error;
   return code;
 }
 
-/* Some VFS sync no directory (SQLITE_DISABLE_DIRSYNC). */
+/* Some VFSs do not sync directories (SQLITE_DISABLE_DIRSYNC). */
 static bool forgets_names(void) { return the_plan.k.medium & 1; }
 
 /* ---- the lists ---- */
 
-/* Put another handle into a list in the place of one. */
+/* Replace a handle in a list. */
 #define REPLACE(first, member, h, by)                  \
   do {                                                 \
     handle **at_ = (first);                            \
@@ -60,10 +60,10 @@ static bool forgets_names(void) { return the_plan.k.medium & 1; }
     if (*at_) *at_ = (by);                             \
   } while (0)
 
-/* Take one out. */
+/* Remove a handle from a list. */
 #define UNLINK(first, member, h) REPLACE(first, member, h, (h)->member)
 
-/* Take the handle out of the WAL-index; its locks there go with it. */
+/* Remove the handle from the WAL-index; its locks there go with it. */
 static void shm_drop(handle *h) {
   disk_node *n = h->shm;
   if (!n) return;
@@ -73,7 +73,7 @@ static void shm_drop(handle *h) {
   disk_settle(n);
 }
 
-/* Take it out of all lists: it is closed, or its process is dead. */
+/* Remove it from all lists: it is closed, or its process is dead. */
 static void handle_drop(handle *h) {
   disk_node *n = h->n;
   shm_drop(h);
@@ -82,7 +82,7 @@ static void handle_drop(handle *h) {
   disk_settle(n);
 }
 
-/* Which one goes first is chance. */
+/* Removes them in random order. */
 bool vfs_reap_one(file_table *t) {
   int count = 0;
   for (const handle *h = t->handles; h; h = h->next_own) count++;
@@ -94,8 +94,8 @@ bool vfs_reap_one(file_table *t) {
   return true;
 }
 
-/* A handle of the parent's stays in the lists by another name; its memory is
- * the child's, and there it has no locks. */
+/* The parent's handle stays in the lists as a copy; the original's memory
+ * belongs to the child, and has no locks. */
 static void handle_forked(handle *h, file_table *parent, file_table *child) {
   handle *own = sim_zero(sizeof *own);
   *own = *h;
@@ -116,7 +116,7 @@ static void handle_forked(handle *h, file_table *parent, file_table *child) {
   h->shm->shm = h;
 }
 
-/* SQLite's memory goes with the child, the locks stay with the parent. */
+/* The memory goes to the child, and the locks stay with the parent. */
 void vfs_forked(file_table *parent, file_table *child) {
   handle *h = parent->handles, *next;
   parent->handles = NULL;
@@ -126,7 +126,7 @@ void vfs_forked(file_table *parent, file_table *child) {
   }
 }
 
-/* Has it a connection that writes, of before the fork? */
+/* Has it a writing connection from before the fork? */
 bool vfs_has_inherited(const file_table *t) {
   const int flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READWRITE;
   for (const handle *h = t->handles; h; h = h->next_own)
@@ -134,7 +134,7 @@ bool vfs_has_inherited(const file_table *t) {
   return false;
 }
 
-/* Has the process any lock that SQLite has taken on the file? */
+/* Does SQLite hold any lock on the file in the process? */
 bool vfs_would_lose_locks(const disk_node *n) {
   for (const handle *h = sched_self()->files->handles; h; h = h->next_own)
     if ((h->n == n && h->level) || h->shm == n) return true;
@@ -143,7 +143,7 @@ bool vfs_would_lose_locks(const disk_node *n) {
 
 /* ---- reading and writing ---- */
 
-/* Its locks go with it. */
+/* Closing drops its locks. */
 static int io_close(sqlite3_file *f) {
   handle *h = handle_of(f);
   sched_step(CALL_dclose);
@@ -152,20 +152,19 @@ static int io_close(sqlite3_file *f) {
   return SQLITE_OK;
 }
 
-/* Does the process lack the gate, the first byte of DATABASE-zke/gate?  Before
- * there is such a file nobody can have it, and nobody lacks it. */
+/* Is the process without the gate, the first byte of DATABASE-zke/gate?  Not
+ * before that file exists, since no process can have the gate then. */
 static bool lacks_gate(const handle *h) {
   char path[DISK_PATH];
   size_t len = strlen(h->path);
   if (h->flags & SQLITE_OPEN_WAL) len -= strlen("-wal");
   snprintf(path, sizeof path, "%.*s-zke/gate", (int)len, h->path);
   const disk_node *n = disk_find(path);
-  if (!n || sched_self()->adrift) return false; /* it has another one */
+  if (!n || sched_self()->adrift) return false; /* it has another gate file */
   return !file_process_has_lock(sched_self(), n, 0);
 }
 
-/* Which of the WAL-index's locks does a process have?  -1: it has not opened
- * the index. */
+/* The process's locks of the WAL-index; -1: it has not opened that. */
 static int index_locks(const file_table *owner) {
   int locks = -1;
   for (const handle *o = owner->handles; o; o = o->next_own)
@@ -174,15 +173,15 @@ static int index_locks(const file_table *owner) {
   return locks;
 }
 
-/* Which call is a read?  One without locks, by a process that does not write,
- * has a name of its own. */
+/* The name of a read: one without locks, by a process that does not write, has
+ * its own. */
 static sim_call read_call(const handle *h) {
   bool locks = index_locks(h->owner) != 0 || !lacks_gate(h);
   return locks ? CALL_dread : CALL_lread;
 }
 
-/* Which call is the sync of a file?  A checkpoint has a lock of the WAL-index
- * while it syncs the log; a commit has not. */
+/* The name of a file's sync: a checkpoint holds a lock of the WAL-index while
+ * it syncs the log; a commit does not. */
 static sim_call sync_call(const handle *h) {
   enum { CHECKPOINT = 1 << 1 };
   int locks = index_locks(h->owner);
@@ -200,9 +199,9 @@ static int io_read(sqlite3_file *f, void *out, int size, sqlite3_int64 at) {
   return SQLITE_IOERR_SHORT_READ;
 }
 
-/* A writer of the log, or of the database once that has a log, is the one with
- * the gate (P12): the first byte of DATABASE-zke/gate.  Other programs know no
- * gate, so nothing is copied into the database while one of them writes. */
+/* Whoever writes to the log, or to a database with a log, has the gate (P12):
+ * the first byte of DATABASE-zke/gate.  Other programs do not know the gate, so
+ * nothing is copied into the database while one of them writes. */
 static void check_gate(const handle *h) {
   bool log = h->flags & SQLITE_OPEN_WAL;
   if (h->foreign || (!log && !(h->flags & SQLITE_OPEN_MAIN_DB && h->shm)))
@@ -214,31 +213,31 @@ static void check_gate(const handle *h) {
 }
 
 /* How many frames of the log are noted as copied: nBackfill of the WAL-index,
- * behind two copies of its header. */
+ * which comes after two copies of its header. */
 static uint32_t frames_copied(const handle *h) {
   uint32_t n = 0;
   if (h->shm->regions) memcpy(&n, (char *)h->shm->region[0] + 96, sizeof n);
   return n;
 }
 
-/* A page of the log is written into the database. */
+/* A page of the log is written to the database. */
 static void note_copy(handle *h) {
   if (!(h->flags & SQLITE_OPEN_MAIN_DB) || !h->shm || h->copies) return;
   h->copies = true;
   h->copied = frames_copied(h);
 }
 
-/* A checkpoint gives its lock back: what it has noted as copied nobody writes
- * again, so it must have been synced before (P8). */
+/* A checkpoint releases its lock: pages noted as copied are not written again,
+ * so they must have been synced before (P8). */
 static void check_copies(handle *h) {
   if (h->copies && !h->foreign && frames_copied(h) > h->copied)
     sim_found("P8: pages are noted as copied into %s without a sync", h->path);
   h->copies = false;
 }
 
-/* A rollback journal counts its pages once they are synced, in 12 bytes at its
- * head: else a power cut could leave the count and lose a page, and the damaged
- * database would be taken for whole (P8). */
+/* A rollback journal gets its page count, in 12 bytes at its head, after its
+ * pages are synced.  Otherwise a power cut could leave the count and lose a
+ * page, and the damaged database would look intact (P8). */
 static void check_journal(handle *h, int size) {
   bool counts = h->flags & SQLITE_OPEN_MAIN_JOURNAL && size == 12;
   if (counts && h->written && !h->foreign)
@@ -246,7 +245,7 @@ static void check_journal(handle *h, int size) {
   h->written = true;
 }
 
-/* The process dies inside the write: some of its pages are there.  Linux looks
+/* The process dies inside the write: some of its pages arrive.  Linux checks
  * for a signal between two pages. */
 static void die_writing(handle *h, const void *data, int size, int64_t at) {
   int64_t part = (int64_t)size * sched_torn() / 1000;
@@ -255,8 +254,8 @@ static void die_writing(handle *h, const void *data, int size, int64_t at) {
   sched_die();
 }
 
-/* A quota has no room for all: the blocks that it has room for are there.  Only
- * a full disk has a code of its own in SQLite. */
+/* If a quota has no room for everything, the blocks for which it has room are
+ * written.  Only a full disk has its own code in SQLite. */
 static int write_some(handle *h, const void *data, int64_t at, int error) {
   if (error == ENOSPC) return fail(error, SQLITE_FULL);
   int64_t part = h->n->now.size + sim.quota_left - at;
@@ -266,7 +265,7 @@ static int write_some(handle *h, const void *data, int64_t at, int error) {
   return fail(error, SQLITE_IOERR_WRITE);
 }
 
-/* All of it, or an error and some of its sectors, or a death inside. */
+/* Everything, or an error and some of the sectors, or a death inside. */
 static int io_write(sqlite3_file *f, const void *data, int size,
                     sqlite3_int64 at) {
   handle *h = handle_of(f);
@@ -298,10 +297,10 @@ static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
 }
 
 /* As systems report it: what a failed sync should have written counts as
- * written from then on, and each description that is open is told once, or that
- * alone by which it was asked for.  Those of other programs do not fail: the
- * engine would not hear of it, and promises nothing then.  Of a handle that
- * cannot write all are told, for the same reason. */
+ * written from then on, and each open description is told once, or only the one
+ * that asked.  Syncs of other programs do not fail: the engine would not learn
+ * of that, and promises nothing then.  For the same reason a failed sync of a
+ * read-only handle is reported to all. */
 static int io_sync(sqlite3_file *f, int flags) {
   handle *h = handle_of(f);
   int error = sched_step(sync_call(h));
@@ -331,8 +330,8 @@ static int io_sync(sqlite3_file *f, int flags) {
   return SQLITE_OK;
 }
 
-/* The size that processes see.  SQLite's own VFS takes a file of one byte for
- * an empty one. */
+/* The size that processes see.  SQLite's own VFS treats a file of one byte as
+ * empty. */
 static int io_size(sqlite3_file *f, sqlite3_int64 *out) {
   int error = sched_step(CALL_dsize);
   if (error) return fail(error, SQLITE_IOERR_FSTAT);
@@ -343,7 +342,7 @@ static int io_size(sqlite3_file *f, sqlite3_int64 *out) {
 
 /* ---- the locks of the database ---- */
 
-/* The highest lock that another handle has, or one of the same process. */
+/* The highest lock of any other handle, or of one of the same process. */
 static int others_level(const handle *h, bool same) {
   int level = SQLITE_LOCK_NONE;
   for (const handle *o = h->n->handles; o; o = o->next)
@@ -352,18 +351,17 @@ static int others_level(const handle *h, bool same) {
   return level;
 }
 
-/* May SHARED be had?  A process that has it, or RESERVED, has it for all of its
- * handles. */
+/* Is SHARED possible?  A process that has it, or RESERVED, has it for all of
+ * its handles. */
 static bool may_share(const handle *h) {
   int own = others_level(h, true);
   return own == SQLITE_LOCK_SHARED || own == SQLITE_LOCK_RESERVED ||
          others_level(h, false) < SQLITE_LOCK_PENDING;
 }
 
-/* The levels of SQLite: many SHARED, beside them one RESERVED, then PENDING,
- * which lets nobody new in, then EXCLUSIVE.  A refused EXCLUSIVE leaves
- * PENDING, but not if it was asked for without RESERVED, as for a hot
- * journal. */
+/* SQLite's levels: many SHARED, together with one RESERVED; then PENDING, which
+ * admits no new readers; then EXCLUSIVE.  A refused EXCLUSIVE leaves PENDING,
+ * unless it was requested without RESERVED, as for a hot journal. */
 static int io_lock(sqlite3_file *f, int level) {
   handle *h = handle_of(f);
   int error = sched_step(CALL_dlock);
@@ -389,7 +387,7 @@ static int io_unlock(sqlite3_file *f, int level) {
   return SQLITE_OK;
 }
 
-/* Does anybody write, or want to? */
+/* Is a process writing, or about to? */
 static int io_reserved(sqlite3_file *f, int *out) {
   const handle *h = handle_of(f);
   sched_step(CALL_dreserved);
@@ -398,7 +396,7 @@ static int io_reserved(sqlite3_file *f, int *out) {
   return SQLITE_OK;
 }
 
-/* What SQLite or the engine asks for; all else is not known here. */
+/* What SQLite or the engine asks for; other requests are unknown. */
 static int io_control(sqlite3_file *f, int op, void *arg) {
   handle *h = handle_of(f);
   int *number = arg;
@@ -420,13 +418,13 @@ static int io_control(sqlite3_file *f, int op, void *arg) {
   }
 }
 
-/* As SQLite's own VFS says of Linux. */
+/* As SQLite's own VFS reports for Linux. */
 static int io_sector(sqlite3_file *f) {
   (void)f;
   return SECTOR_BYTES;
 }
 
-/* A write changes no byte outside of its range, also if the power goes. */
+/* A write does not change bytes outside its range, even if the power fails. */
 static int io_device(sqlite3_file *f) {
   (void)f;
   return the_plan.k.medium & 2 ? 0 : SQLITE_IOCAP_POWERSAFE_OVERWRITE;
@@ -439,15 +437,15 @@ static void shm_path(const handle *h, char out[DISK_PATH]) {
   snprintf(out, DISK_PATH, "%.*s-shm", DISK_PATH - 5, h->path);
 }
 
-/* The WAL-index that another handle of the process has of the same database, or
- * NULL: the name may be gone, or another's. */
+/* The WAL-index that another handle of the process uses for the same database,
+ * or NULL: the name may be gone, or lead to another file. */
 static disk_node *shm_of_process(const handle *h) {
   for (const handle *o = h->n->handles; o; o = o->next)
     if (o->owner == h->owner && o->shm) return o->shm;
   return NULL;
 }
 
-/* Open the -shm file; who finds that nobody has it empties it. */
+/* Open the -shm file; a process that finds it unused empties it. */
 static int shm_open_file(handle *h) {
   char path[DISK_PATH];
   shm_path(h, path);
@@ -467,8 +465,8 @@ static int shm_open_file(handle *h) {
   return SQLITE_OK;
 }
 
-/* Regions are memory of the simulation, which all processes see.  They belong
- * to the file.  The first to open it again throws them away. */
+/* Regions are memory of the simulation, visible to all processes.  They belong
+ * to the file.  The first process to open it again discards them. */
 static int io_shm_map(sqlite3_file *f, int region, int size, int extend,
                       void volatile **out) {
   handle *h = handle_of(f);
@@ -515,14 +513,14 @@ static int io_shm_lock(sqlite3_file *f, int first, int count, int flags) {
   return SQLITE_OK;
 }
 
-/* Nothing to order here, but a moment at which another may run. */
+/* Needs no ordering, but another fiber may run here. */
 static void io_shm_barrier(sqlite3_file *f) {
   (void)f;
   sched_step(CALL_barrier);
 }
 
-/* The process's last one takes the name away, too, if SQLite asks for that: it
- * has locked out all others then. */
+/* The process's last handle also removes the name if SQLite asks for that; it
+ * has locked out all others. */
 static int io_shm_unmap(sqlite3_file *f, int remove) {
   handle *h = handle_of(f);
   char path[DISK_PATH];
@@ -558,8 +556,8 @@ static const sqlite3_io_methods methods = {.iVersion = 2,
 
 /* ---- the VFS ---- */
 
-/* SQLite makes a journal or a log with the mode of its database, which it looks
- * at first, also if it makes none: that database's file, or NULL. */
+/* SQLite creates a journal or a log with the mode of its database, which it
+ * reads first, even if it creates none: that database's file, or NULL. */
 static const disk_node *database_of(const char *path) {
   char database[DISK_PATH];
   snprintf(database, sizeof database, "%s", path);
@@ -568,7 +566,7 @@ static const disk_node *database_of(const char *path) {
   return disk_find(database);
 }
 
-/* The file to open, or NULL with the errno in *error. */
+/* The file to open, or NULL, with the errno in *error. */
 static disk_node *open_node(const char *path, int flags, unsigned mode,
                             int *error) {
   disk_node *n = path ? disk_find(path) : NULL;
@@ -584,7 +582,7 @@ static disk_node *open_node(const char *path, int flags, unsigned mode,
               : disk_anonymous(DISK_FILE, 0600);
 }
 
-/* Open a file, and make it if the flags say so.  A path of NULL is a file
+/* Open a file, and create it if the flags say so.  A path of NULL is a file
  * without a name. */
 static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
                     int flags, int *flags_out) {
@@ -618,7 +616,7 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
   return SQLITE_OK;
 }
 
-/* Take a name away; with sync its directory is durable. */
+/* Remove a name; with sync, durably. */
 static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   int error = sched_step(CALL_ddelete);
   (void)v;
@@ -632,7 +630,8 @@ static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   return SQLITE_OK;
 }
 
-/* An empty file does not exist for SQLite, which asks so for a journal. */
+/* An empty file does not exist for SQLite, which checks for a journal with
+ * this. */
 static int vfs_access(sqlite3_vfs *v, const char *path, int flags, int *out) {
   (void)v;
   sched_step(CALL_daccess);
@@ -641,7 +640,7 @@ static int vfs_access(sqlite3_vfs *v, const char *path, int flags, int *out) {
   return SQLITE_OK;
 }
 
-/* All paths are full. */
+/* All paths are absolute. */
 static int vfs_full_path(sqlite3_vfs *v, const char *path, int size,
                          char *out) {
   (void)v;
@@ -649,7 +648,7 @@ static int vfs_full_path(sqlite3_vfs *v, const char *path, int size,
   return SQLITE_OK;
 }
 
-/* For SQLite's salts of the log, and its rowids. */
+/* For SQLite's salts of the log, and rowids. */
 static int vfs_random(sqlite3_vfs *v, int size, char *out) {
   (void)v;
   for (int i = 0; i < size; i++) out[i] = (char)sim_random(SIM_KERNEL, 256);
@@ -664,14 +663,14 @@ static int vfs_sleep(sqlite3_vfs *v, int us) {
   return us;
 }
 
-/* In days, as SQLite wants it. */
+/* In days, as SQLite expects. */
 static int vfs_time(sqlite3_vfs *v, double *out) {
   (void)v;
   *out = 2460000.5 + (double)sim.now / 86400e9;
   return SQLITE_OK;
 }
 
-/* The errno that sqlite3_system_errno() tells. */
+/* The errno that sqlite3_system_errno() returns. */
 static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
   (void)v, (void)size, (void)out;
   return sched_self() ? sched_self()->error : 0;
@@ -680,7 +679,7 @@ static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
 const char *const vfs_name = "unix-simulated";
 const char *const vfs_foreign_name = "unix-foreign";
 
-/* It is the default from then on, so that sqlite3_open() finds it, too. */
+/* It becomes the default, so that sqlite3_open() uses it, too. */
 void vfs_register(void) {
   static sqlite3_vfs foreign, vfs = {.iVersion = 1,
                                      .szOsFile = sizeof(handle),

@@ -7,7 +7,7 @@
 #include "test/sim/container.h"
 #include "zkembed.h"
 
-/* What of it is ready, as poll() says it. */
+/* Its ready events, as poll() reports them. */
 static int open_events(const file_open *o) {
   const disk_node *n = o->n;
   int events = 0;
@@ -28,13 +28,13 @@ static int open_events(const file_open *o) {
   return events;
 }
 
-/* The description behind a number of a poll, or NULL. */
+/* The description of a polled descriptor, or NULL. */
 static const file_open *open_of(const sched_process *p, int fd) {
   return fd >= 0 && fd < FILE_DESCRIPTORS ? p->files->fd[fd] : NULL;
 }
 
-/* What is asked for, and errors and hang-ups always; a number that is not open
- * is POLLNVAL, one below 0 nothing. */
+/* The requested events, and always errors and hang-ups; a descriptor that is
+ * not open gives POLLNVAL, one below 0 nothing. */
 int wait_look(const sched_process *p, struct pollfd *fds, unsigned count) {
   int ready = 0;
   for (unsigned i = 0; i < count; i++) {
@@ -48,19 +48,19 @@ int wait_look(const sched_process *p, struct pollfd *fds, unsigned count) {
   return ready;
 }
 
-/* The scheduler asks this of who waits. */
+/* The scheduler calls this for waiting fibers. */
 bool wait_ready(sched_process *p, struct pollfd *fds, unsigned count) {
   return wait_look(p, fds, count) > 0;
 }
 
-/* When a timer changes something, if that is before `due`; else `due`.  One
- * whose time is past may be waited on for an error, and never gives one. */
+/* When a timer next changes something, if that is before `due`; else `due`.  A
+ * timer that has expired may be polled for an error, which it never gives. */
 static int64_t due_of(const file_open *o, int64_t due) {
   bool coming = o->kind == FILE_TIMER && o->due > sim.now;
   return coming && o->due < due ? o->due : due;
 }
 
-/* Also timers that a poller among them looks at. */
+/* Includes timers in polled pollers. */
 int64_t wait_due(sched_process *p, struct pollfd *fds, unsigned count) {
   int64_t due = SIM_NEVER;
   for (unsigned i = 0; i < count; i++) {
@@ -72,9 +72,9 @@ int64_t wait_due(sched_process *p, struct pollfd *fds, unsigned count) {
   return due;
 }
 
-/* Where a poller has a descriptor, or -1.  Linux knows it by its number and its
- * description: a second descriptor of that is another member, and one that is
- * closed stays until the last of the description is. */
+/* A descriptor's index in a poller, or -1.  Linux identifies it by number and
+ * description: a second descriptor of that is another member, and a closed one
+ * stays until the description's last is closed. */
 static int member_find(const file_open *poller, const file_open *o, int fd) {
   for (int i = 0; i < poller->members; i++)
     if (poller->member[i].o == o && poller->member[i].fd == fd) return i;
@@ -86,7 +86,7 @@ static bool can_wait(const file_open *o) {
   return o->kind != FILE_DISK || o->n->type == DISK_PIPE;
 }
 
-/* A descriptor that is there already is refused, as is what is always ready. */
+/* Refuses a descriptor that is already there, and one that is always ready. */
 int wait_add(int poller, int fd, bool for_reading) {
   file_open *p = file_get(poller), *o = file_get(fd);
   if (!can_wait(o)) return -EPERM;
@@ -96,7 +96,7 @@ int wait_add(int poller, int fd, bool for_reading) {
   return 0;
 }
 
-/* The number has to be the one that was added. */
+/* The number must be the one that was added. */
 int wait_remove(int poller, int fd) {
   file_open *p = file_get(poller);
   file_open *o = file_get(fd);
@@ -107,7 +107,7 @@ int wait_remove(int poller, int fd) {
   return 0;
 }
 
-/* A reader takes the expiration; it is off then, until it is set again. */
+/* Reading takes the expiration; then the timer is off until it is set again. */
 bool wait_take_timer(file_open *o) {
   if (!o->due || sim.now < o->due) return false;
   o->due = 0;
@@ -122,7 +122,8 @@ int64_t wait_clock(int which) {
   return which == ZKE_CLOCK_BOOTTIME ? monotonic + sim.suspended : monotonic;
 }
 
-/* No deadline outlives its boot: it counts from the start of this one. */
+/* A deadline is not valid after its boot, so it counts from the start of this
+ * one. */
 int64_t wait_of_monotonic(int64_t ns) {
   return ns + sim.booted - container_ahead();
 }

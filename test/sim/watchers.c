@@ -12,29 +12,29 @@
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
 
-/* What a slot's session has: a watch of all below the queue, and an alarm. */
+/* A slot's session has a watch of all below the queue, and an alarm. */
 typedef struct keeper {
-  bool watches;  /* or a call about that has failed */
-  int64_t since; /* the zxid of the state that it is told from; 0: not known */
-  int told;      /* events since */
+  bool watches;  /* or a call for that has failed */
+  int64_t since; /* it gets events after this zxid; 0: unknown */
+  int told;      /* number of events since then */
   int64_t zxid;  /* of the last event, */
-  char path[40]; /* what it was about */
+  char path[40]; /* its path */
   int type;
-  int calls;        /* of threads, that set it or take it back now */
-  bool mixed;       /* nobody knows what these come to */
+  int calls;        /* calls by threads that now set or remove it */
+  bool mixed;       /* the result of these is unknown */
   int64_t alarm_ms; /* 0: none */
 } keeper;
 
 static keeper keepers[SIM_SLOTS];
 
-/* The session is over, with its watch and its alarm. */
+/* The session has ended, with its watch and its alarm. */
 void watchers_forget(int slot) { keepers[slot] = (keeper){.watches = false}; }
 
-/* With several threads another one calls, and is called, meanwhile. */
+/* Other threads call, and are called, at the same time. */
 static bool is_alone(void) { return the_plan.k.threads == 1; }
 
 /* The watcher: events come in order, none twice, none after its end.  A slot
- * has one keeper; after a death the next process of the slot has it. */
+ * has one keeper, which after a death belongs to the slot's next process. */
 static void on_event(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
@@ -44,7 +44,7 @@ static void on_event(zke *z, int type, int state, const char *path,
     notes_cut(zke_session_id(z), zke_event_zxid(z));
     k->since = 0;
   }
-  if (type < 0) return; /* watches.c has these */
+  if (type < 0) return; /* watches.c handles these */
   int64_t zxid = zke_event_zxid(z);
   notes_told(k, type, path, zxid);
   sim_say("kept watch: event %d of %s, zxid %llx", type, path, (long long)zxid);
@@ -66,14 +66,14 @@ static void on_event(zke *z, int type, int state, const char *path,
   snprintf(k->path, sizeof k->path, "%s", path);
 }
 
-/* The alarm: it was asked for, and its time has come. */
+/* The alarm was set, and its time has come. */
 static void on_alarm(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
   (void)state, (void)path;
   if (forked_in_callback()) return;
   if (type != ZKE_EVENT_ALARM) return;
-  if (!is_alone()) return; /* another may just have set it again */
+  if (!is_alone()) return; /* another thread may just have set it again */
   if (!k->alarm_ms) sim_found("P4: an alarm that was not asked for");
   if (zke_now(z) < k->alarm_ms)
     sim_found("P4: an alarm comes %lld ms early",
@@ -84,7 +84,7 @@ static void on_alarm(zke *z, int type, int state, const char *path,
 /* ---- against the history ---- */
 
 /* How many changes below the queue the history has, after a zxid and up to
- * another; -1: that cannot be told now. */
+ * another; -1: unknown now. */
 static int changes_between(int64_t after, int64_t last) {
   history_changes list;
   int count = 0;
@@ -95,14 +95,14 @@ static int changes_between(int64_t after, int64_t last) {
   return count;
 }
 
-/* Can the keeper's events be counted?  With several threads another may
- * dispatch between the registration and its note here. */
+/* Can the keeper's events be counted?  Another thread may dispatch between the
+ * registration and its note here. */
 static bool counts(const keeper *k) {
   return the_plan.k.history && k->watches && k->since && is_alone();
 }
 
-/* All events up to a zxid were told, or are among those that wait: of these
- * some may be of a watch before, which nobody will be told of. */
+/* All events up to a zxid have been delivered, or are pending.  Some of the
+ * pending ones may be for an earlier watch, and are never delivered. */
 static void check_told(const ops_actor *a, const keeper *k, int64_t zxid,
                        int least, int most, const char *how) {
   int64_t since = k->since;
@@ -113,13 +113,13 @@ static void check_told(const ops_actor *a, const keeper *k, int64_t zxid,
               how, least, most, changes, (long long)zxid);
 }
 
-/* Nothing changes any more: all is told. */
+/* No more changes happen: all events have been delivered. */
 void watchers_check(const ops_actor *a) {
   const keeper *k = &keepers[a->slot];
   if (counts(k)) check_told(a, k, INT64_MAX, k->told, k->told, "at rest");
 }
 
-/* zke_dispatch_to() tells of all changes up to a zxid. */
+/* zke_dispatch_to() delivers all changes up to a zxid. */
 static void dispatch_to(const ops_actor *a, keeper *k) {
   int more = 0;
   known_call c = known_begin(a->slot, "exists");
@@ -134,7 +134,7 @@ static void dispatch_to(const ops_actor *a, keeper *k) {
   check_told(a, k, zxid, k->told, k->told, "dispatch_to");
 }
 
-/* What zke_op_untold() names is what the watcher was not called with yet. */
+/* zke_op_untold() names exactly the events that the watcher has not got yet. */
 static void untold(const ops_actor *a, keeper *k) {
   zke_op ops[2];
   zke_op_result r[2] = {{0}};
@@ -157,15 +157,15 @@ static void untold(const ops_actor *a, keeper *k) {
 
 /* ---- registering ---- */
 
-/* A call that sets the watch, or takes it back, begins.  If another thread's
- * runs, too, nobody knows which comes first.  If there is a watch already, the
- * older state counts. */
+/* A call that sets or removes the watch begins.  If another thread's is
+ * running, their order is unknown.  If there is already a watch, the older
+ * state counts. */
 static void call_begins(keeper *k, bool sets) {
   k->mixed |= k->calls++ > 0 || (sets && k->watches);
 }
 
-/* The call has ended.  If no other came between, there is a watch now or none,
- * and it is told of what comes after a zxid (0: not known). */
+/* The call has ended.  If no other ran at the same time, it is known whether
+ * there is a watch, and after which zxid its events begin (0: unknown). */
 static void call_ends(keeper *k, bool watches, int64_t since) {
   k->watches = watches || k->mixed;
   k->since = k->mixed ? 0 : since;
@@ -173,7 +173,7 @@ static void call_ends(keeper *k, bool watches, int64_t since) {
   if (--k->calls == 0) k->mixed = false;
 }
 
-/* A watch of what comes from now on. */
+/* A watch from now on. */
 static void watch_more(const ops_actor *a, keeper *k) {
   call_begins(k, true);
   k->watches = true;
@@ -184,7 +184,7 @@ static void watch_more(const ops_actor *a, keeper *k) {
   call_ends(k, true, rc == ZKE_OK ? zke_zxid() : 0);
 }
 
-/* No event comes after that; after zke_forget() not even if it failed. */
+/* No event comes after that; after zke_forget() not even if the call failed. */
 static void watch_less(const ops_actor *a, keeper *k) {
   bool forgets = sim_load(a->slot, 2);
   call_begins(k, false);
@@ -197,7 +197,7 @@ static void watch_less(const ops_actor *a, keeper *k) {
   call_ends(k, rc != ZKE_OK && rc != ZKE_NOWATCHER && !forgets, 0);
 }
 
-/* An alarm in place of the one that there is. */
+/* An alarm, which replaces any other. */
 static void set_alarm(const ops_actor *a, keeper *k) {
   int64_t when = zke_now(a->z) + (int64_t)sim_load(a->slot, 500);
   known_call c = known_begin(a->slot, "call_at");
@@ -205,22 +205,22 @@ static void set_alarm(const ops_actor *a, keeper *k) {
   known_end(c, zke_call_at(a->z, when, on_alarm, k));
 }
 
-/* The alarm is taken back. */
+/* Remove the alarm. */
 static void unset_alarm(const ops_actor *a, keeper *k) {
   known_call c = known_begin(a->slot, "forget an alarm");
   known_end(c, zke_forget(a->z, on_alarm, k));
   k->alarm_ms = 0;
 }
 
-/* Nobody is told of it. */
+/* Never called. */
 static void on_nothing(zke *z, int type, int state, const char *path,
                        void *context) {
   (void)z, (void)state, (void)context;
   if (type >= 0) sim_found("P3: an event of %s, which nobody makes", path);
 }
 
-/* A watch that changes its mode, and is taken back with all others of a path
- * on which nothing happens. */
+/* A watch that changes its mode, and is removed together with all others of a
+ * path on which nothing happens. */
 static void replace(const ops_actor *a) {
   static char mark[SIM_SLOTS][SIM_THREADS];
   char path[16], *m = &mark[a->slot][a->thread];

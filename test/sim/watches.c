@@ -10,10 +10,10 @@
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
 
-/* An event comes so soon after its change was acknowledged (P7): the dispatch
- * may first end a dead session, and the checkpoint after that wait for a
- * reader.  At the end a slow call may still keep the gate: it comes so late at
- * most. */
+/* How soon after its acknowledged change an event comes (P7): before that, the
+ * dispatch may end a dead session, and its checkpoint may wait for a reader.
+ * At the end a slow call may still hold the gate, which gives the longest
+ * delay. */
 enum { EVENT_MS = 300, TICK_MS = 1500, PATIENCE_MS = 2500 };
 
 struct watch {
@@ -22,17 +22,17 @@ struct watch {
   int slot;
   bool of_children;
   bool kept, fired, exists;
-  bool cut;     /* it may have gone with events that were too many */
+  bool cut;     /* may have been dropped with others */
   int64_t zxid; /* of the state that the read saw */
   int64_t mzxid, pzxid;
 };
 
 static watch *watches[SIM_SLOTS];
-static int64_t waiting[SIM_SLOTS][SIM_THREADS]; /* since when; 0: it does not */
+static int64_t waiting[SIM_SLOTS][SIM_THREADS]; /* since when; 0: not waiting */
 
 static int64_t told[SIM_SLOTS]; /* the last event's zxid */
 
-/* A watch that is about to be registered; nothing is known of it yet. */
+/* A watch that is about to be registered; nothing else is known of it yet. */
 watch *watches_new(int slot, const char *path, bool of_children) {
   watch *w = sim_zero(sizeof *w);
   w->slot = slot;
@@ -41,7 +41,8 @@ watch *watches_new(int slot, const char *path, bool of_children) {
   return w;
 }
 
-/* It is registered since the state of a zxid, in which the node was so. */
+/* It is registered since the state of a zxid, in which the node looked like
+ * this. */
 static void keep(watch *w, int rc, const zke_stat *stat, int64_t zxid) {
   w->exists = rc == ZKE_OK;
   w->mzxid = w->exists ? stat->mzxid : 0;
@@ -52,14 +53,14 @@ static void keep(watch *w, int rc, const zke_stat *stat, int64_t zxid) {
   watches[w->slot] = w;
 }
 
-/* Note the state that the registering read saw: only a change after it may fire
- * the watch.  If the read failed, nobody knows whether it is registered, so
- * its event is only checked for what holds in any case. */
+/* Note the state that the registering read saw: only a later change may fire
+ * the watch.  If the read failed, it is unknown whether the watch is
+ * registered, so its event is checked only for what always holds. */
 void watches_keep(watch *w, int rc, const zke_stat *stat) {
   if (rc == ZKE_OK || rc == ZKE_NONODE) keep(w, rc, stat, zke_zxid());
 }
 
-/* An event of what has changed since is told at once. */
+/* If something has changed since, its event comes immediately. */
 int watches_again(watch *w, zke *z, int rc, const zke_stat *stat,
                   int64_t zxid) {
   int type = rc == ZKE_OK ? ZKE_WATCH_DATA : ZKE_WATCH_EXIST;
@@ -74,16 +75,16 @@ void watches_wait(int slot, int thread, bool begins) {
   waiting[slot][thread] = begins ? sim.now : 0;
 }
 
-/* Has it come in time?  Not asked if a fault has struck since the change was
- * made, or since the thread began to wait: it may have cost the wake-up, and
- * then the tick does. */
+/* Has it come in time?  Not checked if a fault has struck since the change, or
+ * since the thread began to wait: the wake-up may be lost, and then the tick
+ * delivers it. */
 static void check_time(const watch *w, int64_t zxid) {
   int64_t since = waiting[w->slot][sched_thread()];
   int64_t at = known_zxid_at(zxid), from = at > since ? at : since;
   int64_t most = EVENT_MS + (known_fifos_lost ? TICK_MS : 0);
   int64_t calm = (at < since ? at : since) - most * SIM_MS;
   if (!at || !since || !the_plan.k.switches || sim.last_fault >= calm) return;
-  if (the_plan.k.threads > 1) return; /* another has the role meanwhile */
+  if (the_plan.k.threads > 1) return; /* another thread may be dispatching */
   if (sim.now - from > most * SIM_MS)
     sim_found(
         "P7: the change of %s was acknowledged %lld ms ago, waiting for "
@@ -129,7 +130,7 @@ void watches_event(zke *z, int type, int state, const char *path,
   check_time(w, zxid);
 }
 
-/* The session is over: none of its watches is checked any more. */
+/* The session has ended: none of its watches is checked any more. */
 void watches_forget(int slot) {
   /* The memory stays: a dying handle may still call. */
   watches[slot] = NULL;
@@ -137,19 +138,19 @@ void watches_forget(int slot) {
   memset(waiting[slot], 0, sizeof waiting[slot]);
 }
 
-/* Does the tree have what the watch's read saw? */
+/* Does the tree still look as the watch's read saw it? */
 static bool is_same(const watch *w, int rc, const zke_stat *stat) {
   if ((rc == ZKE_OK) != w->exists) return false;
   if (w->of_children) return stat->pzxid == w->pzxid;
   return !w->exists || stat->mzxid == w->mzxid;
 }
 
-/* Has it had its event, or was it told that it is gone? */
+/* Has it got its event, or been told that this is lost? */
 static bool is_told(const watch *w) { return w->fired || w->cut; }
 
 /* At the end, with all at rest: a watch that has not fired must see the state
- * that it was registered in.  If it sees another, its event may still be on the
- * way for PATIENCE_MS. */
+ * in which it was registered.  If it does not, its event may still come within
+ * PATIENCE_MS. */
 void watches_check(int slot, zke *z) {
   for (const watch *w = watches[slot]; w; w = w->next) {
     zke_stat stat = {.version = 0};
