@@ -1,10 +1,10 @@
 #!/bin/sh
 # check_dist.sh - a release's tarball is complete and always has the same bytes
 #
-# That of `make release` is unpacked into an empty directory, and made again
-# there, where git knows nothing of it.  Then its README is followed: both
+# The tarball of `make release` is unpacked into an empty directory, and made
+# again there, where git knows nothing of it.  Then its README is followed: both
 # set-up commands (`make test` with one program instead of all), `make install`,
-# and the program of the first page, compiled against what was installed.
+# and the program of the first page, compiled against the installed files.
 . test/report.sh
 
 scratch place dist
@@ -15,7 +15,7 @@ prefix=/opt/zkembed
 
 release=$(pwd)/$BUILD/release
 
-# The tarball is built as README tells, not in the variant of this run.
+# The tarball is built as README says, not as a variant for this run.
 unset MAKEFLAGS MFLAGS MAKELEVEL BUILD SAN SQLITE_CFLAGS LIBS
 
 makes() {

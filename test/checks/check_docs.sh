@@ -1,41 +1,39 @@
 #!/bin/sh
 # check_docs.sh - every C block of the documents is compiled, every program run
 #
-# A block is what stands between ```c and ``` in README.md and doc/*.md, the
+# A block is the text between ```c and ``` in README.md and doc/*.md, the
 # program in the comment at the head of zkembed.h, and each example in the other
-# comments of the public headers: the indented lines behind a paragraph
-# that begins with "Example:".
+# comments of the public headers: the indented lines after a paragraph that
+# begins with "Example:".
 #
 # - A block with "int main(" is a program.  README's are put as app.c into an
-#   empty directory with zkembed.c and zkembed.h and nothing else, the one with a
-#   lock also with the two that recipes/amalgamate.sh makes.  They are built
-#   there by README's lines without a warning and run; their exit status must
-#   be 0.
-# - So must any other program.  It is linked with the engine, what is compiled
-#   of the recipes whose headers it includes and of what they include in turn,
-#   and nothing else.
+#   empty directory with only zkembed.c and zkembed.h; the one with a lock also
+#   with the two files that recipes/amalgamate.sh makes.  They are built there
+#   by README's lines, without a warning, and run; their exit status must be 0.
+# - The same holds for any other program.  It is linked with only the engine and
+#   the recipes whose headers it includes, with what these include in turn.
 # - A program that begins with its file's name, "/* NAME.c - ", is built and run
-#   by test/shell/transcripts.sh; here it has no warning, and at most 120 lines.
+#   by test/shell/transcripts.sh; here it must have no warning, and at most 120
+#   lines.
 # - Programs with a queue, a configuration and an election are built from four
-#   files, with the engine as it is compiled.  All recipes together and each
-#   alone have no warning.
-# - The example at the head of each recipe's header is compiled as the inside of
-#   a function that has `zke *z; int64_t deadline;`; a static function at its
-#   beginning stands before that one.
-# - Another example of a recipe's header includes that header.  The function that
-#   it is the inside of also has `int64_t deadline;` and the objects that the
-#   header's functions take first, under the names that they give them there:
-#   `zke_lock *lock` in lock.h.
+#   files, with the compiled engine.  All recipes together and each alone have
+#   no warning.
+# - The example at the head of each recipe's header is compiled as the body of a
+#   function that has `zke *z; int64_t deadline;`; a static function at its
+#   beginning is put before that one.
+# - Another example of a recipe's header includes that header.  The function
+#   around it also has `int64_t deadline;` and the objects that the header's
+#   functions take first, under their names there: `zke_lock *lock` in lock.h.
 # - A block with a line from the first column to " {" that is no statement, or
-#   with "static " there, defines functions: it is compiled as it stands, after
-#   the prelude below.
+#   with "static " there, defines functions: it is compiled as it is, after the
+#   prelude below.
 # - A program that includes zkembed-lab.h is linked with the laboratory, where
-#   that can be built, and finds what doc/laboratory.md says.  That at the head
-#   of zkembed-lab.h finds nothing.
-# - Any other block is the inside of a function that has `zke *z; int rc;`.
+#   that can be built, and finds what doc/laboratory.md says.  The one at the
+#   head of zkembed-lab.h finds nothing.
+# - Any other block is the body of a function that has `zke *z; int rc;`.
 #
-# With sanitizers only the programs run that are linked with what was compiled
-# so: all the rest would be the same again.
+# With sanitizers only the programs run that are linked with files compiled for
+# them: the others would be the same again.
 . test/report.sh
 
 scratch blocks docs
@@ -71,7 +69,7 @@ extract_header() {
     inside { sub(/^ \*( {1,5})?/, ""); print >out }' zkembed.h
 }
 
-# example HEADER: the example at its head, to standard output
+# example HEADER: prints the example at its head
 example() {
   awk '/^ \*     / { inside = 1 }
     inside && /^ \* [^ ]/ { exit }
@@ -122,8 +120,8 @@ objects() {
     sort -u | sed 's/^/, /' | tr -d '\n'
 }
 
-# whole_blocks BLOCK...: those that define functions, and so are compiled as they
-# stand
+# whole_blocks BLOCK...: those that define functions, which are compiled as they
+# are
 whole_blocks() {
   awk '
     FNR == 1 { told = 0 }
@@ -131,17 +129,17 @@ whole_blocks() {
     !told && /^static |^[A-Za-z].*\{$/ { print FILENAME; told = 1 }' "$@"
 }
 
-# is_whole BLOCK: one of these
+# is_whole BLOCK: is it one of these?
 is_whole() { grep -qxF "$1" "$blocks/whole"; }
 
-# header_of BLOCK: the recipe's header that it stands in, or nothing
+# header_of BLOCK: the recipe's header that contains it, or nothing
 header_of() {
   block=${1##*/}
   ls recipes/"${block%_h-*}".h recipes/engine/"${block%_h-*}".h 2>/dev/null
 }
 
-# surround HEADER: what stands before the blocks of that recipe's header, or
-# before those of documents and of zkembed.h
+# surround HEADER: prints the lines before the blocks of that recipe's header,
+# or before those of the documents and of zkembed.h
 surround() {
   printf '%s\n' "$prelude"
   parameters='zke *z, int rc'
@@ -150,8 +148,7 @@ surround() {
   parameters="$parameters, int64_t deadline$(objects "$1")"
 }
 
-# wrap BLOCK: to standard output, in the place of it a piece that can be
-# compiled behind what surround() prints
+# wrap BLOCK: prints what can be compiled after the output of surround()
 wrap() {
   place=${1##*/} place=${place%.c}
   line="#line ${place##*-} \"${place%-*}\""
@@ -168,7 +165,7 @@ wrap() {
   printf '}\n}\n'
 }
 
-# compiled: standard input is a file without errors and warnings
+# compiled: standard input is compiled without errors and warnings
 compiled() {
   $CC -std=c11 -I. -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter \
     -x c -fsyntax-only -
@@ -186,10 +183,10 @@ compiles() {
     wrap "$1"; } | compiled
 }
 
-# known_to_compile: blocks of one header, which are compiled in one file where
-# all of them are right; where they are not, expect() tells which.  Blocks that
-# define functions or macros, or declare something, are left out, so that none
-# is right only by what another has.
+# known_to_compile: blocks of one header, which are compiled in one file if all
+# of them are right; if not, expect() finds the wrong one.  Blocks that define
+# functions or macros, or declare something, are left out, so that no block
+# depends on another.
 #   known_to_compile HEADER BLOCK...
 known_to_compile() {
   surrounding=$1
@@ -207,7 +204,8 @@ is_known() {
   case "$known " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
-# readme_room BLOCK: where a program of README is built, with two files or four
+# readme_room BLOCK: prints the directory in which a program of README is built,
+# with two files or four
 readme_room() {
   room=${1%.c}
   mkdir "$room" && cp zkembed.c zkembed.h "$room" &&
@@ -225,12 +223,12 @@ runs() {
       $limited ./a.out </dev/null)
 }
 
-# recipe_room ROOM: where a program with recipes is built
+# recipe_room ROOM: makes the directory for building a program with recipes
 recipe_room() {
   mkdir "$1" && cp -R zkembed.c zkembed.h recipes "$1"
 }
 
-# linked_runs BLOCK: with the libraries; a warning is an error
+# linked_runs BLOCK: it runs, linked with the libraries; a warning is an error
 linked_runs() {
   room=${1%.c}
   recipe_room "$room" && cp "$1" "$room/app.c" &&
@@ -263,7 +261,7 @@ expect_linked() {
   expect "$(basename "$1" .c) builds without a warning and runs" linked_runs "$1"
 }
 
-# in_laboratory BLOCK: what it finds stands in the document; the program of the
+# in_laboratory BLOCK: its finding is in the document; the program of the
 # laboratory's header ends well
 in_laboratory() {
   room=${1%.c} status=0
@@ -280,8 +278,8 @@ in_laboratory() {
   esac
 }
 
-# builds_from_four RECIPE: the first program with it, from the engine as it is
-# compiled and the file that this recipe alone is joined into
+# builds_from_four RECIPE: the first program with it, from the compiled engine
+# and the file made from this recipe alone
 builds_from_four() {
   room=$blocks/four-$1
   mkdir "$room" && cp zkembed.h "$room" &&
@@ -293,8 +291,8 @@ builds_from_four() {
       $LIBS && $limited ./a.out </dev/null)
 }
 
-# joins RECIPE...: the files that they are joined into have no warning, and each
-# of ours once
+# joins RECIPE...: the files made from them have no warning, and contain each of
+# our files once
 joins() {
   mkdir -p "$blocks/joined" &&
     sh recipes/amalgamate.sh "$blocks/joined/recipes" "$@" &&
@@ -309,7 +307,7 @@ four_refuses_unknown() {
     grep -q "no recipe 'zookeeper'" "$blocks/refused" && [ ! -e "$blocks/none.c" ]
 }
 
-# README's lines as they stand, but for another compiler or SQLite.
+# README's lines unchanged, except for another compiler or SQLite.
 built=$(cd "$BUILD" && pwd)
 include=
 LIBS_HERE=$LIBS

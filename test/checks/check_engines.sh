@@ -1,15 +1,15 @@
 #!/bin/sh
-# check_engines.sh - the table in doc/differences.md of what other engines do not
-# have, and the code, agree
+# check_engines.sh - the table in doc/differences.md of what other engines do
+# not have agrees with the code
 #
 # - Its rows that say "no" for an ensemble are the functions that zkembed.c
-#   refuses for every other engine, and those that have no row in the table of
+#   refuses for every other engine, and those without a row in the table of
 #   recipes/engine/zookeeper.c.
-# - Its rows that say "no" for several services are the former, and those whose
-#   function in recipes/engine/compose_session.c refuses always.
-# - Every function that it names is one of zkembed.h.
+# - Its rows that say "no" for several services are the former, and those with a
+#   function in recipes/engine/compose_session.c that always refuses.
+# - Every function that it names is in zkembed.h.
 #
-# What is refused in some cases only ("not …") is for a reader to compare.
+# Functions that are refused only in some cases ("not …") are left to a reader.
 . test/report.sh
 scratch work engines
 document=doc/differences.md
@@ -21,8 +21,8 @@ of_files() {
     /return engine_lacks\(z->engine/ { print name }' zkembed.c
 }
 
-# The members of a zke_engine, and those that a table has, by name or, with the
-# function that stands there, as "NAME FUNCTION".
+# The members of a zke_engine; and those that a table has, by name or, with the
+# member's function, as "NAME FUNCTION".
 members() {
   sed -n '/^typedef struct zke_engine/,/^} zke_engine/p' zkembed.h |
     sed -n 's/^  [a-z0-9_]* (\*\([a-z_]*\))(.*/\1/p'
@@ -35,7 +35,7 @@ rows() {
 # Members as functions: zke_delete() is "remove", since C++ has a word for it.
 functions() { sed 's/^remove$/delete/; s/^/zke_/'; }
 
-# Functions that refuse always: all that they return is session_kept().
+# Functions that always refuse: their only return is session_kept().
 refusing() {
   awk '
     /^int zke_compose_[a-z_]*\(/ { name = $2; sub(/\(.*/, "", name) }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check_format.sh - every C file is laid out as .clang-format says, and no line
-# of any text is over 80 columns, has a tab or ends in blanks.  A comment stands
-# right above each test, which says what is promised (doc/testing.md).
+# check_format.sh - every C file has the layout of .clang-format, and no line of
+# any text is over 80 columns, has a tab or ends in blanks.  Right above each
+# test a comment says what is promised (doc/testing.md).
 . test/report.sh
 : "${CLANG_FORMAT:=clang-format}"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check_headers.sh - each public header stands alone, twice, in every language
-# that includes it: C99, C11, C++11 and C++17, by every compiler that is here;
-# and so does ZKE_INIT() of each struct that begins with its size.
+# check_headers.sh - each public header compiles alone, and included twice, in
+# C99, C11, C++11 and C++17, with every compiler here; and so does ZKE_INIT() of
+# each struct that begins with its size.
 . test/report.sh
 
 # accepts HEADER COMPILER FLAG...: it compiles without any diagnostic
@@ -14,7 +14,7 @@ accepts() {
       -Wmissing-field-initializers -fsyntax-only -
 }
 
-# initialised HEADER: functions that use what the documents tell to begin with
+# initialised HEADER: functions that use the initialisers in the documents
 initialised() {
   awk '/size_t size;/ { sized = 1 }
     /^}/ { if (sized) print $2; sized = 0 }' "$1" | tr -d ';' |
@@ -30,7 +30,7 @@ initialised() {
 
 structs() { for header; do initialised "$header"; done | grep -c '^}'; }
 
-# What public headers include of ours, and is not public.
+# The headers of ours that public headers include and that are not public.
 strangers() {
   basename -a $PUBLIC_HEADERS >"$work/public"
   sed -n 's/^ *# *include "\(.*\)"/\1/p' $PUBLIC_HEADERS | grep -vxFf "$work/public"

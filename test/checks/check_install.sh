@@ -1,7 +1,7 @@
 #!/bin/sh
-# check_install.sh - what `make install` puts under DESTDIR is enough to build
-# and run programs with pkg-config, shared and static: one of its own, and
-# README's with a lock; `make uninstall` leaves no file.
+# check_install.sh - the files that `make install` puts under DESTDIR are enough
+# to build and run programs with pkg-config, shared and static: one of its own,
+# and README's with a lock; `make uninstall` leaves no file.
 . test/report.sh
 
 scratch root install
@@ -38,7 +38,7 @@ shared() {
     (cd "$root" && LD_LIBRARY_PATH=$root/tree$prefix/lib "./$1")
 }
 
-# static APP PACKAGE LIBRARY...: the same with these and no shared one of ours
+# static APP PACKAGE LIBRARY...: the same with these, without our shared ones
 static() {
   app=$1 package=$2
   shift 2

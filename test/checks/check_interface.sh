@@ -1,21 +1,21 @@
 #!/bin/sh
-# check_interface.sh - what programs are compiled against has not changed by
+# check_interface.sh - the interface for compiled programs has not changed by
 # accident
 #
-#   check_interface.sh            compare with interface.txt beside it
-#   check_interface.sh --accept   write interface.txt anew, show the change
+#   check_interface.sh            compare with interface.txt in this folder
+#   check_interface.sh --accept   rewrite interface.txt, and show the change
 #
-# interface.txt describes all that PUBLIC_HEADERS declare: functions
-# and variables with their types, the size of each struct and the offset, size
-# and type of each of its fields, types of callbacks, values of constants, texts
-# of macros.  ctags reads names and types out of the preprocessed headers; sizes,
-# offsets and values are printed by a program, so they are the compiler's own.
-# Names of parameters are left out, because nothing is compiled against them; so
-# are names that end with "_", and the version.
+# interface.txt describes everything that PUBLIC_HEADERS declare: functions and
+# variables with their types, the size of each struct and the offset, size and
+# type of each of its fields, types of callbacks, values of constants, texts of
+# macros.  ctags reads names and types from the preprocessed headers; sizes,
+# offsets and values are printed by a program, so they are the compiler's.
+# Names of parameters are left out, since no program depends on them; so are
+# names that end with "_", and the version.
 #
-# libabigail's abidiff does not fit: it looks at what the functions' types lead
-# to.  Our constants are passed as int, so it misses a changed ZKE_PERM_READ, as
-# it misses macros, and it takes a "char *" for a "void *" to be harmless.
+# libabigail's abidiff does not fit: it compares the types that functions use.
+# Our constants are passed as int, so it misses a changed ZKE_PERM_READ.  It
+# also misses macros, and takes a change from "char *" to "void *" for harmless.
 #
 # The description is the same with gcc and clang, on systems with 64-bit
 # pointers.
@@ -24,14 +24,15 @@
 stored=test/checks/interface.txt
 tab=$(printf '\t')
 
-# preprocessed HEADER FLAG...: the header by itself, with no other one in it
+# preprocessed HEADER FLAG...: the header without others that it includes
 preprocessed() {
   header=$1
   shift
   sed '/^ *# *include/d' "$header" | $CC "$@" -E -x c -
 }
 
-# plain: types, of lines read, without names of parameters, spaced in one way
+# plain: types, from standard input, without names of parameters, with uniform
+# spaces
 plain() {
   sed -E ':again
     s/([ *])[a-z_0-9]+([],)[])/\1\2/; t again
@@ -46,7 +47,7 @@ declared() {
     --_xformat="%K$tab%N$tab%t$tab%S$tab%s" "$work/plain.h" | plain
 }
 
-# The lines of main() that describe what declared() has listed.
+# The lines of main() that describe the output of declared().
 statements='
   function say(format, values) {
     printf "  printf(\"%s\\n\"%s);\n", format, values
@@ -94,7 +95,7 @@ describe() {
   done
 }
 
-# differs SED-SCRIPT: what the description says else after this edit of zkembed.h
+# differs SED-SCRIPT: how the description changes with this edit of zkembed.h
 differs() {
   sed "$1" zkembed.h >"$work/planted.h"
   describe "$work/planted.h" | sed 1,2d >"$work/planted"
@@ -103,8 +104,8 @@ differs() {
     diff - "$work/planted" | grep '^[<>]'
 }
 
-# The structs that begin with their size and end with padding: what an older
-# program has in it would be read as a member that comes there later.
+# The structs that begin with their size and end with padding: an older
+# program's padding would be read as a member added there later.
 padded() {
   awk '$1 == "struct" { size[$2] = $3 }
     $1 == "field" {
@@ -124,7 +125,7 @@ untried() {
     done
 }
 
-# notices LINE SED-SCRIPT: such an edit is told by a line that begins so
+# notices LINE SED-SCRIPT: a line that begins with LINE reports such an edit
 notices() { differs "$2" | grep -F "$1"; }
 
 unchanged() {

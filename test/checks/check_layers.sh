@@ -1,39 +1,39 @@
 #!/bin/sh
 # check_layers.sh - zkembed.c keeps the order that its head promises
 #
-# - Its sections are those of the table of contents, in that order.
-# - No static function is declared ahead of its definition.  So the compiler
+# - Its sections are those of the table of contents, in that order.  - No static
+# function is declared before its definition.  So the compiler
 #   itself refuses a call from one section into a later one.
 # - A function's name begins with its section's prefix.  In the last section it
 #   begins with zke_, or with api_ if it is static.
-# - What struct store has in a struct by a section's name, that section uses
-#   alone, and store_, which makes and ends it.  The descriptors (fd) are fork_'s
-#   as well, and the program's connection (guest) is app_'s and api_'s.  What is
-#   owed to sessions (sess) is kept_'s, end_'s, begin_'s, sweep_'s and api_'s,
-#   and not looked at.
-# - Functions that are not static are the public ones, in the last section, and
-#   called nowhere else.
-# - The system is called in the os_ section and nowhere else, the C library's
-#   allocator in mem_.
-# - Nothing but zkembed.c knows of SQLite, and of the command shell/database.c,
-#   which looks at the file, of recipes fence.c, which writes triggers, and the
-#   extension for SQLite; recipes and command know of nothing but public headers.
-# - The files of the command form no circle: none calls what, in the end, calls
-#   it.  Nor do those of recipes.
-# - The files that recipes are made of call only those before them in the
-#   Makefile's list (RECIPE_PARTS), and no recipe.
-# - Recipes call the system by the handle's table, which has the clock above
-#   all.  Only getpid() and getentropy() they call themselves: a thread asks by
-#   them who it is, where there is no handle.  The engine for an ensemble
-#   (zookeeper.c and zk_*.c) stands below the handle, and calls what it needs.
-# - At the top of the tree lies only what a reader is to see first, and build/.
+# - A struct in struct store that is named for a section is used only by that
+#   section, and by store_, which makes and ends it.  Exceptions: the
+#   descriptors (fd) are fork_'s as well, and the program's connection (guest)
+#   is app_'s and api_'s.  Duties to sessions (sess) are kept_'s, end_'s,
+#   begin_'s, sweep_'s and api_'s, and not checked.
+# - Functions that are not static are the public ones.  They are in the last
+#   section, and are called nowhere else.
+# - System calls are only in the os_ section, and calls of the C library's
+#   allocator only in mem_.
+# - SQLite is used only by zkembed.c, by shell/database.c of the command, which
+#   checks the file, by fence.c of the recipes, which writes triggers, and by
+#   the extension; recipes and command use only public headers.
+# - The files of the command form no circle: none calls another that leads back
+#   to it.  Nor do those of the recipes.
+# - The parts of recipes call only those before them in the Makefile's list
+#   (RECIPE_PARTS), and no recipe.
+# - Recipes make system calls through the handle's table, in particular for the
+#   clock.  Only getpid() and getentropy() are called directly: a thread
+#   identifies itself with them without a handle.  The engine for an ensemble
+#   (zookeeper.c and zk_*.c) is below the handle, and calls what it needs.
+# - The top directory has only what a reader should see first, and build/.
 . test/report.sh
 
 scratch work layers
 recipes=$(ls recipes/*.[ch] recipes/*/*.[ch])
 command=$(ls shell/*.[ch] shell/*/*.[ch])
 
-# sources FILE...: those of these that are no headers
+# sources FILE...: those that are no headers
 sources() { printf '%s\n' "$@" | grep '\.c$'; }
 
 source=${1:-zkembed.c}
@@ -57,8 +57,8 @@ same_sections() {
   [ -s "$work/contents" ] && diff "$work/contents" "$work/banners"
 }
 
-# code FILE: its lines as "LINE<tab>SECTION<tab>CODE", without comments and
-# without what strings and characters contain.
+# code FILE: its lines as "LINE<tab>SECTION<tab>CODE", without comments and the
+# contents of strings and characters.
 code() {
   awk '
     /^\/\* =====/ { banner = NR + 1 }
@@ -81,7 +81,8 @@ code() {
     }' "$1"
 }
 
-# Declarations and definitions at file level, each on one line, to its { or ;.
+# Declarations and definitions at file level, each on one line, up to its { or
+# ;.
 heads() {
   awk -F '\t' '
     $3 ~ /^[A-Za-z_]/ && $3 !~ /^(typedef|struct|union|enum|extern)\>/ &&
@@ -114,7 +115,7 @@ misnamed() {
       print $1 ": " name " is public" }'
 }
 
-# calls SECTION NAMES [CODE]: where a name is called outside of the section
+# calls SECTION NAMES [CODE]: calls of a name outside of the section
 calls() {
   awk -F '\t' -v home="$1" -v names="$2" '
     BEGIN { gsub(/ /, "|", names) }
@@ -124,7 +125,7 @@ calls() {
 
 public_calls() { calls zke_, 'zke_[a-z_]+'; }
 
-# data WHERE: uses of a section's data, "own" or "strange" ones
+# data WHERE: uses of a section's data; "own" or "strange" ones
 data() {
   awk -F '\t' -v where="$1" '
     $3 !~ /^#define/ {
@@ -169,8 +170,8 @@ knows_sqlite() {
 }
 knows_private() { grep -n '#include ".*zkembed\.c"' $recipes $command; }
 
-# uses FILE...: each of these with each that it takes something from: a function
-# or a table that stands at file level there, and is not static.
+# uses FILE...: each file with each other one that it takes something from: a
+# function or a table at file level there that is not static.
 uses() {
   for file; do code "$file" | sed "s|^|$file\t|"; done |
     awk -F '\t' '
@@ -192,8 +193,7 @@ uses() {
 }
 circles() { uses "$@" | tsort 2>&1 >"$work/sorted"; }
 
-# Where one of the files that recipes are made of uses a recipe, or one of these
-# that stands behind it in the list.
+# Uses by parts of recipes of a recipe, or of a part after them in the list.
 parts_above() {
   uses $(sources $recipes) | awk -v parts="$RECIPE_PARTS" '
     BEGIN { n = split(parts, part, " ")
@@ -201,7 +201,7 @@ parts_above() {
     ($1 in level) && !(($2 in level) && level[$2] < level[$1])'
 }
 
-# The names at the top: of a checkout those that are tracked.
+# The names in the top directory; in a checkout only tracked ones.
 top() {
   { [ -e .git ] && git ls-files 2>/dev/null || ls -A; } |
     sed 's|/.*||' | sort -u | grep -vx -e build -e .git

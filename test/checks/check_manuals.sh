@@ -1,8 +1,8 @@
 #!/bin/sh
-# check_manuals.sh - the manual pages have what the program and the headers have
+# check_manuals.sh - the manual pages agree with the program and the headers
 #
-# - zke(1) has each command, verb and option of the program, and no others;
-# - each function of the headers has a page (doc/manual.awk).
+# - zke(1) has each command, verb and option of the program, and no others; -
+# each function of the headers has a page (doc/manual.awk).
 . test/report.sh
 zke=$BUILD/zke
 page=doc/zke.1
@@ -11,7 +11,7 @@ shared='Options of several commands'
 lint() { nothing mandoc -Tlint "-W$@"; }
 no_placeholders() { nothing grep -n '@[A-Z]*@' "$page"; }
 
-# "get", "queue", "queue push" …, a line each
+# "get", "queue", "queue push" …, one per line
 commands() { "$zke" --plain :memory: help | cut -f1; }
 verbs() {
   for command in $(commands); do
@@ -19,9 +19,9 @@ verbs() {
   done
 }
 
-# What has an entry in the page: ".It Cm queue push Ar name …".  A command that
-# has verbs has entries for these, and one for itself only if it takes options
-# without a verb.
+# The entries of the page: ".It Cm queue push Ar name …".  A command with verbs
+# has entries for these, and its own entry only if it takes options without a
+# verb.
 described() {
   sed -n 's/^\.It Cm \([a-z]*\( [a-z]\{2,\}\)\{0,1\}\).*/\1/p' "$page" | sort
 }
@@ -35,8 +35,8 @@ same_commands() {
   [ -s "$work/wanted" ] && diff "$work/wanted" "$work/described"
 }
 
-# The options of a command or verb, "s stat" or "- lines" a line each: the
-# letter, where it is one that people give, and the name.
+# The options of a command or verb, "s stat" or "- lines", one per line: the
+# letter, if people can give one, and the name.
 help_rows() { "$zke" --json :memory: help $1 | head -n 1 | tr '{' '\n'; }
 options() {
   help_rows "$1" | sed -n '1,2d
@@ -44,8 +44,8 @@ options() {
 }
 without_line() { help_rows "$1" | grep '"letter":' | grep -v '"text":'; }
 
-# What an entry, or the section that several commands share, says of options:
-# the words behind Fl, "s" or "-stat".  An entry with "Ar wait-options" has those
+# The options in an entry, or in the section that several commands share: the
+# words after Fl, "s" or "-stat".  An entry with "Ar wait-options" has those
 # that this section lists under that name, up to the list's end.
 entry() {
   awk -v name="$1" '
@@ -76,9 +76,9 @@ entry_flags() {
 }
 flags() { grep -oE '\<Fl -?[A-Za-z0-9][a-z0-9-]*' | cut -c4- | sort -u; }
 
-# Each option is in the entry, by its name or by its letter; by its name it is
-# there or among the shared ones.  What it does is in the entry, or in the line
-# that `zke help` has for it.
+# Each option is in the entry, by its name or its letter; by its name it is
+# there or among the shared ones.  Its description is in the entry, or in its
+# line of `zke help`.
 options_are_there() {
   entry_flags "$1" >"$work/entry"
   { cat "$work/entry"; section | flags; } >"$work/told"
@@ -93,13 +93,13 @@ options_are_there() {
   [ ! -s "$work/missing" ]
 }
 
-# And what the entry has is an option of it.
+# And each option in the entry exists.
 options_are_true() {
   options "$1" | sed 's/\(.\) \(.*\)/\1\n-\2/' >"$work/known"
   entry_flags "$1" | nothing grep -vxFf "$work/known"
 }
 
-# The program's own, as its --help has them.
+# The program's own options, from its --help.
 own_options() {
   "$zke" --help | grep -oE -e '--[a-z-]+' | cut -c2- | sort -u >"$work/own"
   awk '/^\.S[hs] / { inside = $2 == "DESCRIPTION" }
@@ -107,7 +107,7 @@ own_options() {
   [ -s "$work/own" ] && nothing grep -vxFf "$work/described" "$work/own"
 }
 
-# Each function that a header exports has a page, made from the comment above it.
+# Each function that a header exports has a page, made from its comment.
 functions_have_pages() {
   sed -n '/^ZKE_API/,/;/p' $PUBLIC_HEADERS |
     grep -o '\<zke_[a-z0-9_]*(' | tr -d '(' | sort -u >"$work/functions"

@@ -1,21 +1,21 @@
 #!/bin/sh
 # mutants.sh - would test_lab_recipes notice a mistake in a recipe?
 #
-#   mutants.sh OBJECT...   what test_lab_recipes is linked of; by
+#   mutants.sh OBJECT...   the objects of test_lab_recipes; by
 #                          `make lab-mutants`
 #
-# Plants each mistake of test/lab/mutants in a copy of the recipe, links the test
-# with the copy in the recipe's place, and runs the use of the recipe that is to
-# find it: with SEEDS (1) seeds, for SECONDS (20) of processor time at most.
-# Every seed has to find it, and of eleven or more half within 2 s: one seed alone
-# says more of the machine than of the laboratory.  ONLY=NAME: that mistake only.
+# Plants each mistake of test/lab/mutants in a copy of the recipe, links the
+# test with the copy instead of the recipe, and runs the use of the recipe that
+# must find it: with SEEDS (1) seeds, for SECONDS (20) of processor time at
+# most.  Every seed must find it, and of eleven or more seeds half within 2 s; a
+# single seed's time depends more on the machine.  ONLY=NAME: that mistake only.
 . test/report.sh
 
 : "${SEEDS:=1}" "${SECONDS:=20}" "${ONLY:=}" "${LAB_CFLAGS:?}"
 table=test/lab/mutants
 scratch work lab-mutants
 
-# plant NAME FILE OBJECT...: the program with the mistake is $work/program
+# plant NAME FILE OBJECT...: makes $work/program with the mistake
 plant() {
   name=$1 file=$2
   shift 2
@@ -31,8 +31,8 @@ plant() {
   $CC -o "$work/program" "$@" "$work/recipe.o" $LIBS
 }
 
-# seek USE SEED: adds to $work/found the seconds that it took, and how many
-# letters the schedule has
+# seek USE SEED: adds to $work/found the seconds that it took, and the number of
+# letters in the schedule
 seek() {
   ! RECIPE=$1 SEED=$2 SECONDS=$SECONDS timeout 300 "$work/program" \
     >"$work/log" 2>&1 || {
@@ -45,7 +45,7 @@ seek() {
   echo "$took $((${#replay} - 5))" >>"$work/found" # less the check number
 }
 
-# find USE: by all seeds, half of many soon
+# find USE: all seeds find it; of many, half soon
 find_it() {
   : >"$work/found"
   seed=1

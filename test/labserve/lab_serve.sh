@@ -9,7 +9,7 @@ serve=$(cd "$BUILD" && pwd)/zke-lab-serve
 # The options that its code knows.
 options=$(grep -o '"--[a-z]*"' test/labserve/main.c | tr -d '"')
 cp doc/examples/lab/* test/labserve/clients.py "$room"
-# What doc/laboratory.md shows of them.
+# The options that doc/laboratory.md shows.
 awk '/^```$/ { inside = 0 }
   inside && (python || serve || /zke-lab-serve/) { serve = 1; print }
   /^```(python|text)$/ { inside = 1; python = /python/; serve = 0 }' \
@@ -18,8 +18,8 @@ cd "$room" || exit 1
 
 need_kazoo
 
-# fails WANTED ARGUMENT...: the laboratory finds a fault; if not, says what was
-# expected
+# fails WANTED ARGUMENT...: the laboratory finds a fault; if not, prints what
+# was expected
 fails() {
   wanted=$1
   shift
@@ -34,8 +34,8 @@ shown_is_true() {
   [ -s shown ] && nothing grep -vxFf whole shown
 }
 
-# found FILE ARGUMENT...: what is in the file is what a program does; its first
-# line is the command
+# found FILE ARGUMENT...: the file has a program's output, after its command in
+# the first line
 found() {
   sed '1d; s/ *$//; s/, [0-9]* calls, 0 states//' "$1" >expected
   shift
@@ -53,7 +53,7 @@ read_write_is_found() {
   found read_write.out $calm reader writer -- "$python" read_write.py
 }
 
-# A schedule does the same each time.
+# A schedule gives the same each time.
 read_write_is_replayed() {
   replay=$(sed -n 's/^# --replay //p' read_write.out)
   for i in 1 2 3 4; do
@@ -68,7 +68,7 @@ read_write_is_replayed() {
 # nothing_found ARGUMENT...
 nothing_found() { "$serve" "$@" >out || { cat out; return 1; }; }
 
-# says TEXT ARGUMENT...: what is printed has it
+# says TEXT ARGUMENT...: the output contains it
 says() {
   text=$1
   shift

@@ -1,13 +1,13 @@
 #!/bin/sh
-# calibrate.sh - does the simulated kernel do as the real one?
+# calibrate.sh - does the simulated kernel behave like the real one?
 #
-# Plays scripts (calibrate.h) of seeds from SEED (1) on, at most RUNS (100000),
-# for SECONDS in each of DIRS.
+# Plays the scripts (calibrate.h) of at most RUNS (100000) seeds from SEED (1)
+# on, for SECONDS in each of DIRS.
 #
-# As a part of `make test` it takes 3 seconds in the directory for tests.  By
-# `make sim-calibrate` it takes 10 in each of: the directory for temporary
-# files, /dev/shm, and an overlay mounted in a mount namespace.  What cannot be
-# had is left out, with a line that says so.
+# As a part of `make test` it takes 3 seconds in the directory for tests.  `make
+# sim-calibrate` takes 10 in each of: the directory for temporary files,
+# /dev/shm, and an overlay mounted in a mount namespace.  A line names what is
+# not available here, which is left out.
 . test/report.sh
 
 : "${SEED:=1}" "${RUNS:=100000}" "${DIRS:=${ZKE_TEST_ROOM-}}"
@@ -17,7 +17,7 @@ program=$(cd "$BUILD" && pwd)/calibrate
 user=$([ "$(id -u)" = 0 ] || echo -r) # to mount needs a user namespace, too
 scratch work calibrate
 
-# same COMMAND...: it plays, and nothing differs
+# same COMMAND...: plays scripts, and nothing differs
 same() { "$@" "$SEED" "$RUNS" >"$work/out" || { cat "$work/out" && false; }; }
 
 # same_on NAME COMMAND...: a test of a file system, with figures
@@ -35,7 +35,7 @@ same_in() {
   rm -rf "$room"
 }
 
-# in_overlay COMMAND...: runs it where $work/merged is an overlay
+# in_overlay COMMAND...: runs it with $work/merged as an overlay
 in_overlay() {
   unshare -m $user sh -c 'mount -t overlay -o \
     "lowerdir=$0/lower,upperdir=$0/upper,workdir=$0/work" overlay "$0/merged" &&

@@ -2,7 +2,7 @@
 # calibrate_mutants.sh - would the comparison with the real kernel notice a
 # mistake in the simulated one?
 #
-#   calibrate_mutants.sh OBJECT...   what build/calibrate is linked of, but the
+#   calibrate_mutants.sh OBJECT...   the objects of build/calibrate, except the
 #                                    kernel; by `make sim-calibrate-mutants`
 #
 # Plants each mistake of test/sim/calibrate_mutants in a copy of its file, and
@@ -15,8 +15,8 @@ export SECONDS
 table=test/sim/calibrate_mutants
 scratch work calibrate-mutants
 
-# plant NAME FILE OBJECT...: $work/program has the mistake.  The linker takes
-# all other files from the archive.
+# plant NAME FILE OBJECT...: makes $work/program with the mistake.  The linker
+# takes all other files from the archive.
 plant() {
   name=$1 file=$2
   shift 2
@@ -26,7 +26,7 @@ plant() {
     $CC -o "$work/program" "$work/mistake.o" "$@" "$BUILD/sim/kernel.a" $LIBS
 }
 
-# differs: a script does, soon
+# differs: a script soon differs
 differs() {
   ! "$work/program" -1 "$work" 1 1000000 >"$work/log" 2>&1 &&
     sed -n 's/^seed \([0-9]*\), \([0-9]*\) calls.*/by seed \1, \2 calls/p' \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# compilers.sh - a seed means the same run, whichever compiler made it
+# compilers.sh - a seed means the same run with every compiler
 #
 #   compilers.sh PROGRAM...   simulations by several compilers; by `make
 #                             sim-compilers`

@@ -2,18 +2,18 @@
 # mutants.sh - would the simulation notice a mistake?
 #
 #   mutants.sh PROGRAM OBJECT...   PROGRAM is the simulation, the objects are
-#                                  what it is linked of, but the engine; by
+#                                  its own except the engine; by
 #                                  `make sim-mutants`
 #
 # Plants each mistake of TABLE (test/sim/mutants) in a copy of zkembed.c, or of
-# the file that its line "@ FILE" names: a recipe, whose use in all runs
-# (RECIPES) is the word after its name, or a part of the extension.  OBJECT...
-# has recipes.o.  Runs the simulation with it from SEEDS (1) first seeds, each
-# time until it finds something, for SECONDS (60) of processor time at most.  A
-# mistake is found if more than half of the tries find it, and if the plans of
-# the findings find nothing in the engine as it is.  A line of each comes as soon
-# as it is known: the median, the longest, how many tries found it, and what the
-# first was told.
+# the file named by its line "@ FILE": a part of the extension, or a recipe;
+# then the word after the mistake's name is the use of the recipe for all runs
+# (RECIPES).  OBJECT... includes recipes.o.  Runs the simulation with the
+# mistake from the first SEEDS (1) seeds, each time until it finds something,
+# for SECONDS (60) of processor time at most.  A mistake is found if more than
+# half of the tries find it, and the plans of these findings find nothing in the
+# original engine.  Each result is printed as soon as it is known: the median,
+# the longest, how many tries found it, and the first finding.
 #
 # JOBS (2) mistakes at a time.  ONLY='NAME...': these only; `again` means those
 # of the track record.  mutants.sh calls itself with MUTANT=NAME for each.
@@ -22,13 +22,13 @@
 : "${SEEDS:=1}" "${SECONDS:=60}" "${JOBS:=2}" "${ONLY:=}"
 : "${TABLE:=test/sim/mutants}"
 
-# edit FILE: $room has a copy of it with the mistake
+# edit FILE: makes a copy of it in $room, with the mistake
 edit() {
   awk -v name="$MUTANT" -f test/lab/mutants.awk "$TABLE" "$1" \
     >"$room/$(basename "$1")"
 }
 
-# plant OBJECT...: $room/program is the simulation with the mistake
+# plant OBJECT...: makes $room/program, the simulation with the mistake
 plant() {
   recipe=$(awk -v name="$MUTANT" '
     /^== / { here = $2 == name; use = $3 }
@@ -42,8 +42,8 @@ plant() {
   fi
 }
 
-# seek SEED: adds to $room/found how long it took, and what was told.  A seed
-# that finds something without the mistake, too, is told and passed over.
+# seek SEED: adds the time that it took and the finding to $room/found.  A seed
+# that finds something without the mistake, too, is reported and passed over.
 seek() {
   at=$1 left=$SECONDS
   while [ "$left" -gt 0 ]; do
@@ -60,7 +60,8 @@ seek() {
   echo "$SECONDS.1" >>"$room/found"
 }
 
-# note_finding BEFORE: that of $room/log, after so many seconds before it
+# note_finding BEFORE: adds that of $room/log, which came after BEFORE other
+# seconds
 note_finding() {
   awk -v seed="$finding" -v before="$1" '
     /^seed / {
@@ -71,7 +72,7 @@ note_finding() {
     "$room/log" >>"$room/found"
 }
 
-# row: what $room/found comes to
+# row: sums up $room/found
 row() {
   sort -n "$room/found" | awk -v name="$MUTANT" -v most="$SECONDS" '
     { took[NR] = $1 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# refusals.sh - what the simulated host is asked wrongly is refused, with a
-# sentence that says what is wrong.  A part of `make test`.
+# refusals.sh - the simulated host refuses wrong arguments, with a sentence that
+# says what is wrong.  A part of `make test`.
 . test/report.sh
 
 # refuses SENTENCE ARGUMENT...
@@ -19,7 +19,7 @@ with_environment() (
   refuses "$1=$2: this must be a number from 1 to" 1 1
 )
 
-# Replay strings, the character that is wrong, and why.
+# Replay strings, the wrong character, and why it is.
 while read -r string at sentence; do
   expect "$string" refuses "wrong at character $at: $sentence" "$string"
 done <<'END'

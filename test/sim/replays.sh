@@ -1,5 +1,5 @@
 #!/bin/sh
-# replays.sh - faults that the simulated host has found once stay mended
+# replays.sh - faults that the simulated host has found once stay fixed
 #
 # Runs each replay string of test/sim/replays: it must find nothing.  By `make
 # sim-replays`, and a part of `make test`.

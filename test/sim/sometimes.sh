@@ -1,13 +1,13 @@
 #!/bin/sh
-# sometimes.sh - does the simulation reach what is rare?
+# sometimes.sh - does the simulation reach rare states?
 #
-#   sometimes.sh PROGRAM OBJECT    by `make sim-sometimes`: a simulation whose
-#                                  engine counts its lines, and that engine
+#   sometimes.sh PROGRAM OBJECT    by `make sim-sometimes`: a simulation with an
+#                                  engine that counts its lines, and that engine
 #
-# Runs it for SECONDS (60) of processor time from SEED (1) on.  Every line of
-# zkembed.c that stands in test/sim/sometimes must be reached, so that the load
-# cannot go blind; a line behind a ? must branch in each way that it can.  Prints
-# what part of the engine was reached.
+# Runs it for SECONDS (60) of processor time from SEED (1) on.  It must reach
+# every line of zkembed.c listed in test/sim/sometimes, so that the load cannot
+# go blind; a line after a ?  must branch in each possible way.  Prints how much
+# of the engine was reached.
 . test/report.sh
 
 : "${SEED:=1}" "${SECONDS:=60}"
@@ -23,8 +23,8 @@ awk -F: 'NF < 3 { next } $1 ~ /[0-9]/ { ran++ } $1 ~ /[#=]/ { not++ }
   END { printf "lines of zkembed.c: %.1f %%\n", 100 * ran / (ran + not) }' \
   "$place/lines"
 
-# reached LINE: it stands in the file once, and was run; "? LINE": in each way.
-# Behind a line gcov lists its branches.
+# reached LINE: it is in the file once, and was run; "?  LINE": in each way.
+# gcov lists a line's branches after it.
 reached() {
   line=${1#\? } ways=${1%%[!?]*} awk -F: '
     here && /^branch/ { if (!/taken [1-9]/) missed++; next }

@@ -1,9 +1,9 @@
 #!/bin/sh
 # with_engine.sh - the simulation with another engine
 #
-#   with_engine.sh DIRECTORY OBJECT...   makes DIRECTORY/program of
-#                                        DIRECTORY/zkembed.c and of the objects
-#                                        that the simulation is linked of
+#   with_engine.sh DIRECTORY OBJECT...   makes DIRECTORY/program from
+#                                        DIRECTORY/zkembed.c and the objects of
+#                                        the simulation
 set -e
 : "${CC:=cc}" "${LD:=ld}" "${SIM_CFLAGS:?}" "${SIM_LIBS:?}"
 room=$1

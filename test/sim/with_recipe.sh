@@ -2,16 +2,16 @@
 # with_recipe.sh - the simulation with another recipe
 #
 #   with_recipe.sh DIRECTORY FILE OBJECT...
-#       makes DIRECTORY/program: in place of FILE, such as recipes/part/line.c,
-#       it has the file of that name in the directory; the objects are what the
-#       simulation is linked of, but the engine, which lies in SIM_BUILD
+#       makes DIRECTORY/program: instead of FILE, such as recipes/part/line.c,
+#       it has the file of that name in the directory; the objects are those of
+#       the simulation, except the engine, which is in SIM_BUILD
 set -e
 : "${CC:=cc}" "${LD:=ld}" "${SIM_CFLAGS:?}" "${SIM_LIBS:?}" "${SIM_BUILD:?}"
 room=$1
 file=$2
 shift 2
 
-# without OBJECT OBJECT...: the others of them
+# without OBJECT OBJECT...: the others without the first one
 without() {
   printf '%s\n' "$@" | grep -vxF "$1"
 }
