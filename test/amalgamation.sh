@@ -3,8 +3,8 @@
 #
 #   amalgamation.sh VERSION PACKAGE DIRECTORY
 #
-# Leaves sqlite3.c and sqlite3.h of that version in the directory.  They lie in
-# an npm package, which is only unpacked: nothing of it is run.
+# Puts sqlite3.c and sqlite3.h of that version into the directory.  They come
+# from an npm package, which is only unpacked: nothing of it is run.
 set -e
 version=$1
 package=$2
@@ -23,7 +23,7 @@ says() { # does a header tell of that version?
   echo "npm has no $package" >&2
   exit 1
 }
-# Some versions of the package have it packed once more.
+# In some versions of the package they are packed once more.
 found=$scratch/package/deps/sqlite3
 if [ ! -e "$found/sqlite3.c" ] && [ -e "$found/sqlite3.tar.gz" ]; then
   tar -xzf "$found/sqlite3.tar.gz" -C "$found"

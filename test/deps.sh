@@ -1,21 +1,21 @@
 #!/bin/sh
-# deps.sh - see that what a make goal needs is there, or fetch it
+# deps.sh - check that the needs of a make goal are met, or fetch them
 #
 #   deps.sh [-y] NEED...
 #   deps.sh --goals GOAL...
 #
-# A need is probed by using it, not by asking for a package.  With -y what is
-# missing is installed through apt-get, directly as root and else by `sudo -n`;
-# the command is printed before it runs.  Where that cannot be, the one command
-# to type is printed and the exit status is 1.
+# A need is tested by using it, not by asking for a package.  With -y missing
+# packages are installed with apt-get, directly as root and otherwise with `sudo
+# -n`; the command is printed before it runs.  If that is impossible, the one
+# command to type is printed and the exit status is 1.
 #
 # --goals takes the needs of make's goals.  What was found is noted in
-# $BUILD/deps, and not looked for again.  If all goals are files, or what plain
-# `make` makes, nothing is installed.
+# $BUILD/deps, and not tested again.  If all goals are files, or made by plain
+# `make`, nothing is installed.
 
 . "$(dirname "$0")/report.sh"
 
-# needs_of GOAL: what it needs, by the settings of the Makefile
+# needs_of GOAL: its needs, with the settings of the Makefile
 needs_of() {
   case $1 in
     clean | help | uninstall | amalgamation | dist | release-check) return ;;
@@ -100,7 +100,7 @@ compiler="${CC:-cc} $SAN_FLAGS"
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 
-# found: notes that all goals' needs are there, and ends the script
+# found: notes that all goals' needs are met, and ends the script
 found() {
   [ -z "$goals" ] || {
     mkdir -p "$BUILD/deps" && (cd "$BUILD/deps" && touch $needs)
@@ -164,7 +164,7 @@ there() {
   esac
 }
 
-# packages NEED: what brings it on Debian and Ubuntu
+# packages NEED: the packages that have it on Debian and Ubuntu
 packages() {
   case $1 in
     compiler)
@@ -206,7 +206,7 @@ packages() {
   esac
 }
 
-# missing: the packages that bring what cannot be used
+# missing: the packages for the needs that are not met
 missing() {
   : >"$scratch/why"
   for need in compiler $needs; do
@@ -214,8 +214,8 @@ missing() {
   done | tr ' ' '\n' | sort -u | paste -s -d ' '
 }
 
-# apt ARGUMENT...: says and runs apt-get.  While another program holds one of
-# its locks, it says so and tries again, for ten minutes in all.
+# apt ARGUMENT...: prints and runs apt-get.  While another program holds one of
+# its locks, it says so and retries, for ten minutes in all.
 waited=0
 apt() {
   echo "+ ${root:+$root }apt-get $*"
@@ -265,7 +265,7 @@ else
   refuse 'Neither root nor sudo without a password is at hand.'
 fi
 
-# The lists of packages may be absent or too old: fetch them only then.
+# The lists of packages may be missing or too old: fetch them only then.
 apt $install || { apt update && apt $install; } || cat "$scratch/error" >&2
 
 list=$(missing)

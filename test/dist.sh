@@ -3,11 +3,11 @@
 #
 #   dist.sh NAME OUT    OUT is NAME.tar.gz, which unpacks into NAME/
 #
-# In a checkout it holds the last commit, elsewhere the files that are there
-# without build/; so a tarball makes itself again.  All recipes are added in one
-# pair of files, zkembed_recipes.c and .h, beside the engine, and what CMake and
-# Meson build by.  The same commit gives the same bytes (pack.sh).  Every file
-# has the time of the commit, or that of SOURCE_DATE_EPOCH.
+# In a checkout it contains the last commit, elsewhere the files that are there,
+# without build/; so a tarball can make itself again.  It also has all recipes
+# in one pair of files next to the engine, zkembed_recipes.c and .h, and the
+# files with which CMake and Meson build.  The same commit gives the same bytes
+# (pack.sh).  Every file has the commit's time, or that of SOURCE_DATE_EPOCH.
 name=$1 out=$2
 
 room=$(mktemp -d) || exit 1

@@ -1,17 +1,18 @@
 #!/bin/bash
-# release.sh - what a release needs beside .ci/run; by `make release-check`
+# release.sh - what a release needs in addition to .ci/run; by `make
+# release-check`
 #
 #   SHORT=1         a little of each step, to try this script
 #   ONLY='NAME …'   only these steps; curator, which takes 40 minutes, runs only
 #                   if it is named
 #
-# It takes hours.  test/steps.sh tells how steps run; logs are in
+# It takes hours.  test/steps.sh describes how steps run; logs are in
 # build/release-check.
 logs=build/release-check limit=14400
 . test/steps.sh
 export RUN_LIMIT=$limit # of each program, too (test/run.sh)
 
-# so SHORT [LONG]: what SHORT=1 chooses
+# so SHORT [LONG]: prints SHORT or LONG, depending on SHORT=1
 so() { if [[ ${SHORT-} ]]; then echo "$1"; else echo "${2-}"; fi; }
 
 step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
@@ -23,7 +24,7 @@ step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
 full=$(so '' FULL=1)
 step build make -j2 $full programs mutate-programs fuzz-programs sqlite-sources
 
-# All tests in full size, made by clang, for threads, and what they reach.
+# All tests in full size, by clang, for threads, and their coverage.
 step test-full make $full test
 step test-clang env TMPDIR=/tmp make CC=clang test # on a disk
 step test-tsan make test-tsan
@@ -44,7 +45,7 @@ beside valgrind make $(so VALGRIND_TESTS=multi) valgrind
 beside bench make QUICK=1 bench # its figures mean nothing
 if [[ $only = *curator* ]]; then step curator make SUITE=curator foreign; fi
 
-# Would they notice a mistake?
+# Would the tests notice a mistake?
 beside mutate make LINES=$(so 3 50) mutate
 beside sim-calibrate-mutants make ONLY=$(so timer_past) \
   sim-calibrate-mutants
@@ -53,7 +54,7 @@ beside lab-bugs env SEEDS=$(so 1 11) SECONDS=20 build/test/test_lab_bugs
 beside torture-host-mistakes make torture-host-mistakes
 beside sim-mutants make SEEDS=$(so 1 5) ONLY=$(so gate_open) sim-mutants
 
-# As much as has been enough to find all that was found.
+# As much as was enough to find everything found so far.
 beside fuzz make SECONDS=$(so 3 120) fuzz
 beside lab make SECONDS=$(so 1 12) lab
 beside powerloss make $(so 'CUTS=5 EVERY=200') powerloss

@@ -1,10 +1,10 @@
-# report.sh - what the check scripts share: sourced, not run
+# report.sh - common functions of the check scripts: sourced, not run
 #
 # A script calls expect for each thing it checks, and report at its end.
 
 : "${CC:=cc}" "${BUILD:=build}" "${LIBS:=-lsqlite3 -lpthread}"
 : "${SQLITE_CFLAGS=}" "${MAKE:=make}"
-# Before a command that might hang; the limit is not for a machine that is slow.
+# Put before a command that might hang; the limit allows for slow machines.
 limited="timeout $((60 * ${CK_TIMEOUT_MULTIPLIER:-5}))"
 passed=0
 failed=0
@@ -21,15 +21,15 @@ expect() {
   fi
 }
 
-# nothing COMMAND...: it prints nothing; what it prints is what is wrong
+# nothing COMMAND...: it prints nothing; any output is an error
 nothing() {
   found=$("$@" 2>&1)
   [ -z "$found" ] || { printf '%s\n' "$found"; return 1; }
 }
 
-# scratch VARIABLE NAME: sets it to the whole path of an empty directory in the
-# one that run.sh gives to tests, or in the build directory; and ends the script
-# where there can be none.  (What is called by $(...) could not end it.)
+# scratch VARIABLE NAME: sets it to the whole path of an empty directory, in the
+# one that run.sh gives to tests or in the build directory; ends the script if
+# none can be made.  (A function called by $(...) could not end it.)
 scratch() {
   scratches=${ZKE_TEST_ROOM:-$BUILD/check}
   scratch=$scratches/$2
@@ -40,15 +40,16 @@ scratch() {
   exit 1
 }
 
-# readme_program N [HEADER]: README's Nth program in C, with this header for
-# those of all recipes
+# readme_program N [HEADER]: README's Nth program in C, with this header instead
+# of those of all recipes
 readme_program() {
   awk -v wanted="$1" '/^```/ { inside = 0 } inside && n == wanted
     /^```c$/ { inside = 1; n++ }' README.md |
     sed "${2:+s|\"zkembed_recipes.h\"|<$2>|}"
 }
 
-# python_with MODULES: sets python to the first that has all of them, or to ""
+# python_with MODULES: sets python to the first one that has all of them, or to
+# ""
 python_with() {
   for python in python3 /usr/bin/python3 ''; do
     [ -n "$python" ] && $python -c "import $1" 2>/dev/null && return
@@ -56,8 +57,8 @@ python_with() {
   return 1
 }
 
-# need_kazoo: sets python to one that has kazoo, its SASL and pytest, or ends the
-# script
+# need_kazoo: sets python to one that has kazoo, its SASL and pytest, or ends
+# the script
 need_kazoo() {
   python_with 'kazoo, puresasl, pytest' && return
   echo 'Missing.  Type:' \
@@ -66,7 +67,7 @@ need_kazoo() {
   report
 }
 
-# need_terminal: ends the script if tmux could not open a terminal
+# need_terminal: ends the script if tmux cannot open a terminal
 need_terminal() {
   python3 -c 'import os; os.openpty()' 2>/dev/null && return
   echo 'No terminal can be opened.  Is devpts mounted on /dev/pts?'

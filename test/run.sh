@@ -1,36 +1,36 @@
 #!/bin/sh
-# run.sh - run test programs and check scripts, and sum what they report
+# run.sh - run test programs and check scripts, and sum up their results
 #
 #   run.sh PROGRAM...
 #   run.sh --each PROGRAM...   only runs them
-#   run.sh --sum PROGRAM...    only sums what they have reported
+#   run.sh --sum PROGRAM...    only sums up what they have reported
 #
-# Each prints "NAME: N passed, N failed" (as often as it likes) and its exit
-# status says whether all is well.  All are run whatever becomes of the others,
-# JOBS at a time (twice as many as there are processors, since most of them also
-# wait), in the order given.  Then the output of those that failed is shown, and
-# the last line is the sum, "N passed, N failed".  A program that crashes,
-# hangs, or reports nothing counts as one that failed.  Outputs stay in
-# $BUILD/log.
-# RUNNER is a command to run programs by, such as valgrind with its options;
-# RUN_LIMIT is how long each may take, in seconds.
+# Each program prints "NAME: N passed, N failed" (any number of times), and its
+# exit status says whether all is well.  All are run, even if some fail, JOBS at
+# a time (twice the number of processors, since most of them also wait), in the
+# order given.  Then the output of those that failed is shown, and the last line
+# is the sum, "N passed, N failed".  A program that crashes, hangs, or reports
+# nothing counts as failed.  Outputs stay in $BUILD/log.  RUNNER is a command
+# that runs the programs, such as valgrind with its options; RUN_LIMIT is the
+# time limit of each, in seconds.
 #
-# A script that is no check works where the programs' tests do: in TMPDIR; without
-# that in /dev/shm, where a sync costs nothing, or in /tmp where that has less
-# than 1 GiB of room.  The directory of one that failed goes to $BUILD/log.
+# Scripts that are no checks work in the same place as the programs' tests: in
+# TMPDIR; if that is not set, in /dev/shm, where a sync costs nothing, or in
+# /tmp if /dev/shm has less than 1 GiB free.  If one fails, its directory moves
+# to $BUILD/log.
 
 logs=${BUILD:-build}/log
 jobs=${JOBS:-$(($(nproc) * 2))}
 limit=${RUN_LIMIT:-2400} # its tests have limits of their own
 
-# The limits are for what hangs, not for a machine that is slow.
+# The limits are for hangs, and allow for slow machines.
 export CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER:-5}"
 export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT:-30}" # Check's own are 4 s
 
 # A sanitizer's finding must end the process, or a forked test would pass.
 export ASAN_OPTIONS="detect_leaks=1:${ASAN_OPTIONS-}"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS-}"
-# ThreadSanitizer waits a second at each exit for what other threads still do.
+# At each exit ThreadSanitizer waits a second for actions of other threads.
 export TSAN_OPTIONS="halt_on_error=1:atexit_sleep_ms=50:${TSAN_OPTIONS-}"
 
 # where_tests_work: prints the directory
@@ -53,7 +53,7 @@ run_one() {
       export ZKE_TEST_ROOM
       set -- sh "$1"
       ;;
-    # Sanitizers want addresses where ASLR may have put something else.
+    # Sanitizers need addresses that ASLR may have used.
     *)
       [ -n "${SAN-}" ] && setarch -R true && set -- setarch -R "$1"
       set -- ${RUNNER-} "$@" # may be several words

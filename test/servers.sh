@@ -1,9 +1,10 @@
-# servers.sh - what the scripts share that start servers: sourced, not run
+# servers.sh - common to scripts that start servers: sourced, not run
 #
-# The sourcing script has set $directory, which is its own, to be removed.  It
-# puts the numbers of its servers into $servers and of the program that talks to
-# them into $driver, and starts both by $tied.  Whatever happens, no process and
-# no file is left; should the shell be killed outright, the kernel stops them.
+# The sourcing script has set $directory, its own one, which is removed.  It
+# puts the process ids of its servers into $servers and of the program that
+# talks to them into $driver, and starts both with $tied.  No process and no
+# file is left in any case; if the shell is killed outright, the kernel stops
+# the processes.
 
 servers=
 driver=

@@ -1,15 +1,15 @@
-# steps.sh - run steps, and tell what came of each: sourced by bash scripts
+# steps.sh - run steps, and report the result of each: sourced by bash scripts
 #
 #   step NAME COMMAND...    runs it
-#   beside NAME COMMAND...  runs it beside others, on one processor
-#   finish                  waits for all, prints a table of them, and ends
+#   beside NAME COMMAND...  runs it in parallel with others, on one processor
+#   finish                  waits for all, prints a table of them, and exits
 #
-# Every step runs, whatever becomes of the others.  Each has its log in
-# $logs/NAME.log, and prints a line when it ends; what failed is shown.  The
-# table counts the tests and checks that a step reports, and the step itself.
-# The last line is "N passed, N failed".  Exit status 0: nothing failed.
+# Every step runs, whatever the result of the others.  Each has its log in
+# $logs/NAME.log, and prints a line when it ends; failures are shown.  The table
+# counts the tests and checks that a step reports, and the step itself.  The
+# last line is "N passed, N failed".  Exit status 0: nothing failed.
 #
-# All is built anew, but not with
+# Everything is rebuilt, but not with
 #
 #   ONLY='NAME ...'         only these steps
 set -uo pipefail
@@ -23,7 +23,7 @@ rm -rf "$logs" && mkdir -p "$logs" || exit 1
 
 wanted() { [[ -z $only || " $only " == *" $1 "* ]]; }
 
-# A shell of its own runs it, so that no other step's processor time counts.
+# It runs in its own shell, so that no other step's processor time counts.
 step() (
   wanted "$1" || exit 0
   name=$1 log=$logs/$1.log began=$SECONDS status=0
@@ -45,21 +45,22 @@ step() (
   tell "$@" | flock "$logs/telling" cat # one at a time
 )
 
-# tell COMMAND...: what step() has found, and what failed
+# tell COMMAND...: reports step()'s result, and shows failures
 tell() {
   if [[ $result = ok ]]; then
     echo "ok      $name ($took s, $spent s of processor time)"
     return
   fi
   echo "FAILED  $name ($took s, exit status $status, $failed failed): $*"
-  # What failed by Check's, the compilers' and the harnesses' words, then all.
+  # First the failures reported by Check, compilers and harnesses, then all
+  # output.
   grep -nE ':[FE]:|: (fatal )?error:|FAILED|violations: [1-9]|ERROR:|\*\*\* ' \
     "$log" | head -n 40 | sed 's/^/        ! /'
   tail -n 120 "$log" | sed 's/^/        | /'
 }
 
-# It may not build what another of them builds, too: what they share is built by
-# a step before.
+# It may not build what another of them builds, too: common files are built by
+# an earlier step.
 beside() {
   wanted "$1" || return 0
   while (($(jobs -pr | wc -l) >= at_once)); do wait -n; done

@@ -1,8 +1,8 @@
 #!/bin/sh
-# check_packages.sh - doc/packages.md holds for CMake and Meson
+# check_packages.sh - doc/packages.md is true for CMake and Meson
 #
 # README's program with a lock is built from the tarball of `make release` in
-# each of the ways told there, with the document's own lines, and runs.
+# each of the ways described there, with the document's own lines, and runs.
 . test/report.sh
 
 scratch place packages
@@ -12,12 +12,12 @@ major=${version%%.*}
 : "${PUBLIC_HEADERS:?is set by make}"
 export CC CMAKE_BUILD_TYPE=Debug
 
-# block LANGUAGE: the document's block in it
+# block LANGUAGE: the document's block in this language
 block() {
   sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" doc/packages.md | sed '/```/d'
 }
 
-# program FOLDER HEADER: README's, in a folder of its own, with this header
+# program FOLDER HEADER: README's program, in its own folder, with this header
 program() {
   mkdir -p "$place/$1" && readme_program 2 "$2" >"$place/$1/app.c" &&
     grep -q zke_lock_acquire "$place/$1/app.c"
@@ -26,7 +26,7 @@ program() {
 # runs PROGRAM: it gets the lock
 runs() { (cd "$place" && rm -rf app.db* && "$1" | grep '^held, token'); }
 
-# cmake_builds FOLDER OPTION...: what CMakeLists.txt there tells
+# cmake_builds FOLDER OPTION...: builds what CMakeLists.txt there describes
 cmake_builds() {
   folder=$place/$1
   shift
@@ -54,7 +54,7 @@ added() {
     cmake_builds added && runs added/build/app
 }
 
-# installed KIND OPTION...: into $place/KIND
+# installed KIND OPTION...: installs into $place/KIND
 installed() {
   kind=$1
   shift

@@ -1,9 +1,9 @@
 #!/bin/sh
-# check_platforms.sh - README's list of platforms holds: on each a program is
-# built as told there, runs, and finds its node again in a second run.
+# check_platforms.sh - README's list of platforms is true: on each a program is
+# built as described there, runs, and finds its node again in a second run.
 #
 # musl has no libraries here, so SQLite is compiled in for it and for the static
-# program: the amalgamation that SQLITE names, which make fetches.
+# program: the amalgamation in SQLITE, which make fetches.
 . test/report.sh
 
 : "${AMALGAMATION:=build/deps/sqlite-newest/sqlite3.c}"
@@ -12,7 +12,7 @@ here=$(pwd)
 case $AMALGAMATION in /*) ;; *) AMALGAMATION=$here/$AMALGAMATION ;; esac
 sqlite=$(dirname "$AMALGAMATION")
 
-# The program is made of the four files to drop in.  It is C and C++ alike.  Its
+# The program consists of the four files to drop in, and is both C and C++.  Its
 # argument is the database; the first run makes the node, later ones find it.
 cat >"$place/app.c" <<'END'
 #include <stdio.h>
@@ -46,7 +46,7 @@ works() {
 }
 
 # objects NAME COMPILER FLAG...: of the engine and the recipes.  Other builds
-# optimise; here a compiler and its C library are to take the sources.
+# optimise; this one shows that a compiler and its C library accept the sources.
 objects() {
   name=$1
   shift
@@ -57,7 +57,7 @@ objects() {
   done
 }
 
-# links NAME COMMAND...: makes $place/NAME/app, which works
+# links NAME COMMAND...: makes $place/NAME/app, which must work
 links() {
   name=$1
   shift
@@ -73,20 +73,20 @@ in_c() { # NAME COMPILER FLAG... -- LIBRARY...
     links "$name" $flags -I. "$place/app.c" "$place/$name"/*.o "$@"
 }
 
-# glibc COMPILER: into a folder of its name
+# glibc COMPILER: builds in a folder with its name
 glibc() { in_c "$1" "$1" $SQLITE_CFLAGS -- $system_sqlite -lpthread; }
 
-# A C++ program, with the C files compiled as C: glibc() has done that.
+# A C++ program, with the C files compiled as C by glibc().
 cxx() {
   mkdir -p "$place/cxx" &&
     links cxx g++ -std=c++11 -Wall -Wextra -Werror -I. "$place/app.cc" \
       "$place/gcc"/*.o $system_sqlite -lpthread
 }
 
-# Optimized over all files at the link.
+# Optimized across all files at link time.
 lto() { in_c lto $CC $SQLITE_CFLAGS -O1 -flto -- $system_sqlite -lpthread; }
 
-# amalgamation NAME COMPILER...: SQLite's object, as README tells to compile it
+# amalgamation NAME COMPILER...: SQLite's object, compiled as README says
 amalgamation() {
   mkdir -p "$place/$1"
   name=$1
@@ -95,7 +95,7 @@ amalgamation() {
     -o "$place/$name.sqlite3.o" "$AMALGAMATION"
 }
 
-# The same objects once more: glibc() has compiled them.
+# The same objects again, from glibc().
 static() {
   mkdir -p "$place/static" && amalgamation static gcc &&
     links static gcc -static -I"$sqlite" -I. "$place/app.c" \
@@ -107,8 +107,8 @@ musl() {
     in_c musl musl-gcc -static -I"$sqlite" -- "$place/musl.sqlite3.o" -lpthread
 }
 
-# laboratory COMPILER: the laboratory that forks replays the first schedule that
-# stands in doc/laboratory.md, which the other one has found
+# laboratory COMPILER: the forking laboratory replays the first schedule in
+# doc/laboratory.md, which the other one has found
 laboratory() {
   built=build/$1-amalgamation/libzkembed-lab-forked.a
   $MAKE CC="$1" SQLITE="$AMALGAMATION" COMMAND= CFLAGS=-O0 LAB_OPTIMIZE=-O0 \
@@ -124,12 +124,12 @@ laboratory() {
     ! grep -q stale "$place/lab.out"
 }
 
-# What the laboratory marks in its functions is there for such a link, too.
+# The laboratory's marks in its functions are for such a link, too.
 lto_laboratory() {
   $MAKE BUILD=build/lto CFLAGS='-O0 -flto' build/lto/zke-lab-serve
 }
 
-# The engine as one source among a program's own, as README's lines do it.
+# The engine as one of a program's own sources, by README's lines.
 cmake_builds() {
   mkdir "$place/cmake"
   sed -n '/^ *```cmake$/,/^ *```$/p' README.md | sed '/```/d' \

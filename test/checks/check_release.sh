@@ -1,8 +1,8 @@
 #!/bin/sh
-# check_release.sh - the files of `make release` are whole, and always have the
-# same bytes.  README's programs are built by its lines from nothing but these
-# files, and the extension and the manual work.  check_dist.sh and
-# check_packages.sh try the tarball.
+# check_release.sh - the files of `make release` are complete, and always have
+# the same bytes.  README's programs are built by its lines from these files
+# alone, and the extension and the manual work.  check_dist.sh and
+# check_packages.sh test the tarball.
 . test/report.sh
 
 scratch place release
@@ -16,7 +16,8 @@ sums() {
     [ "$(ls | wc -l)" = $(($(wc -l <SHA256SUMS) + 1)) ]
 }
 
-# program N FILE...: README's Nth runs, built beside these by README's line
+# program N FILE...: README's Nth program runs, built from these by README's
+# line
 program() {
   folder=$place/program$1
   line=$(sed -n 's/^    \(cc .*app\.c .*\)/\1/p' README.md | sed -n "$1p")

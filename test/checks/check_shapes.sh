@@ -1,14 +1,15 @@
 #!/bin/sh
-# check_shapes.sh - the table of shapes in doc/recipes.md and the headers agree
+# check_shapes.sh - the table of shapes in doc/recipes.md agrees with the
+# headers
 #
 # - Each function of a recipe's header is in its row once, not counting the
 #   column "deadline in", and a row has no others.
-# - A name stands in the columns that its shape says: "step" drives, "cancel"
-#   cancels, and so on.
+# - A name is in the column of its shape: "step" drives, "cancel" cancels, and
+#   so on.
 # - "deadline in" has the functions with a parameter deadline_ms, and no others.
-# - The word of the session's end is an enumerator of the header.
+# - The word for the session's end is an enumerator of the header.
 #
-# And the tests that are about every recipe use each.
+# In addition, the tests of all recipes use each recipe.
 . test/report.sh
 scratch work shapes
 document=doc/recipes.md
@@ -40,7 +41,7 @@ done | sort >"$work/functions"
 named() { awk "$1"' { print "zke_" $1 "_" $3 }' "$work/cells" | sort; }
 same() { [ -s "$1" ] && diff "$1" "$2"; }
 
-# A name whose column the rule gives stands in that one.
+# Is a name in the column that the rule gives?
 in_place() {
   for rule in $plain; do
     awk -v name="${rule%:*}" -v column="${rule#*:}" '

@@ -1,11 +1,11 @@
 #!/bin/sh
-# check_sqlite_version.sh - a SQLite older than 3.37.2 is refused when zkembed.c
-# is compiled, in words that say so; 3.37.2 itself is not.
+# check_sqlite_version.sh - compiling zkembed.c refuses an SQLite older than
+# 3.37.2, with a message that says so; 3.37.2 is accepted.
 . test/report.sh
 
 scratch fake sqlite-version
 
-# pretend NUMBER: a sqlite3.h that differs from the real one in its version
+# pretend NUMBER: makes a sqlite3.h that differs only in its version
 pretend() {
   printf '#include_next <sqlite3.h>\n#undef SQLITE_VERSION_NUMBER\n%s\n' \
     "#define SQLITE_VERSION_NUMBER $1" >"$fake/sqlite3.h"

@@ -1,18 +1,19 @@
 #!/bin/sh
-# check_surface.sh - what scripts and SQL rely on has not changed by accident
+# check_surface.sh - the interface for scripts and SQL has not changed by
+# accident
 #
-#   check_surface.sh            compare with surface.txt beside it
-#   check_surface.sh --accept   write surface.txt again, show the change
+#   check_surface.sh            compare with surface.txt in this folder
+#   check_surface.sh --accept   rewrite surface.txt, and show the change
 #
 # surface.txt lists the commands of zke with their options, its exit statuses,
 # the views of a database with their columns, and the functions and tables of
-# the extension.  The transcripts in test/shell pin the members of JSON.
+# the extension.  The transcripts in test/shell fix the members of JSON.
 . test/report.sh
 
 stored=test/checks/surface.txt
 scratch work surface
 
-# What help says in words may change.
+# The wording of the help may change.
 commands() {
   zke=$BUILD/zke
   "$zke" "$work/a.db" --json help |

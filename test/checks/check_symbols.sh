@@ -1,21 +1,21 @@
 #!/bin/sh
-# check_symbols.sh - the libraries show the world nothing but zke_ symbols, the
-# shared ones exactly those that their headers declare, and the extension its
-# init function.  What a file of the command shows the others begins with its
-# name or with a subject, and what one of the extension shows with ext_.
+# check_symbols.sh - the libraries export only zke_ symbols, the shared ones
+# exactly those that their headers declare, and the extension only its init
+# function.  A symbol that a file of the command exports to the others begins
+# with the file's name or with a subject; one of the extension with ext_.
 . test/report.sh
 
-# With a SQLite compiled in, the archive has to define sqlite3_ names too.
+# With a compiled-in SQLite, the archive must define sqlite3_ names, too.
 foreign='^(zke_|$)'
 case $LIBS in *sqlite3*) ;; *) foreign='^(zke_|sqlite3|$)' ;; esac
 
-# strangers PATTERN: of the symbol names read, those that do not match
+# strangers PATTERN: the symbols, of those read, that do not match
 strangers() { grep -vE "$1" || true; }
 
 defined() { nm -g --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort -u; }
 exported() { nm -D --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort -u; }
 
-# declared HEADER...: those of these headers, not of what they include
+# declared HEADER...: those of these headers, not of the ones they include
 declared() {
   sed '/^ *# *include/d' "$@" | $CC -E -P -DZKE_API=ZKE_API -x c - |
     tr '\n' ' ' | tr ';' '\n' | grep ZKE_API |

@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_twice.sh - two copies of the library over one SQLite in one program
-# work on one file.  Builds the copies, loads both into check_twice.c.
+# check_twice.sh - two copies of the library in one program can use one file
+# through one SQLite.  Builds the copies, and loads both into check_twice.c.
 . test/report.sh
 
 scratch place twice

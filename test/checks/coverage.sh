@@ -4,15 +4,15 @@
 #   coverage.sh PROGRAM...
 #
 # Runs test programs that were built for this (make coverage), then prints each
-# line and each branch of zkembed.c that no test reached, and the two sums.  A
-# branch marked ALWAYS or NEVER is not there in this build: see base_ in
+# line and each branch of zkembed.c that no test has reached, and the two sums.
+# Branches marked ALWAYS or NEVER are left out of this build: see base_ in
 # zkembed.c.  The status is 1 below AT_LEAST_LINES or AT_LEAST_BRANCHES percent,
-# and when a test has failed.  $BUILD/report/index.html shows all of it.
+# and when a test has failed.  $BUILD/report/index.html shows everything.
 
 build=${BUILD:-build/coverage}
 status=0
 
-# Some branches are only reached by a fault that the quicker run leaves out.
+# Some branches are reached only by faults that the quicker run leaves out.
 export FAULT_ALIKE="${FAULT_ALIKE:-4}"
 
 find "$build" -name '*.gcda' -delete
@@ -20,8 +20,8 @@ sh test/run.sh "$@" >"$build/tests.log" 2>&1 || status=1
 tail -n 1 "$build/tests.log"
 [ $status = 0 ] || grep -v ', 0 failed' "$build/tests.log"
 
-# gcovr does not read lines with less than no times, which gcov writes of a
-# function that a killed process has not left.
+# gcovr does not read negative counts, which gcov writes for a function in which
+# a process was killed.
 mkdir -p "$build/report"
 gcovr -r . --filter 'zkembed\.c$' --gcov-ignore-parse-errors --xml-pretty \
   -o "$build/coverage.xml" --html-details "$build/report/index.html" "$build" \

@@ -2,13 +2,14 @@
 # fresh.sh - README's commands on a Debian that has never seen zkembed
 #
 #   SUITES="trixie bookworm"  the releases of Debian
-#   SHORT=1                   the first of them that the machine's package
+#   SHORT=1                   only the first of them that the machine's package
 #                             sources have, and only what takes a minute
 #
 # In copies of a bare root of each release (roots.sh) the last commit is built
 # and tested:
 #
-#   - a user without root and sudo is told what to type, and nothing is begun;
+#   - for a user without root and sudo, make says what to type, and begins
+#     nothing;
 #   - root runs `make demo` while another program holds the package manager's
 #     locks, then installs the libraries and runs README's first program;
 #   - root runs `make test` as the very first command;
@@ -19,7 +20,7 @@
 jobs=${JOBS:-$(nproc)}
 
 # unpack SUITE: a copy of the bare root, in which root has a checkout, and the
-# user what the tarball has
+# user the contents of the tarball
 unpack() {
   copy "$1" && sh test/dist.sh zkembed "$work/zkembed.tar.gz" &&
     tar -xzf "$work/zkembed.tar.gz" -C "$root/home/somebody" &&
@@ -31,7 +32,8 @@ unpack() {
   fi
 }
 
-# refused TARGET WORDS: for the user, make says these words, and makes nothing
+# refused TARGET WORDS: run by the user, make prints these words, and makes
+# nothing
 refused() {
   ! inside 1000 "make -j8 $1" >"$work/refused" 2>&1 &&
     grep -q "$2" "$work/refused" &&
@@ -73,7 +75,7 @@ installed() {
     cc -o app \$HOME/zkembed/app.c -lzkembed && ./app" | grep leading
 }
 
-# whole USER TARGET: make ends well; its last lines are shown
+# whole USER TARGET: make succeeds; its last lines are shown
 whole() {
   inside "$1" "make $2" >"$log" 2>&1
   status=$?

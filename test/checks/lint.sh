@@ -1,24 +1,24 @@
 #!/bin/sh
-# lint.sh - what compilers and checkers can prove wrong without running it
+# lint.sh - mistakes that compilers and checkers find without running the code
 #
 # The engine, the recipes and the command are read by gcc -fanalyzer, clang-tidy
 # (.clang-tidy has the checks, and a reason for each that is left out) and
-# cppcheck (cppcheck.xml beside it has what it is told not to say).  Nothing
-# may be found.  The tests themselves are not read: their assertions end a test
-# in ways that these tools do not follow.  They run under sanitizers instead.
+# cppcheck (cppcheck.xml in this folder suppresses some messages).  Nothing may
+# be found.  The tests themselves are not read: their assertions end a test in
+# ways that these tools do not follow.  They run under sanitizers instead.
 #
 #   LINT_TOOLS="gcc cppcheck"  without clang_tidy, which takes longest
-#   LINT_NODES=n  clang-tidy's analyzer gives up a function after so many steps
-#                 in place of its own 225,000, which take zkembed.c eight times
-#                 as long as 25,000; gcc's, which comes to no end of zkembed.c,
-#                 gives up five times as early
+#   LINT_NODES=n  clang-tidy's analyzer stops in a function after n steps; its
+#                 default of 225,000 takes eight times as long for zkembed.c as
+#                 25,000. gcc's, which never finishes zkembed.c, stops after a
+#                 fifth of its default
 . test/report.sh
 
-# The command is made with -D_GNU_SOURCE, the library without.
+# The command is compiled with -D_GNU_SOURCE, the library without.
 gnu() { case $1 in shell/*) echo "-D_GNU_SOURCE= -DZKE_EDIT" ;; esac; }
 
-# gcc 12 takes for lost what is hung into a list whose mutex is then unlocked
-# (held_add()), and what is kept in an array of pointers that grows (offer()).
+# gcc 12 reports leaks of objects that are put into a list whose mutex is then
+# unlocked (held_add()), and of those in a growing array of pointers (offer()).
 # clang-tidy and the sanitizers look for leaks there.
 deaf() {
   case $1 in
@@ -36,8 +36,8 @@ by_clang_tidy() {
     ${LINT_NODES:+-Xclang -analyzer-config -Xclang "max-nodes=$LINT_NODES"}
 }
 
-# cppcheck does not read the system's headers: what the code asks about them is
-# said here.
+# cppcheck does not read the system's headers: these definitions replace what
+# the code needs of them.
 by_cppcheck() {
   nothing cppcheck --quiet --std=c11 --platform=unix64 -I. -D__linux__ \
     -D__GNUC__=12 -DF_OFD_SETLK=37 -DSQLITE_VERSION_NUMBER=3037002 \
@@ -52,7 +52,8 @@ if [ "$1" = --one ]; then
   report
 fi
 
-# Each file by itself, JOBS at a time (2); the engine takes longest, and first.
+# Each file by itself, JOBS at a time (2); the engine takes longest, so it is
+# first.
 : "${LINT:=zkembed.c recipes/*.c recipes/*/*.c shell/*.c
   shell/*/*.c}" # several words, with patterns
 for file in $LINT; do

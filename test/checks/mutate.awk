@@ -1,17 +1,17 @@
-# mutate.awk - what can be changed in the lines that the tests run
+# mutate.awk - possible changes in the lines that the tests run
 #
 #   awk -v seed=N -f mutate.awk zkembed.c.gcov
 #
-# Reads what gcov says of a source file and prints, for each line that ran and
-# has something to change, one change:
+# Reads gcov's output for a source file and prints one change for each line that
+# ran and can be changed:
 #
-#   FUNCTION <tab> LINE <tab> what the line was <tab> what it becomes
+#   FUNCTION <tab> LINE <tab> the line <tab> the changed line
 #
-# The order, and which of a line's changes is taken, follow from a hash of the
-# seed, the function's name, the line's text, and how many equal lines stand
-# above it in the function.  So lines that come or go elsewhere in the file
-# change nothing.  What gcov counts is code: declarations, comments and what
-# the preprocessor left out are not changed.
+# A hash decides the order, and which of a line's changes is taken: of the seed,
+# the function's name, the line's text, and the number of equal lines above it
+# in the function.  So lines that are added or removed elsewhere in the file
+# change nothing.  Only what gcov counts is code: declarations, comments and
+# lines left out by the preprocessor are not changed.
 
 BEGIN {
   FS = "\n"
@@ -27,7 +27,7 @@ function hash(text,    h, i) {
   return h
 }
 
-# The text with comments, strings and characters blanked out, column by column.
+# The text with comments, strings and characters blanked out; columns stay.
 function code(text,    out, at) {
   out = ""
   while (text != "") {
@@ -49,13 +49,13 @@ function code(text,    out, at) {
 
 function blank(n) { return sprintf("%" n "s", "") }
 
-# Note one change: n characters from a column on are replaced.
+# Note one change: it replaces n characters from a column on.
 function change(at, n, by) {
   changes[++change_count] = substr(line, 1, at - 1) by substr(line, at + n)
 }
 
-# Note a change for each place where a pattern stands; what is replaced in it
-# begins `skip` characters later and is `n` long.
+# Note a change for each place where a pattern matches; it replaces `n`
+# characters that begin `skip` characters later.
 function replace(pattern, skip, n, by,    rest, done) {
   rest = bare
   done = 0
@@ -66,7 +66,7 @@ function replace(pattern, skip, n, by,    rest, done) {
   }
 }
 
-# Where the parenthesis that opens at a column is closed; 0: on a later line.
+# The column that closes the parenthesis at a column; 0: on a later line.
 function closing(at,    i, depth, c) {
   for (i = at; i <= length(bare); i++) {
     c = substr(bare, i, 1)
@@ -76,7 +76,7 @@ function closing(at,    i, depth, c) {
   return 0
 }
 
-# The condition of an `if` on this line is turned into its opposite.
+# Negate the condition of an `if` on this line.
 function negate(    at, end) {
   if (!match(bare, /(^|[^a-z_])if \(/)) return
   at = RSTART + RLENGTH - 1
@@ -85,7 +85,7 @@ function negate(    at, end) {
   change(at, end - at + 1, "(!" substr(line, at, end - at + 1) ")")
 }
 
-# A whole statement is dropped, or the function left in its stead.
+# Drop a whole statement, or return from the function instead.
 function statement(    at, text) {
   at = match(bare, /[^ ]/)
   if (match(bare, /^ *(else )?if \(/)) {

@@ -1,17 +1,17 @@
 #!/bin/sh
-# mutate.sh - would the quick tests notice if a line of the engine were wrong?
+# mutate.sh - would the quick tests notice a wrong line in the engine?
 #
 #   mutate.sh TEST...      the quick tests' names; by `make mutate`
 #
 # Changes one line of zkembed.c at a time, LINES of them (50), among those that
-# the tests run; mutate.awk says what is changed and how SEED (1) chooses.
-# Each changed engine is built as a shared library that the tests are linked
-# with, and the tests are run until one fails, crashes or hangs.  A change that
-# does not compile, or makes no difference to the optimised code, is not
-# counted.  A change that no test notices may be answered in mutate.answers, or
-# found by the simulated host, which is linked of $SIM_OBJECTS, in 60 s of
-# processor time; else it is a survivor and one failure.  ONLY=FUNCTION changes
-# that function only, LIST=1 says what would be changed and does no more.
+# the tests run; mutate.awk describes the changes and how SEED (1) chooses them.
+# Each changed engine is built as a shared library for the tests, which are run
+# until one fails, crashes or hangs.  A change that does not compile, or does
+# not change the optimised code, is not counted.  A change that no test notices
+# may be explained in mutate.answers, or found by the simulated host, which is
+# linked from $SIM_OBJECTS, in 60 s of processor time; otherwise it is a
+# survivor and counts as a failure.  ONLY=FUNCTION changes only that function;
+# LIST=1 only prints the changes.
 . test/report.sh
 
 : "${LINES:=50}" "${SEED:=1}" "${ONLY:=}" "${LIST:=}" "${SIM_OBJECTS:=}"
@@ -24,7 +24,7 @@ engine=$work/$ENGINE
 programs=
 for name in "$@"; do programs="$programs $BUILD/mutate/test_$name"; done
 
-# The tests' own files: in memory where that can be had.
+# The tests' own files: in memory if possible.
 base=/dev/shm
 [ -d $base ] && [ -w $base ] || base=${TMPDIR:-/tmp}
 TMPDIR=$(mktemp -d "$base/zke-mutate-XXXXXX") || exit 1
@@ -42,7 +42,7 @@ build() {
     >"$work/compiler" 2>&1
 }
 
-# run PROGRAM SECONDS: within the time, and without eating the machine
+# run PROGRAM SECONDS: with limits of time and memory
 run() {
   (
     ulimit -v 8000000
@@ -51,7 +51,7 @@ run() {
   ) >"$work/log" 2>&1 </dev/null
 }
 
-# How long each test takes when nothing is wrong, and which lines it runs.
+# How long each test takes on the unchanged engine, and which lines it runs.
 measure() {
   build "$original" "$engine" -O0 --coverage || return 1
   for program in $programs; do
@@ -60,14 +60,14 @@ measure() {
     echo "$program $((3 * ($(date +%s) - began) + 5))"
   done | sort -n -k 2 >"$work/limits"
   [ "$(wc -l <"$work/limits")" = "$(echo "$programs" | wc -w)" ] || return 1
-  # the notes lie where the compiler put them, by its version and the output
+  # the compiler's version and the output decide where the notes are
   notes=$(find "$work" . -maxdepth 1 -name '*.gcda' | head -n 1)
   gcov -t "$notes" >"$work/zkembed.gcov" 2>"$work/compiler"
 }
 
-# fails PROGRAM SECONDS: with the changed engine, and then not with the true
-# one.  A busy machine makes tests fail, too: what fails both ways is tried
-# again, and says nothing if it goes on.
+# fails PROGRAM SECONDS: it fails with the changed engine, and not with the
+# original.  On a busy machine tests can fail, too: if both fail, it tries
+# again, and in the end counts as no failure.
 fails() {
   limit=$2
   for try in 1 2 3; do
@@ -79,7 +79,7 @@ fails() {
   return 1
 }
 
-# noticed: some test fails; it is named in $by
+# noticed: a test fails; $by has its name
 noticed() {
   while read -r program seconds; do
     fails "$program" "$seconds" && by=$(basename "$program")$why && return 0
@@ -88,13 +88,13 @@ noticed() {
   return 1
 }
 
-# Is the optimised code the same?  Then so is the program.
+# Is the optimised code the same?  Then the program is.
 same_code() {
   build "$work/zkembed.c" "$work/changed.o" -O2 -g0 -c &&
     cmp -s "$work/original.o" "$work/changed.o"
 }
 
-# found: the simulated host finds something; what, is in $by
+# found: the simulated host finds something; $by says what
 found() {
   [ "$SIM_OBJECTS" ] || return 1
   mkdir -p "$work/sim" && cp "$work/zkembed.c" "$work/sim"
@@ -105,7 +105,7 @@ found() {
     "$work/log")
 }
 
-# answered FUNCTION WAS BECOMES: the answers have it
+# answered FUNCTION WAS BECOMES: the change is in mutate.answers
 answered() {
   awk -v name="$1" -v was="$2" -v becomes="$3" '
     function trim(s) { sub(/^ */, "", s); sub(/ *$/, "", s); return s }
@@ -136,7 +136,7 @@ show='{ was = $3; becomes = $4; gsub(/^ */, "", was); gsub(/^ */, "", becomes)
 }
 echo "seed $SEED: $(wc -l <"$work/changes") lines could be changed"
 
-# Each line of changes, in turn.
+# Each of the changes in turn.
 : >"$work/survivors"
 counted=0 answers=0
 while [ $counted -lt "$LINES" ] && read -r change; do

@@ -1,18 +1,18 @@
 #!/bin/sh
 # other_machines.sh - the engine on other processors; by `make other-machines`
 #
-#   MACHINES='armhf s390x'  of Debian's names below; empty: all
-#   SHORT=1                 of the quick tests only a few
+#   MACHINES='armhf s390x'  Debian's names of those below; empty: all
+#   SHORT=1                 only a few of the quick tests
 #
 # mmdebstrap unpacks a machine's libraries into build/machines.  Debian's cross
-# compiler makes static programs, which qemu-user runs, or for i386 this
-# processor.  On each machine: all compiles without a warning; README's lock
-# works; a killed process's lock goes to one that waits; the quick tests and the
-# model find nothing; a database that a killed process has left here is read and
-# changed there, and the other way.
+# compiler makes static programs, which run under qemu-user, or for i386 on this
+# processor.  On each machine: everything compiles without a warning; README's
+# lock works; the lock of a killed process goes to a waiting one; the quick
+# tests and the model find nothing; a database left here by a killed process is
+# read and changed there, and the reverse.
 #
-# qemu-user shows nothing of the order in which processors see each other's
-# writes: doc/proofs.md has that under "Memory order".
+# qemu-user shows nothing about the order in which processors see each other's
+# writes: see "Memory order" in doc/proofs.md.
 . test/report.sh
 
 tests='multi process'
@@ -23,7 +23,7 @@ export TMPDIR="${TMPDIR:-/tmp}"
 mkdir -p build/machines && scratch place machines
 here=$(pwd)/$BUILD/zke
 
-# choose MACHINE: sets what the functions below take for it
+# choose MACHINE: sets variables for the functions below
 choose() {
   machine=$1 emulator=
   case $machine in
@@ -43,7 +43,7 @@ choose() {
   [ "$machine" != s390x ] || beside=$there
 }
 
-# The machine's libraries, of the Debian that this is.
+# The machine's libraries, from the same Debian as this one.
 libraries() {
   [ ! -d "$root" ] || return 0
   suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -82,7 +82,7 @@ quick_tests() {
 
 model() { OPS=${OPS:-20000} SEED=${SEED:-1} $emulator "$built/model"; }
 
-# sees ZKE FILE COMMAND TEXT: the command's output has the text, within a minute
+# sees ZKE FILE COMMAND TEXT: the command's output soon has the text (a minute)
 sees() {
   for try in $(seq 600); do
     $1 "$2" $3 >"$place/seen" 2>/dev/null
@@ -92,7 +92,7 @@ sees() {
   return 1
 }
 
-# begin ZKE FILE: a shell of zke, $holder, that does what is written to 9
+# begin ZKE FILE: starts a shell of zke, $holder, that runs what is written to 9
 begin() {
   rm -f "$place/in" && mkfifo "$place/in" || return
   $1 "$2" <"$place/in" 9>&- &
@@ -135,18 +135,18 @@ END
   kill_holder
 }
 
-# rows ZKE FILE: all that is in it, looked at without a session
+# rows ZKE FILE: everything in it, read without a session
 rows() {
   for view in nodes sessions watches events history; do
     $1 "$2" sql "SELECT * FROM zke_$view ORDER BY 1, 2" || return
   done
 }
 
-# move A B: only the database and its log may be taken to another machine
+# move A B: only the database and its log can be taken to another machine
 move() { cp "$1" "$2" && cp "$1-wal" "$2-wal"; }
 
-# carry FROM TO FILE WORD: FILE, as a process of FROM has left it, says the same
-# to TO, which ends the dead session and changes the file, and back
+# carry FROM TO FILE WORD: FILE, as a process of FROM has left it, looks the
+# same to TO, which ends the dead session and changes the file; and back
 carry() {
   fill "$1" "$3" "$4" && move "$3" "$3-$4" && move "$3" "$3-from" &&
     rows "$1" "$3-from" >"$3.rows" && grep -q "^/ephemeral-$4 " "$3.rows" &&

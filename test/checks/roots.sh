@@ -1,12 +1,12 @@
-# roots.sh - bare Debians, for the scripts that try things there: sourced, after
+# roots.sh - bare Debians, for scripts that test in them: sourced, after
 # report.sh
 #
 # For each release mmdebstrap makes a bare root: gcc, make and git, and none of
 # the packages that zkembed needs.  It is kept as build/roots/SUITE.tar.  A
 # script works in $root, a copy of it.
 #
-# It needs root, or sudo without a password.  The package sources and how they
-# are reached are the machine's own.
+# It needs root, or sudo without a password.  It uses the machine's own package
+# sources and access to them.
 
 if [ "$(id -u)" != 0 ]; then
   exec sudo -n "SUITES=$SUITES" "SHORT=$SHORT" "JOBS=$JOBS" \
@@ -31,7 +31,7 @@ mirror_of() {
   return 1
 }
 
-# bare SUITE MIRROR: makes the root's tarball, if it is not there
+# bare SUITE MIRROR: makes the root's tarball, unless it exists
 bare() {
   [ -s "$place/$1.tar" ] && return
   apt-config dump | grep '^Acquire::\(Check\|http\|https\|Retries\)' \
@@ -41,13 +41,13 @@ bare() {
     "$1" "$work/root.tar" "$2" && mv "$work/root.tar" "$place/$1.tar"
 }
 
-# says WHAT COMMAND...: expect, and a line before it
+# says WHAT COMMAND...: prints a line, then expect
 says() {
   echo "$suite: $1"
   expect "$suite: $@"
 }
 
-# made_bare SUITE: its bare root is there
+# made_bare SUITE: its bare root exists, or is made
 made_bare() {
   mirror=$(mirror_of $1) || {
     echo "$1: left out, since no package source of this machine has it"
@@ -57,7 +57,7 @@ made_bare() {
   [ -s "$place/$1.tar" ]
 }
 
-# copy SUITE: $root is its bare root, with a user
+# copy SUITE: makes $root, a copy of its bare root, with a user
 copy() {
   rm -rf --one-file-system "$root" && mkdir "$root" &&
     tar -xf "$place/$1.tar" -C "$root" &&
@@ -66,8 +66,8 @@ copy() {
     mkdir "$root/home/somebody"
 }
 
-# inside USER COMMAND: runs it in zkembed's directory of this user, with devices
-# and processes as a machine has them
+# inside USER COMMAND: runs it in this user's directory of zkembed, with devices
+# and processes as on a real machine
 inside() {
   home=/root
   [ "$1" = 0 ] || home=/home/somebody

@@ -1,22 +1,22 @@
 #!/bin/sh
-# style.sh - what the code looks like, as a table
+# style.sh - figures about the code, as a table
 #
-#   style.sh [NAME FILE...]      without: the parts of this tree
+#   style.sh [NAME FILE...]      without arguments: the parts of this tree
 #
 # It measures, and judges nothing: no figure has a limit, and no comment is
 # written for one.
 #
-#   lines     of code, and of comments for each of them; blank lines are none
-#   dupl.     of 100 lines of code, how many stand in a run of 5 or more that
-#             stands somewhere else in the same row, too.  Comments, blank lines,
-#             #include and lines of braces alone are passed over, and blanks do
-#             not matter; names do, so a copy with other names is not found
-#   functions how many; percent with a comment "above"; length at the median, the
+#   lines     of code, and of comments for each of them; not blank lines
+#   dupl.     of 100 lines of code, how many are in a run of 5 or more that also
+#             occurs elsewhere in the same row.  Comments, blank lines, #include
+#             and lines with only braces are skipped, and blanks do not matter;
+#             names do, so a copy with other names is not found
+#   functions how many; percent with a comment "above"; length: the median, the
 #             longest, and how many have more than 40 lines
-#   ?:        conditional expressions for 100 lines of code
+#   ?:        conditional expressions per 100 lines of code
 #   complex   pmccabe's complexity: median, greatest, how many above 15
 #
-# Headers have no functions to speak of; they are a row each by themselves.
+# Headers have hardly any functions; they have their own rows.
 
 # functions FILE...: "file first-line last-line", a line for each
 functions() {
@@ -25,7 +25,7 @@ functions() {
 
 complexities() { pmccabe "$@" 2>/dev/null | cut -f 1 | sort -n; }
 
-# lengths of functions and what stands above them, the comments, the ?s
+# the lengths of functions and the comments above them, comments, and "?"s
 lines='
   function strip(s) { # without strings and characters
     gsub(/\\./, "", s)
@@ -59,7 +59,7 @@ lines='
     printf "%d %d %d %d %d\n", code, comments, count, told, questions
   }'
 
-# how many lines stand in runs that occur twice; a run does not leave its file
+# the number of lines in runs that occur twice; a run is within one file
 doubles='
   BEGIN { LONG = 5 }
   FNR == 1 { inside = 0; first = n + 1 }
