@@ -1,13 +1,12 @@
 /* arena.c - the memory of a world; and malloc() for the whole program
  *
  * A region begins with a struct region and grows upwards; the stack of a
- * process lies at the upper end of its region and grows downwards.  Sizes are
- * rounded up to classes, and a block that is freed waits in the list of its
- * class.
+ * process is at the upper end of its region and grows downwards.  Sizes are
+ * rounded up to classes, and a freed block goes into the list of its class.
  *
- * Mistakes are seen when a block is freed, or used again: behind each block
- * stands a word that nobody may write over, and a freed block is filled with a
- * byte that is no address and no likely number. */
+ * Mistakes are noticed when a block is freed, or used again: each block is
+ * followed by a guard word, and a freed block is filled with a byte that is no
+ * address and no likely number. */
 #define _GNU_SOURCE
 #include "arena.h"
 #include "fiber.h"
@@ -22,12 +21,12 @@ enum {
   SMALL_CLASSES = 64, /* of 16 bytes each */
   CLASSES = SMALL_CLASSES + 24,
   GRAIN = 16,
-  FREED = 0xdd /* what a freed block is filled with */
+  FREED = 0xdd /* the content of a freed block */
 };
 
-#define BEHIND UINT64_C(0x5afe5afe5afe5afe) /* the word behind a block */
+#define BEHIND UINT64_C(0x5afe5afe5afe5afe) /* the guard word after a block */
 
-/* The region outside serves the explorer, which keeps many pictures; these it
+/* The region outside is for the explorer.  That keeps many pictures, which it
  * maps itself. */
 #define OUTSIDE_BYTES ((size_t)1 << 34)
 
@@ -44,7 +43,7 @@ typedef struct head {
 } head;
 
 char *arena_base;
-static bool arena_sqlite_used; /* put back with the world */
+static bool arena_sqlite_used; /* restored with the world */
 int arena_current = ARENA_OUTSIDE;
 
 static region *region_at(int r) {
@@ -58,7 +57,7 @@ static char *region_end(int r) {
   return from + ARENA_REGION - ARENA_STACK - ARENA_GUARD;
 }
 
-/* Where its first block is. */
+/* The place of its first block. */
 static char *region_first(region *g) {
   return (char *)g + (sizeof *g + GRAIN - 1) / GRAIN * GRAIN;
 }
@@ -106,8 +105,8 @@ static size_t class_bytes(uint32_t c) {
 
 static head *head_of(const void *block) { return (head *)(uintptr_t)block - 1; }
 
-/* A block that nobody has had yet, in this world: in another, which was put
- * back since, somebody may have. */
+/* A block that is new in this world.  In a world that was replaced by a
+ * picture, it may have been in use. */
 static head *region_grow(int r, uint32_t class_) {
   region *g = region_at(r);
   head *h = (head *)(void *)g->top;
@@ -123,7 +122,7 @@ static void set_behind(const head *h, uint64_t word) {
   memcpy((char *)(uintptr_t)(h + 1) + h->size, &word, sizeof word);
 }
 
-/* Take a freed block, which is zeros then.  Has nobody written to it? */
+/* Take a freed block, filled with zeros.  Was it left alone since? */
 static void freed_take(head *h) {
   const unsigned char *at = (const unsigned char *)(h + 1);
   size_t i = sizeof(void *);
@@ -151,7 +150,7 @@ void *arena_get(int r, size_t size) {
   return h + 1;
 }
 
-/* Tell what is wrong with a block that is to be freed. */
+/* Report what is wrong with a block that is about to be freed. */
 static void block_check(const void *block) {
   const head *h = head_of(block);
   uint64_t behind;
@@ -203,10 +202,10 @@ int arena_blocks(arena_block *out, int most) {
 
 /* ---- pictures ---- */
 
-/* The program's static variables; the linker sets these. */
+/* The program's static variables; the linker defines these. */
 extern char __data_start[], _end[];
 
-/* A piece of the world; it is followed by its bytes. */
+/* A piece of the world, followed by its bytes. */
 typedef struct piece {
   char *from;
   size_t size;
@@ -227,7 +226,8 @@ static piece piece_at(int i, char *const stacks[ARENA_MOST], bool first) {
   return (piece){stacks[i], (size_t)(arena_stack(i) - stacks[i])};
 }
 
-/* Pictures do not come from malloc(), as taking one must change nothing. */
+/* Pictures do not come from malloc(), since taking one must not change
+ * anything. */
 static bool picture_reserve(picture *p, size_t size) {
   if (size <= p->cap) return true;
   size_t cap = size * 5 / 4;
@@ -260,7 +260,7 @@ bool picture_take(picture *p, char *const stacks[ARENA_MOST], bool first) {
   return true;
 }
 
-/* Put a piece back; returns where the next one stands. */
+/* Restore a piece; returns the address of the next one. */
 static const char *piece_put(const char *at) {
   piece one;
   memcpy(&one, at, sizeof one);
@@ -288,7 +288,7 @@ void picture_free(picture *p) {
   *p = (picture){0};
 }
 
-/* ---- malloc() and its kin ---- */
+/* ---- malloc() and its relatives ---- */
 
 void *malloc(size_t size) {
   void *block = arena_get(arena_current, size);
@@ -305,8 +305,8 @@ void *calloc(size_t count, size_t size) {
   return malloc(all);
 }
 
-/* A block from outside is kept while a world is on: the world may be put back
- * to a time when it was in use. */
+/* A block from outside is not freed while a world is on: the world may be
+ * restored to a time when it was in use. */
 void free(void *block) {
   if (!block) return;
   bool outside = !arena_holds((uint64_t)(uintptr_t)block);
@@ -323,9 +323,9 @@ void *realloc(void *block, size_t size) {
   return other;
 }
 
-/* A larger alignment is met inside of a larger block.  free() gets what this
- * returns, so a head of its own stands before it; the outer block stays in
- * use, which is a waste that hardly ever happens. */
+/* A larger alignment needs a larger block.  free() gets the address returned
+ * here, so that has its own head; the outer block stays in use, which rarely
+ * wastes anything. */
 static void *aligned(size_t alignment, size_t size) {
   if (alignment <= GRAIN) return malloc(size);
   if (size > SIZE_MAX - alignment - 2 * sizeof(head)) {

@@ -1,13 +1,13 @@
-/* arena.h - the memory of a world, which can be copied and put back
+/* arena.h - the memory of a world, which can be copied and restored
  *
- * Whatever the processes of a test, the engine and SQLite allocate lies in
- * regions of one mapping, and so do the processes' stacks.  A picture of the
+ * Everything that the processes of a test, the engine and SQLite allocate is in
+ * regions of one mapping, and so are the processes' stacks.  A picture of the
  * world is a copy of the used part of each region, of each stack, and of the
- * program's static variables.  Nothing in the world points to what is not in
- * the picture, so putting one back puts everything back.
+ * program's static variables.  Nothing in the world points to memory outside of
+ * the picture, so restoring one restores everything.
  *
  * Memory that is allocated while no world is on comes from the last region,
- * which belongs to no picture. */
+ * which is in no picture. */
 #ifndef ARENA_H
 #define ARENA_H
 
@@ -19,14 +19,14 @@ enum {
   ARENA_MOST = 5, /* processes */
   ARENA_SQLITE = 0,
   ARENA_TABLES,
-  ARENA_WORLD,   /* the laboratory's own state of the world, and setup's */
+  ARENA_WORLD,   /* the laboratory's state of the world, and setup's */
   ARENA_PROCESS, /* and those after it */
   ARENA_INSIDE = ARENA_PROCESS + ARENA_MOST, /* regions of the world */
   ARENA_OUTSIDE = ARENA_INSIDE
 };
 
-/* Where malloc() takes its memory from now.  It is ARENA_OUTSIDE while no
- * world is on. */
+/* The region that malloc() uses now.  It is ARENA_OUTSIDE while no world is
+ * on. */
 extern int arena_current;
 
 bool arena_begin(void); /* map it, empty; false: there is no memory */
@@ -38,16 +38,16 @@ size_t arena_size(const void *block);
 size_t arena_live(int region); /* bytes allocated */
 int arena_region(const void *block);
 
-/* Somebody has misused the memory: a finding, if a process runs.  (world.c) */
+/* The memory has been misused: a finding, if a process runs.  (world.c) */
 void arena_misuse(const char *how);
 
 char *arena_stack(int process); /* its upper end */
 
-/* Below each stack nobody may write: is the address there? */
+/* The memory below each stack must not be used: is the address there? */
 bool arena_is_guard(const void *address);
 
-/* Where an address lies; any word may be asked about.  Whoever compares worlds
- * asks for each word of their memory. */
+/* The region of an address, which may be any word: comparing worlds calls this
+ * for each word of their memory. */
 enum {
   ARENA_REGION = 8 << 20,
   ARENA_STACK = 256 << 10,
@@ -71,20 +71,19 @@ static inline bool arena_is_stack(uint64_t word) {
          at % ARENA_REGION >= ARENA_REGION - ARENA_STACK;
 }
 
-/* The blocks of the world, in the order of their addresses, for whoever
- * follows pointers. */
+/* The blocks of the world, sorted by address, for following pointers. */
 typedef struct arena_block {
   char *from, *to;
 } arena_block;
 int arena_blocks(arena_block *out, int most);
 
-/* SQLite's region is used from now on: it is a part of the pictures that are
- * taken of this world.  Those of a world where it was not have none of it. */
+/* SQLite's region is used from now on: it is a part of later pictures of this
+ * world.  Pictures of a world that does not use it are without it. */
 void arena_use_sqlite(void);
 
-/* A copy of the world.  Which stacks are in use is told by their pointers.  The
- * first picture of a world has all of it, and tells what SQLite's region is
- * where it was not used since. */
+/* A copy of the world.  The stack pointers tell which stacks are in use.  The
+ * first picture of a world has all of it; later ones take SQLite's region from
+ * there if that was not used since. */
 typedef struct picture {
   size_t size, cap;
   char *bytes;
@@ -92,7 +91,7 @@ typedef struct picture {
 bool picture_take(picture *p, char *const stacks[ARENA_MOST], bool first);
 void picture_put(const picture *p, const picture *first);
 void picture_free(picture *p);
-/* The program's static variables in a picture, from __data_start on. */
+/* The program's static variables in a picture, beginning with __data_start. */
 const char *arena_statics(const picture *p);
 
 #endif

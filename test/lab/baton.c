@@ -1,8 +1,8 @@
 /* baton.c - fibers that are threads, of which one runs at a time
  *
- * A switch hands the turn to the other thread and waits for it to come back.
- * This is slow, and works with every C library, processor and tool.  Nobody
- * ends such a thread: it ends with its process. */
+ * A switch passes the turn to the other thread and waits until it comes back.
+ * This is slow, but works with every C library, processor and tool.  Such a
+ * thread is never ended: it ends with its process. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -42,8 +42,8 @@ static void *fiber_run(void *arg) {
   return NULL;
 }
 
-/* A thread is made at the first switch to it, in the process that the schedule
- * runs in. */
+/* A thread is made at the first switch to it, in the process of the
+ * schedule. */
 static void fiber_begin(fiber *f) {
   pthread_t thread;
   f->begun = 1;

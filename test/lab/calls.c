@@ -1,10 +1,10 @@
 /* calls.c - the calls of zkembed.h, as code in the laboratory makes them
  *
- * Each tells the laboratory of itself, which may run others before it goes on,
- * and then makes the engine's own call, which is called lab_real_zke_... here
- * (engine.c).  The build makes function_list.h from zkembed.h
- * (test/functions.awk); `exceptions` says which functions are not as the
- * others.  What is not in that list looks at nothing that others change. */
+ * Each call reports itself to the laboratory, which may run others first, and
+ * then makes the engine's own call, here named lab_real_zke_... (engine.c).
+ * The build makes function_list.h from zkembed.h (test/functions.awk);
+ * `exceptions` lists the functions that differ.  Functions that are not in that
+ * list read nothing that others change. */
 #include "fiber.h"
 #include "world.h"
 #include "zkembed.h"
@@ -22,8 +22,8 @@
 
 /* ---- changes ---- */
 
-/* Does the mode make a znode that others may queue behind, or look for?  Then
- * it counts whose is the first. */
+/* Does the mode make a znode that others may queue after, or search for?  Then
+ * it matters whose is first. */
 static bool is_told_apart(int mode) {
   return mode != ZKE_PERSISTENT && mode != ZKE_CONTAINER &&
          mode != ZKE_PERSISTENT_WITH_TTL;
@@ -47,7 +47,7 @@ int zke_create_ttl(zke *z, const char *path, const void *data, int len,
                                           ttl_ms, path_out, stat_out));
 }
 
-/* Several operations are shown by the path of the first. */
+/* For several operations, the path of the first is shown. */
 static const char *first_path(const zke_op *ops, int count) {
   return ops && count > 0 && ops->path ? ops->path : "";
 }
@@ -63,8 +63,9 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
   return lab_done(lab_real_zke_multi_read(z, ops, count, results));
 }
 
-/* A batch holds the gate while its function runs, and what that does shows at
- * its end only: so it is one step, however many calls the function makes. */
+/* A batch holds the gate while its function runs, and its changes become
+ * visible only at the end: so it is one step, whatever the number of calls in
+ * the function. */
 typedef struct batch {
   zke_batch_fn fn;
   void *context;
@@ -86,9 +87,9 @@ int zke_batch(zke *z, zke_batch_fn fn, void *context) {
 
 /* ---- waiting ---- */
 
-/* A call that may wait.  While it does, its caller's part of the stack, what it
- * waits for and until when are all that matters; what the engine has on the
- * stack follows from these. */
+/* A call that may wait.  While it does, the state consists of its caller's part
+ * of the stack, the awaited condition and the deadline; what the engine has on
+ * the stack follows from these. */
 #define WAITING(name, turn, parameters, arguments)          \
   int name parameters;                                      \
   int marked_##name parameters;                             \
@@ -123,7 +124,7 @@ int zke_attach(zke *z, int64_t session, const unsigned char password[16],
 
 /* ---- without a handle ---- */
 
-/* Only this thread's last call decides it, so nobody stops here. */
+/* It depends only on this thread's last call, so it needs no stop. */
 int64_t lab_real_zke_zxid(void);
 
 int64_t zke_zxid(void) {
@@ -131,7 +132,7 @@ int64_t zke_zxid(void) {
   return lab_real_zke_zxid();
 }
 
-/* A handle that a process opens is a session on the one database. */
+/* A handle that a process opens is another session on the one database. */
 int lab_real_zke_open(const char *name, const zke_options *options,
                       zke **z_out);
 
@@ -142,7 +143,7 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   zke_options without;
   int rc = zke_take_options(options, &without, sizeof without, "zke_options");
   if (rc != ZKE_OK) return lab_done(rc);
-  without.os = NULL; /* these belong to the store, which is open */
+  without.os = NULL; /* these belong to the open store */
   without.allocator = (zke_allocator){NULL, NULL};
   return lab_opened(lab_real_zke_open_session(shared, &without, z_out), z_out);
 }

@@ -4,28 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is the line a fault, or another thing that the world has done? */
+/* Is the line a fault, or another event of the world? */
 static bool is_event(const drawing_line *line) {
   return !strchr("cn()[]bef.-", line->kind);
 }
 
-/* Does a lane end with it? */
+/* Does the line end a lane? */
 static bool is_end(const drawing_line *line) {
   return line->kind == 'A' || line->kind == 'e' || line->kind == 'X';
 }
 
-/* Does the line say something of this lane? */
+/* Is the line about this lane? */
 static bool is_of(const drawing_line *line, int lane) {
   return line->lane == lane || line->kind == 'X';
 }
 
-/* What is known of a lane after some lines. */
+/* A lane's state after some lines. */
 typedef struct lane_state {
   bool alive;
-  int sections, calls; /* that it is in */
+  int sections, calls; /* how many it is in */
 } lane_state;
 
-/* A lane is there from the first line on, unless a line tells its begin. */
+/* A lane exists from the first line on, unless a line begins it. */
 static lane_state lane_first(const drawing *d, int lane) {
   for (int i = 0; i < d->count; i++)
     if (d->lines[i].lane == lane && d->lines[i].kind == 'b')
@@ -33,7 +33,7 @@ static lane_state lane_first(const drawing *d, int lane) {
   return (lane_state){.alive = true};
 }
 
-/* What a line changes of a lane. */
+/* How a line changes the state of a lane. */
 static void lane_follow(lane_state *s, const drawing_line *line, int lane) {
   if (!is_of(line, lane)) return;
   if (line->kind == 'b') *s = (lane_state){.alive = true};
@@ -45,7 +45,7 @@ static void lane_follow(lane_state *s, const drawing_line *line, int lane) {
   if (is_end(line)) *s = (lane_state){.alive = false};
 }
 
-/* The text of a line, with a mark of its kind before it. */
+/* The text of a line, after a mark for its kind. */
 static void cell_of(const drawing *d, const drawing_line *line, bool marked,
                     char out[DRAWING_TEXT + 16]) {
   char text[DRAWING_TEXT];
@@ -60,7 +60,7 @@ static void cell_of(const drawing *d, const drawing_line *line, bool marked,
 
 /* ---- text ---- */
 
-/* The step of a line, and its time. */
+/* A line's step and time. */
 static int text_gutter(const drawing *d, const drawing_line *line, char *out,
                        size_t size) {
   if (!d->timed) return snprintf(out, size, "%-5d", line->step);
@@ -75,8 +75,8 @@ static int lane_width(const drawing *d) {
   return d->lanes ? (d->width - left) / d->lanes : d->width;
 }
 
-/* Rows are made in memory: what is too long for its lane goes on over the next
- * ones. */
+/* Rows are made in memory: text that is too long for its lane continues in the
+ * next rows. */
 enum { ROW = 2048 };
 
 /* Put a text into the row. */
@@ -85,7 +85,7 @@ static void row_put(char row[ROW], int at, const char *text) {
   if (at + (int)length < ROW) memcpy(row + at, text, length);
 }
 
-/* Print the row without the blanks at its end. */
+/* Print the row without trailing blanks. */
 static void row_print(const char row[ROW], FILE *out) {
   int end = ROW;
   while (end > 0 && row[end - 1] == ' ') end--;
@@ -120,7 +120,7 @@ static void text_line(const drawing *d, const drawing_line *line,
   row_print(row, out);
 }
 
-/* The names, and a row for each line. */
+/* The names, then one or more rows for each line. */
 void drawing_text(const drawing *d, FILE *out) {
   lane_state states[DRAWING_LANES];
   char row[ROW], gutter[64];
@@ -142,7 +142,7 @@ void drawing_text(const drawing *d, FILE *out) {
 
 enum { LINE = 20, TOP = 56 };
 
-/* A text as XML has it. */
+/* Text escaped for XML. */
 static void svg_text(FILE *out, const char *text) {
   for (; *text; text++) {
     if (*text == '<')
@@ -154,7 +154,7 @@ static void svg_text(FILE *out, const char *text) {
   }
 }
 
-/* A text at a place, in the style of a class. */
+/* A text at a position, in the style of a class. */
 static void svg_label(FILE *out, const char *class_, int x, int y,
                       const char *text) {
   fprintf(out, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class_, x, y);
@@ -165,12 +165,12 @@ static void svg_label(FILE *out, const char *class_, int x, int y,
 /* Pixels before the first lane. */
 static int svg_left(const drawing *d) { return d->timed ? 150 : 40; }
 
-/* The x of a lane.  What belongs to no lane is drawn in the first. */
+/* The x of a lane.  Lines without a lane are drawn in the first. */
 static int lane_x(const drawing *d, int lane) {
   return svg_left(d) + d->lane * (lane < 0 ? 0 : lane);
 }
 
-/* Where a line is. */
+/* The y of a line. */
 static int line_y(int line) { return TOP + LINE * (line + 1); }
 
 /* A piece of a lane, from one line to another. */
@@ -181,7 +181,7 @@ static void svg_piece(const drawing *d, const char *class_, int lane, int width,
           class_, lane_x(d, lane) - width / 2, from, width, to - from);
 }
 
-/* A lane's pieces: in which it lives, is in a call, and in a section. */
+/* The parts of a lane: while it lives, is in a call, and in a section. */
 static void svg_lane(const drawing *d, int lane, FILE *out) {
   static const struct {
     const char *class_;
@@ -205,7 +205,7 @@ static void svg_lane(const drawing *d, int lane, FILE *out) {
   }
 }
 
-/* What a line says, by its kind. */
+/* The text of a line, drawn by its kind. */
 static void svg_line(const drawing *d, int number, FILE *out) {
   const drawing_line *line = &d->lines[number];
   char cell[DRAWING_TEXT + 16], gutter[64];
@@ -234,7 +234,7 @@ static void svg_line(const drawing *d, int number, FILE *out) {
   }
 }
 
-/* All lanes, then all lines over them. */
+/* All lanes, with all lines on top of them. */
 void drawing_svg(const drawing *d, FILE *out) {
   int width = svg_left(d) + d->lane * d->lanes + (d->timed ? d->lane : 0);
   int height = line_y(d->count) + 10;
@@ -261,7 +261,7 @@ void drawing_svg(const drawing *d, FILE *out) {
   }
   for (int i = 0; i < d->count; i++) {
     svg_line(d, i, out);
-    if (d->lines[i].kind == 'f') /* what it is all about, at the top, too */
+    if (d->lines[i].kind == 'f') /* the result is also at the top */
       svg_label(out, "wrong", svg_left(d) - 5, TOP - 38, d->lines[i].text);
   }
   fputs("</svg>\n", out);

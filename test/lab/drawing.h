@@ -1,8 +1,9 @@
-/* drawing.h - what happened, drawn: a lane for each process, time downwards
+/* drawing.h - drawings of what happened: a lane for each process, time
+ * downwards
  *
  * The laboratory (picture.c) and the simulated host (test/sim/story.c) keep
- * lines of what happened while they replay a finding.  Both drawings, the text
- * and the SVG, are made from them. */
+ * lines of what happened while they replay a finding.  Both kinds of drawing,
+ * text and SVG, are made from them. */
 #ifndef DRAWING_H
 #define DRAWING_H
 
@@ -19,9 +20,9 @@ enum { DRAWING_TEXT = 240, DRAWING_LANES = 64 };
  *   b    a lane begins                e    it ends by itself
  *   A    its process dies             X    all die
  *   .    some lines are left out      f    what is wrong
- *   -    from here on it must go wrong
+ *   -    from here on it is inevitable
  *
- * Any other letter is a fault, or something else that the world does. */
+ * Any other letter is a fault, or another action of the world. */
 typedef struct drawing_line {
   int lane; /* -1: all */
   int step;
@@ -37,8 +38,8 @@ typedef struct drawing {
   int count;
   int width;  /* characters in a line of text */
   int lane;   /* pixels between two lanes */
-  bool timed; /* each line tells its time, too */
-  /* Make a line's text shorter, in place; NULL: it stays. */
+  bool timed; /* with the time of each line */
+  /* Shorten a line's text, in place; NULL: it stays as it is. */
   void (*shorten)(const void *context, const drawing_line *line, char *text);
   const void *context;
 } drawing;

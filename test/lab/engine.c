@@ -1,12 +1,12 @@
 /* engine.c - zkembed.c, compiled for the laboratory
  *
- * The engine is the same as everywhere; only its public functions have other
- * names for the linker, its statements can run on plain tables (tables.h), and
- * its variables of a thread lie in a section of their own, which is exchanged
- * when another process goes on (world.c).  What follows it reads its inside: no
- * function here changes what the engine does. */
+ * The engine is unchanged, except that its public functions have other names
+ * for the linker, its statements can run on plain tables (tables.h), and its
+ * thread-local variables are in their own section, which is swapped when
+ * another process runs (world.c).  The functions after it only read its
+ * internals. */
 #define _GNU_SOURCE
-#define ZKE_KEPT_PART 0 /* what was read before makes no states */
+#define ZKE_KEPT_PART 0 /* rows read earlier make no new states */
 #include "tables.h"
 #include "thread.h"
 
@@ -32,8 +32,8 @@
 #define sqlite3_last_insert_rowid tables_last_insert_rowid
 #define sqlite3_get_autocommit tables_get_autocommit
 
-/* These have no code for the tables: an engine that begins to call one does not
- * link until tables.c has it. */
+/* The tables have no code for these: if the engine begins to call one, linking
+ * fails until tables.c has it. */
 #define sqlite3_bind_double tables_c_lacks_sqlite3_bind_double
 #define sqlite3_bind_int tables_c_lacks_sqlite3_bind_int
 #define sqlite3_bind_text64 tables_c_lacks_sqlite3_bind_text64
@@ -49,7 +49,7 @@
 #define sqlite3_changes64 tables_c_lacks_sqlite3_changes64
 #define sqlite3_txn_state tables_c_lacks_sqlite3_txn_state
 
-/* In a child that the laboratory forks off the engine goes on (keep_fork.c). */
+/* In a child that the laboratory forks, the engine continues (keep_fork.c). */
 static int engine_atfork(void (*prepare)(void), void (*parent)(void),
                          void (*child)(void)) {
   (void)prepare, (void)parent, (void)child;
@@ -58,8 +58,8 @@ static int engine_atfork(void (*prepare)(void), void (*parent)(void),
 #include <pthread.h>
 #define pthread_atfork engine_atfork
 
-/* The linker knows zke_sync() as lab_real_zke_sync() here, since calls.c has a
- * zke_sync() that calls this one; and so all functions that stop. */
+/* The linker knows zke_sync() as lab_real_zke_sync() here, since the zke_sync()
+ * in calls.c calls it; the same holds for all functions that stop. */
 #include "zkembed.h"
 #define FUNCTION(name, path, parameters, arguments, samples) \
   int name parameters __asm__("lab_real_" #name);
@@ -85,7 +85,7 @@ int engine_begin(zke *z) {
   return ZKE_OK;
 }
 
-/* Say what to do about a statement that tables.c was not written for. */
+/* Tell what to do about a statement that tables.c was not written for. */
 static int engine_statement_is_new(const char *name, const char *text) {
   if (!tables_has(name))
     return base_fail(ZKE_SYSTEMERROR,
@@ -100,7 +100,7 @@ static int engine_statement_is_new(const char *name, const char *text) {
                    name, tables_hash(text));
 }
 
-/* Statements that are prepared already are SQLite's. */
+/* Statements that are already prepared belong to SQLite. */
 #define ENGINE_STATEMENT(name) {#name, SQL_##name},
 
 int engine_begin_tables(zke *z) {
@@ -131,8 +131,8 @@ void engine_begin_handle(zke *z, int number) {
   atomic_store(&z->turn, ENGINE_COUNTER_KIND(1 + number));
 }
 
-/* Times, and counters that only show that something has changed since, are in
- * the frames of whoever compares them. */
+/* Times, and counters that only show whether something has changed since, are
+ * in the stack frames of their users. */
 void engine_handle_words(zke *z, const engine_sink *sink) {
   const uint64_t words[] = {(uint64_t)z->state,
                             (uint64_t)z->end_untold,
@@ -166,7 +166,7 @@ void engine_handle_words(zke *z, const engine_sink *sink) {
     sink->word(sink->arg, words[i]);
 }
 
-/* The handles of all sessions, for whoever asks what one has read. */
+/* The handles of all sessions, to ask what one has read. */
 typedef struct engine_readers {
   zke *const *handles;
   int count;

@@ -1,4 +1,4 @@
-/* keep_arena.c - a world is put back from a picture of the arena */
+/* keep_arena.c - a world is restored from a picture of the arena */
 #define _GNU_SOURCE
 #include "keep.h"
 
@@ -29,7 +29,7 @@ bool keep_try(zke_lab *lab, keep_try_fn fn, void *arg) {
 
 /* ---- what ends a process from within ---- */
 
-/* In a handler, while a process runs: a finding. */
+/* In a signal handler, while a process runs: a finding. */
 static void fail_by(int number, const char *how) {
   char why[LAB_WHY];
   sigset_t set;
@@ -40,8 +40,8 @@ static void fail_by(int number, const char *how) {
   zke_lab_fail("%s", why);
 }
 
-/* A process that has gone on for long since it went on last makes no call any
- * more. */
+/* A process that has run for a long time since its last stop makes no more
+ * calls. */
 static void on_tick(int number) {
   enum { TICKS = 20, TICKS_OF_TRIAL = 4 };
   static uint64_t turn;
@@ -79,7 +79,7 @@ enum { CAUGHT = sizeof caught / sizeof caught[0], SIGNAL_STACK = 64 << 10 };
 static struct sigaction caught_before[CAUGHT];
 static stack_t stack_before;
 
-/* On a stack of its own, as a process may have used up its stack. */
+/* On its own stack, since the process's may be used up. */
 static bool signals_catch(bool ticks) {
   void *at = mmap(NULL, SIGNAL_STACK, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -112,7 +112,7 @@ bool keep_begin(zke_lab *lab) {
          signals_catch(!lab->has_outside);
 }
 
-/* The world is not closed but left: what it was is in no picture any more. */
+/* The world is not closed but dropped: its state is in no picture any more. */
 void keep_end(zke_lab *lab) {
   signals_release();
   picture_put(&lab->before, &lab->before);
@@ -144,7 +144,7 @@ static int sql_begin(void *arg) {
 }
 static void sql_end(void *arg) { (void)arg; }
 
-/* SQLite takes its memory from the world, too.  What it had before is kept in
+/* SQLite takes its memory from the world, too.  Its earlier data is kept in
  * lab->before, with the program's variables. */
 int keep_sqlite(void) {
   sqlite3_mem_methods methods = {sql_malloc,  sql_free,  sql_realloc, sql_size,

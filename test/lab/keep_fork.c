@@ -1,12 +1,12 @@
-/* keep_fork.c - each schedule runs in a process of its own
+/* keep_fork.c - each schedule runs in its own process
  *
  * A run is a child of the program, which makes the world and calls setup; each
- * schedule is a child of that.  So whatever a schedule changes, or leaves, ends
- * with its process, and the program itself stays as it was.  What lasts lies in
- * memory that they share: struct zke_lab above all.
+ * schedule is a child of that.  So whatever a schedule changes or leaves behind
+ * ends with its process, and the program itself stays as it was.  What lasts is
+ * in memory that they share, struct zke_lab above all.
  *
  * A schedule that ends the program, by a signal or as a sanitizer does, ends
- * its own process only, and is a finding. */
+ * only its own process, and is a finding. */
 #define _GNU_SOURCE
 #include "keep.h"
 
@@ -36,10 +36,10 @@ void keep_free(void *at, size_t size) {
   if (at) munmap(at, size);
 }
 
-/* ---- a process of its own ---- */
+/* ---- a separate process ---- */
 
-/* In a child: nobody prints what its parent had still to print, and it does
- * not outlive its parent. */
+/* In a child: it does not print its parent's buffered output, and does not
+ * outlive its parent. */
 static pid_t child_begin(void) {
   (void)fflush(NULL);
   pid_t child = fork();
@@ -47,8 +47,8 @@ static pid_t child_begin(void) {
   return child;
 }
 
-/* Without the program's handlers of its exit, and without those of a sanitizer,
- * one of which waits a second for reports. */
+/* Exit without the exit handlers of the program or of a sanitizer; one of the
+ * latter waits a second for reports. */
 static void child_end(void) {
   (void)fflush(NULL);
   syscall(SYS_exit_group, 0);
@@ -60,13 +60,13 @@ static int child_wait(pid_t child) {
   return status;
 }
 
-/* A schedule that takes seconds of processor time has no end. */
+/* A schedule that takes seconds of processor time is endless. */
 static void child_limit(bool shrinks) {
   struct rlimit limit = {shrinks ? 1 : 2, 10};
   setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* How a process has ended that was not to. */
+/* How a process has ended unexpectedly. */
 static const char *status_words(int status, char *at, size_t size) {
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) return KEEP_NO_CALL;
   if (WIFSIGNALED(status)) return strsignal(WTERMSIG(status));
@@ -97,13 +97,13 @@ int keep_run(zke_lab *lab, keep_run_fn fn) {
   return lab->rc == ZKE_OK ? ZKE_OK : zke_fail(lab->rc, "%s", lab->said);
 }
 
-/* What a sanitizer prints of a schedule is worth reading once, and not for each
- * one that is tried while it is made short. */
+/* A sanitizer's report is worth reading once, not for each schedule tried while
+ * the finding is shortened. */
 static void be_quiet(void) {
   if (!freopen("/dev/null", "w", stderr)) return;
 }
 
-/* The schedule has ended its process: a finding, and a picture line. */
+/* The schedule has ended its process: a finding, and a line of the picture. */
 static void tell_death(zke_lab *lab, const char *how) {
   world_death_words(lab, how, lab->why, sizeof lab->why);
   if (!lab->lines || lab->line_count == LAB_LINES) return;
@@ -135,7 +135,7 @@ bool keep_try(zke_lab *lab, keep_try_fn fn, void *arg) {
   return true;
 }
 
-/* ---- what only the arena has ---- */
+/* ---- functions that only the arena needs ---- */
 
 bool keep_begin(zke_lab *lab) {
   (void)lab;
@@ -146,7 +146,7 @@ void keep_end(zke_lab *lab) { (void)lab; }
 
 int keep_sqlite(void) { return ZKE_OK; }
 
-/* Where no program has anything. */
+/* An address that no program uses. */
 char *arena_base = (char *)(UINTPTR_MAX - ARENA_BYTES);
 int arena_current = ARENA_OUTSIDE;
 
@@ -178,7 +178,7 @@ void picture_put(const picture *p, const picture *first) {
 
 void picture_free(picture *p) { (void)p; }
 
-/* Worlds are never taken for equal. */
+/* Worlds are never equal. */
 uint64_t state_hash(zke_lab *lab) {
   (void)lab;
   return 0;
@@ -186,7 +186,7 @@ uint64_t state_hash(zke_lab *lab) {
 
 bool state_begin(void) { return true; }
 
-/* A sanitizer or valgrind looks for these. */
+/* Left to a sanitizer or valgrind. */
 size_t state_leaked(zke_lab *lab, int process, size_t *bytes_out) {
   (void)lab, (void)process, (void)bytes_out;
   return 0;

@@ -15,7 +15,7 @@ enum { STEPS_DEFAULT = 2000, TIME_DEFAULT_MS = 2000, REPEATS = 8 };
 
 /* ---- options ---- */
 
-/* A budget: 0 is one, -1 none. */
+/* A budget: 0 stands for one, -1 for none. */
 static bool take_budget(int *at, int most) {
   if (*at < -1 || *at > most) return false;
   if (*at == 0)
@@ -61,8 +61,8 @@ int zke_lab_new(const zke_lab_options *options, zke_lab **out) {
   *out = NULL;
   int rc = take_options(options, &o);
   if (rc != ZKE_OK) return rc;
-  /* The C library keeps the time zone in memory of its own from the first use
-   * on, which is not to be a process's. */
+  /* The C library keeps the time zone in its own memory from the first use on;
+   * a process must not be that first. */
   tzset();
   zke_lab *lab = state_begin() ? keep_alloc(sizeof *lab) : NULL;
   if (!lab) return zke_fail(ZKE_NOMEM, "out of memory");
@@ -189,15 +189,15 @@ static void run_tell(const zke_lab *lab, zke_lab_result *out) {
                           .unnamed = lab->unnamed[0] ? lab->unnamed : NULL};
 }
 
-/* A party outside that does not do the same again was not told the same, or
- * draws random numbers, or looks at a clock. */
+/* A party outside that does not repeat itself got different answers, draws
+ * random numbers, or reads a clock. */
 static void doubt_finding(zke_lab *lab) {
   size_t at = strlen(lab->why);
   snprintf(lab->why + at, sizeof lab->why - at,
            " (seen, and not again when its schedule was replayed)");
 }
 
-/* Make the finding short, and replay what is left for its words. */
+/* Shorten the finding, and replay the rest for its words. */
 static void keep_finding(zke_lab *lab) {
   int64_t schedules = lab->schedules, calls = lab->calls;
   search_shrink(lab);
@@ -211,8 +211,8 @@ static void keep_finding(zke_lab *lab) {
   lab->calls = calls;
 }
 
-/* No schedule has reached what some have to: the finding is the schedule in
- * which each process goes on to its end.  True: so it is. */
+/* No schedule has reached a wanted place: then the finding is the schedule in
+ * which each process runs to its end.  True: it is so. */
 static bool find_unreached(zke_lab *lab) {
   int64_t calls = lab->calls;
   for (int i = 0; i < lab->wanted_count; i++) {
@@ -228,9 +228,9 @@ static bool find_unreached(zke_lab *lab) {
   return false;
 }
 
-/* ---- programs that do not repeat themselves ---- */
+/* ---- programs that are not deterministic ---- */
 
-/* The first lines of two replays that differ, or NULL. */
+/* Do two replays differ?  *at is their first different line. */
 static bool lines_differ(const drawing_line *a, const drawing_line *b,
                          int count, int *at) {
   for (*at = 0; *at < count; ++*at) {
@@ -240,8 +240,8 @@ static bool lines_differ(const drawing_line *a, const drawing_line *b,
   return false;
 }
 
-/* Run a schedule twice: does the program do the same again?  The laboratory
- * can replay nothing of one that does not. */
+/* Run a schedule twice: does the program do the same again?  If not, the
+ * laboratory cannot replay anything of it. */
 static int check_repeats(zke_lab *lab, const char *steps, int count) {
   drawing_line *lines[2] = {NULL, NULL};
   int counts[2], at, rc = ZKE_OK;
@@ -257,7 +257,7 @@ static int check_repeats(zke_lab *lab, const char *steps, int count) {
   }
   lab->lines = NULL;
   lab->calls = calls;
-  /* (behind the last line all is zeros) */
+  /* (after the last line there are zeros) */
   int most = rc != ZKE_OK || counts[0] > counts[1] ? counts[0] : counts[1];
   if (rc == ZKE_OK && lines_differ(lines[0], lines[1], most, &at))
     rc = zke_fail(ZKE_RUNTIMEINCONSISTENCY,
@@ -270,7 +270,7 @@ static int check_repeats(zke_lab *lab, const char *steps, int count) {
   return rc;
 }
 
-/* Returns rc, and keeps its sentence, which is put back with the other
+/* Returns rc, and keeps its sentence, which would be restored with the other
  * variables. */
 static int close_with(zke_lab *lab, int rc) {
   char said[LAB_WHY];
@@ -279,9 +279,9 @@ static int close_with(zke_lab *lab, int rc) {
   return rc == ZKE_OK ? ZKE_OK : zke_fail(rc, "%s", said);
 }
 
-/* The search ran on plain tables.  What it has found must happen on SQLite in
- * the same way, call by call: else the tables are wrong, and nothing is told of
- * the program. */
+/* The search ran on plain tables.  Its finding must happen on SQLite in the
+ * same way, call by call; otherwise the tables are wrong, and it is not
+ * reported as a fault of the program. */
 static int confirm_finding(zke_lab *lab) {
   char steps[LAB_SCHEDULE];
   uint64_t trace = lab->trace;
@@ -310,15 +310,15 @@ static int confirm_finding(zke_lab *lab) {
                   lab->found, lab->found_why, why);
 }
 
-/* Is there a strategy that the options ask for and that can search here? */
+/* Is there a strategy that the options select and that can search here? */
 static bool can_search(const zke_lab *lab) {
   int strategies = lab->options.strategies;
   bool goes_back = keep_has_pictures && !lab->has_outside;
   return goes_back || (strategies & (ZKE_LAB_RANDOM | ZKE_LAB_PCT));
 }
 
-/* The tables are for worlds that are put back; parties outside take so long
- * that they would gain nothing by them. */
+/* The tables are for worlds that are restored; parties outside are so slow that
+ * they would not benefit. */
 static int run_search(zke_lab *lab) {
   lab->on_sqlite = !keep_has_pictures || lab->has_outside;
   int rc = world_open(lab);
@@ -344,7 +344,7 @@ int zke_lab_run(zke_lab *lab, zke_lab_result *out) {
   return rc;
 }
 
-/* Of lab->taken. */
+/* Replay lab->taken. */
 static int run_replay(zke_lab *lab) {
   char steps[LAB_SCHEDULE];
   int count = lab->length;
@@ -379,7 +379,7 @@ int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out) {
   return rc;
 }
 
-/* Of lab->taken, which are all steps of a schedule that has failed. */
+/* Try endings of lab->taken, all the steps of a failing schedule. */
 static int run_endings(zke_lab *lab) {
   char steps[LAB_SCHEDULE];
   int count = lab->length;
@@ -392,8 +392,8 @@ static int run_endings(zke_lab *lab) {
   return ZKE_OK;
 }
 
-/* Draw where the finding became inevitable: before the first line of a later
- * step.  What is wrong in the end is the last line. */
+/* Mark where the finding became inevitable: before the first line of a later
+ * step.  The last line says what is wrong in the end. */
 static void mark_no_return(zke_lab *lab) {
   int at = 0;
   if (lab->line_count == 0 || lab->line_count == LAB_LINES) return;
@@ -408,7 +408,7 @@ static void mark_no_return(zke_lab *lab) {
            SEARCH_ENDINGS);
 }
 
-/* Parties outside are not asked to go so many ways. */
+/* Not with parties outside, since it takes so many schedules. */
 static int find_no_return(zke_lab *lab) {
   drawing_line *lines = lab->lines;
   if (!lab->is_found || lab->stale || lab->has_outside) return ZKE_OK;

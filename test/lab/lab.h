@@ -1,24 +1,24 @@
-/* lab.h - the laboratory's parts, as they know each other
+/* lab.h - the laboratory's parts, for each other
  *
  * Programs use zkembed-lab.h, which is installed; all other headers here are
- * the laboratory's own.
+ * private.
  *
- *   arena    memory that is copied and put back
+ *   arena    memory that is copied and restored
  *   fiber    stacks; or, in baton.c, threads
- *   keep     what a schedule changes is undone: with the arena, or by fork()
- *   tables   what the engine's statements run on, in place of SQLite
- *   engine   zkembed.c, and what is read of its inside
+ *   keep     undoes a schedule's changes: with the arena, or by fork()
+ *   tables   run the engine's statements, instead of SQLite
+ *   engine   zkembed.c, and readers of its internals
  *   calls    zkembed.h's functions, which stop before each call
  *   world    processes, faults, clock, mutexes: one step after another
- *   state    when are two worlds equal; what has leaked
- *   search   which step comes next; what was found is made short
+ *   state    when two worlds are equal; what has leaked
+ *   search   chooses the next step; shortens findings
  *   outside  processes whose code runs elsewhere
- *   drawing  what happened, drawn
- *   picture  the same of a schedule of the laboratory
+ *   drawing  draws what happened
+ *   picture  does so for a schedule of the laboratory
  *   lab      zkembed-lab.h's functions
  *
- * struct zke_lab is what lasts: it lies outside of the world, and nothing puts
- * it back.  struct world (world.c) is what a schedule changes. */
+ * struct zke_lab is what lasts: it is outside of the world, and is never
+ * restored.  struct world (world.c) is what a schedule changes. */
 #ifndef LAB_H
 #define LAB_H
 
@@ -40,7 +40,7 @@ enum {
   LAB_CLEAN = 1 << 14
 };
 
-/* A process or thread, as the test has described it. */
+/* A process or thread, as described by the test. */
 typedef struct lab_process {
   char name[LAB_NAME];
   zke_lab_fn fn;
@@ -48,7 +48,7 @@ typedef struct lab_process {
   int leader; /* the process it is a thread of; itself */
 } lab_process;
 
-/* A function that looks at the world while nothing happens. */
+/* A function that looks at the world while nothing else runs. */
 typedef struct lab_look {
   zke_lab_fn fn;
   void *arg;
@@ -59,7 +59,7 @@ typedef struct lab_memory {
   size_t size;
 } lab_memory;
 
-/* What some schedule has to reach. */
+/* A place that some schedule must reach. */
 typedef struct lab_wanted {
   char name[32];
   bool reached;
@@ -88,41 +88,40 @@ struct zke_lab {
   bool on_sqlite; /* or on plain tables */
   bool shrinks;
   void *main_sp;
-  int doing; /* the process that runs, and its call; -1: none */
+  int doing; /* the running process, and its call; -1: none */
   const char *doing_call;
   char doing_path[LAB_PATH];
   uint64_t random;
-  uint64_t turns; /* how often a process has gone on */
+  uint64_t turns; /* how often a process has been continued */
   char why[LAB_WHY];
   char taken[LAB_SCHEDULE]; /* the letters of this schedule */
   int length;
-  uint64_t trace;          /* what was called, and with which results */
-  char kept[LAB_SCHEDULE]; /* what of a replay's letters was possible */
+  uint64_t trace;          /* the calls and their results */
+  char kept[LAB_SCHEDULE]; /* the possible ones of a replay's letters */
   int kept_count;
   int64_t schedules, calls, states_met, doubts, entries;
-  char unnamed[LAB_PATH]; /* a static variable that changes and is not named */
-  bool asks_zxid; /* somebody has called zke_zxid(), so its result counts */
+  char unnamed[LAB_PATH]; /* a changed static variable that is not named */
+  bool asks_zxid;         /* code has called zke_zxid(), so its result counts */
   bool is_found, exhausted, stale;
-  /* of a part that ran in a process of its own (keep_fork.c) */
+  /* results from a separate process (keep_fork.c) */
   bool ended, tried;
   int rc;
   char said[LAB_WHY];
   picture before, first; /* of the whole program; of the world at its start */
-  bool clean[LAB_CLEAN]; /* by bytes in use at a return: nothing was left */
+  bool clean[LAB_CLEAN]; /* indexed by bytes in use at a return: no leak */
   /* the last result */
   char found[2 * LAB_SCHEDULE], found_why[LAB_WHY];
   int no_return; /* steps of a picture's schedule, after which all fails */
-  /* lines, where they are wanted */
+  /* lines, if wanted */
   drawing_line *lines;
   int line_count;
 };
 
-/* How many bytes at the beginning of a text are a GUID?  0: it begins with
- * none.  A party outside may draw one at random, so which one it is does not
- * count. */
+/* The length of the GUID at the beginning of a text; 0: there is none.  A party
+ * outside may draw GUIDs at random, so their values do not count. */
 size_t outside_guid(const char *text);
 
-/* The one that runs, or NULL. */
+/* The running one, or NULL. */
 extern zke_lab *lab_running;
 
 #endif

@@ -83,7 +83,7 @@ static bool take_words(zke_lab *lab, int argc, char **argv, words *w) {
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
-/* Why a search that has found nothing came to its end. */
+/* Why a search that has found nothing has ended. */
 static void tell_end(const zke_lab *lab, const zke_lab_result *r) {
   const zke_lab_options *o = &lab->options;
   if (r->entries == 0) printf("# nobody has entered a section\n");

@@ -2,8 +2,8 @@
 #
 #   awk -v name=NAME -f mutants.awk test/lab/mutants FILE >COPY
 #
-# An edit is "-" lines and the "+" lines behind them.  The former have to stand
-# in the file exactly once; the latter take their place.
+# An edit is "-" lines followed by "+" lines.  The former must be in the file
+# exactly once; the latter replace them.
 
 FILENAME == ARGV[1] {
   if (/^== /) here = $2 == name

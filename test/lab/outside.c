@@ -1,24 +1,24 @@
 /* outside.c - processes whose code runs elsewhere: zke_lab_outside()
  *
  * For the scheduler such a party is a process like any other.  Its function is
- * the one below: it asks the party for its next request, which is parked
- * meanwhile, and makes the request's calls on the party's session.  Each call
- * stops as ever, and there the search chooses. */
+ * the one below: it asks the party for its next request, while the party is
+ * suspended, and makes the request's calls on the party's session.  Each call
+ * stops as usual, and there the search chooses. */
 #include <string.h>
 
 #include "lab.h"
 #include "world.h"
 
-/* Has the party's session ended?  It has no other one. */
+/* Has the party's session ended?  It has only one. */
 static bool has_expired(zke *z, const lab_outside *o) {
   if (zke_state(z) != ZKE_STATE_EXPIRED) return false;
   o->party.drop(o->context, ZKE_LAB_EXPIRED);
   return true;
 }
 
-/* A request that was made.  Between its calls and its reply others may go on:
- * they see what it has done before its party does.  False: the party does not
- * go on. */
+/* A request has been made.  Others may run between its calls and its reply:
+ * they see its changes before its party does.  False: the party does not
+ * continue. */
 static bool serve_request(zke *z, const lab_outside *o) {
   int rc = o->party.apply(o->context, z);
   if (has_expired(z, o)) return false;
@@ -83,7 +83,7 @@ void outside_end(const zke_lab *lab) {
   }
 }
 
-/* 32 digits, and dashes between them or behind. */
+/* 32 digits, with dashes between or after them. */
 size_t outside_guid(const char *text) {
   size_t digits = 0, n = 0;
   for (; strchr("0123456789abcdef-", text[n]) && text[n]; n++)

@@ -1,13 +1,13 @@
 /* picture.c - a schedule, drawn (drawing.h)
  *
- * The lines are those that world.c has written while it replayed: what each
- * process called and what came of it, who is in which section, who died, and
- * what was wrong in the end. */
+ * The lines come from world.c, which writes them while it replays: the calls of
+ * each process and their results, who is in which section, who died, and what
+ * was wrong in the end. */
 #include "picture.h"
 
 #include <string.h>
 
-/* A lane is not wide enough for GUIDs: their first digits are. */
+/* A lane is not wide enough for GUIDs: show their first digits. */
 static void shorten_guids(char *text) {
   enum { SHOWN = 4 };
   for (; *text; text++) {
@@ -21,8 +21,8 @@ static void shorten_guids(char *text) {
   }
 }
 
-/* A call without what every call's name begins with.  A server dispatches
- * before it answers. */
+/* A call without the common prefix.  A server's dispatch before an answer is
+ * left out. */
 static void shorten(const void *context, const drawing_line *line, char *text) {
   const zke_lab *lab = context;
   if (line->lane >= 0 && lab->outside[line->lane].is_used &&
@@ -34,8 +34,8 @@ static void shorten(const void *context, const drawing_line *line, char *text) {
 
 enum { WIDTH = 79, LANE_LEAST = 37 }; /* for a call with its result */
 
-/* What is drawn of the lab's lines.  Many lanes are wider than a terminal of
- * old: a result that is cut off tells nothing. */
+/* A drawing of the lab's lines.  Many lanes are wider than a terminal: a result
+ * that is cut off would be useless. */
 static drawing drawing_of(const zke_lab *lab) {
   int least = LANE_LEAST * lab->count + 5;
   drawing d = {.lanes = lab->count,

@@ -1,14 +1,14 @@
-/* search.c - which step comes next, and a finding made short
+/* search.c - chooses the next step, and shortens a finding
  *
- * Two ways to try schedules.  One runs each from the beginning to its end and
- * chooses by chance: search_once() with choose_random() or choose_pct().  The
- * other walks the tree of all schedules, and goes back by pictures of the
- * world: struct walk, which leaves a branch where it meets a state for the
- * second time (STATES), or where there would be too many preemptions (DEPTH).
+ * There are two ways to try schedules.  One runs each from beginning to end and
+ * chooses at random: search_once() with choose_random() or choose_pct().  The
+ * other walks the tree of all schedules, and goes back with pictures of the
+ * world: struct walk, which leaves a branch if it meets a state for the second
+ * time (STATES), or if there would be too many preemptions (DEPTH).
  *
- * By default they take turns of some milliseconds each, as none finds
- * everything: chance misses what needs many exact steps, the walk spends its
- * time in one corner of a large tree. */
+ * By default they take turns of some milliseconds each, since neither finds
+ * everything: random choice misses what needs many exact steps, and the walk
+ * spends its time in one corner of a large tree. */
 #define _GNU_SOURCE
 #include "search.h"
 
@@ -25,7 +25,7 @@
 #include "keep.h"
 
 enum {
-  DEPTH_MOST = 1024, /* of a walk: each level keeps a picture */
+  DEPTH_MOST = 1024, /* of a walk: each level has a picture */
   POINTS_MOST = 8,
   TURN_SCHEDULES = 64,
   TURN_STEPS = 64,
@@ -43,7 +43,7 @@ static uint64_t draw(zke_lab *lab, uint64_t below) {
   return lab->random % below;
 }
 
-/* The numbers below count, in any order. */
+/* The numbers below count, in random order. */
 static void draw_order(zke_lab *lab, int *out, int count) {
   for (int i = 0; i < count; i++) out[i] = i;
   for (int i = count - 1; i > 0; i--) {
@@ -57,9 +57,9 @@ static int64_t ms_of(struct timeval t) {
   return t.tv_sec * INT64_C(1000) + t.tv_usec / 1000;
 }
 
-/* Processor time of this process and of those it has forked off, ms; the
- * laboratory's clock is another.  Parties outside spend time elsewhere, so with
- * them it is the time that passes. */
+/* Processor time of this process and of its forked children, in ms; not the
+ * laboratory's clock.  With parties outside, real time, since they spend theirs
+ * elsewhere. */
 static int64_t now_ms(const zke_lab *lab) {
   struct timespec t;
   struct rusage children;
@@ -73,23 +73,23 @@ static int64_t now_ms(const zke_lab *lab) {
          ms_of(children.ru_utime) + ms_of(children.ru_stime);
 }
 
-/* A step that is no fault: somebody goes on, or a death is noticed. */
+/* A step that is no fault: a process continues, or a death is noticed. */
 static bool is_plain(char step) {
   int process, kind = world_kind(step, &process);
   return kind == STEP_RUN || kind == STEP_BURY;
 }
 
-/* ---- schedules by chance ---- */
+/* ---- random schedules ---- */
 
 typedef struct chance {
-  int length;                     /* of a schedule, about */
-  int budget;                     /* faults that are allowed */
-  int planned;                    /* in this schedule, about */
-  int priority[2 * ZKE_LAB_MOST]; /* of processes, and of their burials */
+  int length;                     /* approximate length of a schedule */
+  int budget;                     /* allowed faults */
+  int planned;                    /* about as many in this schedule */
+  int priority[2 * ZKE_LAB_MOST]; /* of processes, and of their clean-ups */
   int points[POINTS_MOST], point_count;
-  int faults[POINTS_MOST], fault_count; /* the steps where they come */
-  int stayed, stayer;                   /* who has gone on for how long */
-  int64_t until;                        /* the search's end */
+  int faults[POINTS_MOST], fault_count; /* the steps at which they come */
+  int stayed, stayer;                   /* steps of the same one, and which */
+  int64_t until;                        /* end of the search */
 } chance;
 
 /* A fault among the steps, or -1. */
@@ -118,8 +118,8 @@ static int *priority_of(chance *c, char step) {
   return &c->priority[kind == STEP_RUN ? process : ZKE_LAB_MOST + process];
 }
 
-/* Draw the order of the processes, the steps at which the one that runs goes
- * to the end of it, and those at which faults come. */
+/* Choose the order of the processes, the steps at which the running one goes to
+ * its end, and the steps of the faults. */
 static void pct_begin(zke_lab *lab, chance *c, int points) {
   enum { ALL = 2 * ZKE_LAB_MOST };
   draw_order(lab, c->priority, ALL);
@@ -134,8 +134,8 @@ static void pct_begin(zke_lab *lab, chance *c, int points) {
   c->stayer = -1;
 }
 
-/* Whoever goes on for very long may be waiting for the others in a loop: the
- * end of the order is where it belongs. */
+/* A process that runs for very long may be waiting for the others in a loop:
+ * move it to the end of the order. */
 static void pct_be_fair(chance *c) {
   int last = world_last();
   c->stayed = last == c->stayer ? c->stayed + 1 : 0;
@@ -169,7 +169,7 @@ static int choose_pct(zke_lab *lab, void *arg, const char *steps, int count) {
   return best >= 0 ? best : pick_fault(lab, steps, count);
 }
 
-/* A schedule is at its end; true: it has failed. */
+/* A schedule has ended; true: it has failed. */
 static bool search_leaf(zke_lab *lab) {
   bool check = lab->schedules++ % CHECK_EVERY == 0;
   if (lab->merges) statics_check(lab);
@@ -177,7 +177,7 @@ static bool search_leaf(zke_lab *lab) {
   return world_has_failed();
 }
 
-/* Who chooses, and by what. */
+/* The chooser, and its data. */
 typedef struct search_choice {
   search_chooser choose;
   void *arg;
@@ -192,18 +192,18 @@ static bool search_steps(zke_lab *lab, void *arg) {
   return search_leaf(lab);
 }
 
-/* One schedule from the beginning to its end; true: it has failed. */
+/* One schedule from beginning to end; true: it has failed. */
 static bool search_once(zke_lab *lab, search_chooser choose, void *arg) {
   search_choice c = {choose, arg};
   int64_t before = lab->schedules;
   bool failed = world_try(lab, search_steps, &c);
-  lab->schedules = before + 1; /* also where it did not come to its leaf */
+  lab->schedules = before + 1; /* even if it did not reach its leaf */
   return failed;
 }
 
-/* Some schedules by chance.  Their mean length is learnt on the way. */
-/* A party outside may be different each time, for reasons of its own.  What it
- * does not do again is no finding.  lab->taken are the steps of both tries. */
+/* Some random schedules.  Their mean length is learned meanwhile. */
+/* A party outside may not be deterministic.  What it does not repeat is no
+ * finding.  lab->taken has the steps of both tries. */
 static bool happens_again(zke_lab *lab) {
   char steps[LAB_SCHEDULE];
   int count = lab->length;
@@ -236,10 +236,10 @@ static bool chance_turn(zke_lab *lab, chance *c) {
 /* ---- the tree of schedules ---- */
 
 typedef struct level {
-  picture world; /* where more than one step was possible */
+  picture world; /* if more than one step was possible */
   char steps[STEPS_MOST];
   int count, next;
-  int others;      /* steps behind these, which are tried only if need be */
+  int others;      /* steps after these, which are tried only if necessary */
   int preemptions; /* up to here */
 } level;
 
@@ -247,15 +247,15 @@ typedef struct walk {
   level levels[DEPTH_MOST];
   int depth;
   bool by_state; /* or by preemptions */
-  bool cut;      /* somewhere it was too deep, or could not be compared */
+  bool cut;      /* somewhere it was too deep, or not comparable */
   bool over;
-  bool by_zxid;   /* the results of zke_zxid() make a difference */
-  bool here;      /* the world is the one of the last level */
-  uint64_t *seen; /* states, hashed; 0: free */
+  bool by_zxid;   /* results of zke_zxid() count */
+  bool here;      /* the world is the last level's */
+  uint64_t *seen; /* hashes of states; 0: free */
   size_t seen_cap, seen_count;
 } walk;
 
-/* Outside of everything that is put back. */
+/* Outside of all that is restored. */
 static void *map(size_t size) {
   void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -290,7 +290,7 @@ static bool seen_has(const walk *w, uint64_t state) {
   return false;
 }
 
-/* A state with so many faults left of each kind. */
+/* A state with the numbers of remaining faults of each kind. */
 static uint64_t seen_number(uint64_t state, const int left[WORLD_FAULTS]) {
   for (int i = 0; i < WORLD_FAULTS; i++)
     state = (state ^ (uint64_t)left[i]) * UINT64_C(0x9e3779b97f4a7c15);
@@ -298,7 +298,7 @@ static uint64_t seen_number(uint64_t state, const int left[WORLD_FAULTS]) {
   return state ? state : 1;
 }
 
-/* The next of all numbers of faults that are between two; false: that was the
+/* The next combination of fault numbers between two bounds; false: that was the
  * last. */
 static bool faults_next(int at[WORLD_FAULTS], const int least[WORLD_FAULTS],
                         const int most[WORLD_FAULTS]) {
@@ -309,8 +309,8 @@ static bool faults_next(int at[WORLD_FAULTS], const int least[WORLD_FAULTS],
   return false;
 }
 
-/* Is it met for the first time?  From a state that was met with as many faults
- * left, or with more, all was tried that can follow now. */
+/* Is it new?  If a state was met with at least as many remaining faults,
+ * everything that can follow was already tried. */
 static bool seen_add(const zke_lab *lab, walk *w, uint64_t state) {
   const zke_lab_options *o = &lab->options;
   const int most[WORLD_FAULTS] = {o->crashes, o->expiries, o->losses,
@@ -341,8 +341,8 @@ static bool has_step(const char *steps, int count, char step) {
   return memchr(steps, step, (size_t)count) != NULL;
 }
 
-/* With how many preemptions the step is reached: to take another process where
- * the last could have gone on is one. */
+/* The preemptions up to the step.  It is one to choose another process while
+ * the last one could continue. */
 static int walk_preemptions(const level *l, char step, int last) {
   bool could =
       last >= 0 && has_step(l->steps, l->count, (char)(STEP_RUN + last));
@@ -350,8 +350,8 @@ static int walk_preemptions(const level *l, char step, int last) {
   return l->preemptions + (could && kind == STEP_RUN && process != last);
 }
 
-/* Begin a level: the world is where these steps are possible.  The first
- * `enough` of them are tried, and the others only if need be; 0: all. */
+/* Begin a level: these steps are possible in the current world.  The first
+ * `enough` of them are tried, and the others only if necessary; 0: all. */
 static bool walk_enter(zke_lab *lab, walk *w, const char *steps, int count,
                        int enough, int preemptions) {
   level *l = &w->levels[w->depth++];
@@ -367,7 +367,7 @@ static bool walk_enter(zke_lab *lab, walk *w, const char *steps, int count,
   return is_only || world_snapshot(&l->world);
 }
 
-/* The steps that are possible now, and how many of them are enough. */
+/* The steps that are now possible, and how many of them are enough. */
 static int walk_steps(zke_lab *lab, const walk *w, char *steps, int *enough) {
   int count = world_steps(lab, steps);
   if (lab->options.alike) count = world_leave_alike(lab, steps, count);
@@ -382,14 +382,14 @@ static walk *walk_begin(zke_lab *lab, bool by_state) {
   if (!w) return NULL;
   w->by_state = by_state;
   world_again(lab);
-  fiber_clears = by_state; /* so it is in all pictures of this walk */
+  fiber_clears = by_state; /* the same in all pictures of this walk */
   w->by_zxid = lab->asks_zxid;
   int count = walk_steps(lab, w, steps, &enough);
   w->over = count == 0 || !walk_enter(lab, w, steps, count, enough, 0);
   return w;
 }
 
-/* The world after a step: a leaf, a state that was met before, or a level. */
+/* The world after a step: a leaf, a known state, or a new level. */
 static bool walk_arrive(zke_lab *lab, walk *w, int preemptions) {
   char steps[STEPS_MOST];
   int enough, count = walk_steps(lab, w, steps, &enough);
@@ -432,14 +432,14 @@ static bool walk_step(zke_lab *lab, walk *w) {
   return walk_arrive(lab, w, preemptions);
 }
 
-/* The letters that lead to the last level. */
+/* The letters of the path to the last level. */
 static void walk_spell(zke_lab *lab, const walk *w) {
   for (int i = 0; i + 1 < w->depth; i++)
     lab->taken[i] = w->levels[i].steps[w->levels[i].next - 1];
 }
 
-/* Some steps.  Others use the world and the letters between two turns, so a
- * turn begins with a picture and ends with one. */
+/* Some steps.  The world and the letters are used by others between two turns,
+ * so a turn begins and ends with a picture. */
 static bool walk_turn(zke_lab *lab, walk *w) {
   w->here = false;
   walk_spell(lab, w);
@@ -458,8 +458,8 @@ typedef struct searchers {
   walk *states, *depth;
 } searchers;
 
-/* Once somebody asks for a zxid, states count as different that were taken for
- * equal: begin again. */
+/* Once code asks for a zxid, states that were taken for equal count as
+ * different: begin again. */
 static bool states_turn(zke_lab *lab, walk **w) {
   if (walk_turn(lab, *w)) return true;
   if (!(*w)->by_state || (*w)->by_zxid == lab->asks_zxid) return false;
@@ -488,7 +488,7 @@ static bool search_turn(zke_lab *lab, searchers *s, bool *exhausted) {
   return false;
 }
 
-/* Is there anything left that can be searched? */
+/* Is anything left to search? */
 static bool search_goes_on(const zke_lab *lab, const searchers *s,
                            int64_t until) {
   bool chances = lab->options.strategies & (ZKE_LAB_RANDOM | ZKE_LAB_PCT);
@@ -523,8 +523,8 @@ bool search_run(zke_lab *lab, bool *exhausted_out) {
 
 /* ---- replaying ---- */
 
-/* What comes after the last letter: whoever has gone on goes on, then the
- * first that can, then burials, then time. */
+/* The step after the last letter: the same process continues; else the first
+ * that can; then clean-ups, then time. */
 static char step_by_itself(const char *steps, int count) {
   static const char order[] = {STEP_RUN, STEP_BURY, STEP_TIME};
   char same = (char)(STEP_RUN + world_last());
@@ -568,15 +568,15 @@ bool search_replay(zke_lab *lab, const char *steps, int count) {
   return world_try(lab, replay, &r);
 }
 
-/* ---- making it short ---- */
+/* ---- shortening ---- */
 
 typedef struct shrinking {
   char steps[LAB_SCHEDULE], trial[LAB_SCHEDULE];
   int count;
 } shrinking;
 
-/* Does the trial fail, too?  Then it is the schedule from now on.  With a party
- * outside it has to fail twice. */
+/* Does the trial fail, too?  Then it becomes the schedule.  With a party
+ * outside it must fail twice. */
 static bool shrink_try(zke_lab *lab, shrinking *s, int count) {
   if (!search_replay(lab, s->trial, count)) return false;
   if (lab->has_outside && !search_replay(lab, s->trial, count)) return false;
@@ -603,8 +603,8 @@ static int run_end(const shrinking *s, int from) {
   return to;
 }
 
-/* x..y..x: let the second run of x come at once, so that there are fewer
- * changes from one to another. */
+/* x..y..x: move the second run of x up to the first, to have fewer changes from
+ * one to another. */
 static void shrink_changes(zke_lab *lab, shrinking *s) {
   for (int i = 0; i < s->count;) {
     int middle = run_end(s, i), last = run_end(s, middle);
@@ -641,7 +641,7 @@ void search_shrink(zke_lab *lab) {
 
 /* ---- where it became inevitable ---- */
 
-/* Steps that are given, and then others by chance. */
+/* Given steps, followed by random ones. */
 typedef struct ending {
   replay_steps given;
   chance chance;
@@ -656,7 +656,7 @@ static int choose_ending(zke_lab *lab, void *arg, const char *steps,
   return given ? (int)(given - steps) : 0;
 }
 
-/* Does an ending of these steps not fail? */
+/* Is there an ending of these steps that does not fail? */
 static bool ends_well(zke_lab *lab, const char *steps, int count) {
   ending e = {.given = {steps, count}, .chance = {.length = 1}};
   for (int i = 0; i < SEARCH_ENDINGS; i++) {
@@ -665,7 +665,7 @@ static bool ends_well(zke_lab *lab, const char *steps, int count) {
   return false;
 }
 
-/* What no ending of the first steps can avert, none of more steps can. */
+/* If no ending of some steps can avoid the failure, none of more steps can. */
 int search_point_of_no_return(zke_lab *lab, const char *steps, int count) {
   int least = 0, most = count;
   while (least < most) {
