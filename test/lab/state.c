@@ -1,16 +1,16 @@
-/* state.c - when two worlds are equal, and what nobody can reach
+/* state.c - when two worlds are equal, and which blocks are unreachable
  *
- * Two worlds are equal when whatever can still happen in one can happen in the
- * other.  What decides that: the tables; each living process's stack, its
- * variables of a thread and its handle; every block that can be reached from
- * there; the memory that the test has named; and what the world knows of its
- * processes (world_words()).
+ * Two worlds are equal if everything that can still happen in one can happen in
+ * the other.  That depends on: the tables; each living process's stack,
+ * thread-local variables and handle; every block reachable from there; the
+ * memory that the test has named; and what the world knows of its processes
+ * (world_words()).
  *
- * Any word may be a pointer.  One that points into a block is taken as the
- * block's number in the order of being reached, so that where a block lies does
- * not matter.  A zxid, or the turn of a handle, is known by its upper bits and
- * is taken as its rank among all of its kind that were met.  Whatever else
- * differs makes worlds different, which costs time and hides nothing. */
+ * Any word may be a pointer.  A pointer into a block is replaced by the block's
+ * number in the order of being reached, so that the places of blocks do not
+ * matter.  A zxid, or the turn of a handle, is recognised by its upper bits and
+ * replaced by its rank among all of its kind.  Any other difference makes
+ * worlds different, which costs time but hides nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 
 enum { BLOCKS = 8192, WORDS = 1 << 17, COUNTERS = 8192, SUMS = 4 };
 
-/* It would be a part of the pictures, were it a static variable itself. */
+/* Not a static variable, since the pictures would contain it. */
 typedef struct survey {
   arena_block blocks[BLOCKS];
   int numbers[BLOCKS]; /* 0: not reached */
@@ -27,12 +27,12 @@ typedef struct survey {
   int block_count, queued, done;
   uint64_t words[WORDS + SUMS];
   size_t word_count;
-  int counters[COUNTERS]; /* where a counter stands among the words */
+  int counters[COUNTERS]; /* their places among the words */
   int counter_count;
-  uint64_t ranks[COUNTERS]; /* the counters that are met, in their order */
+  uint64_t ranks[COUNTERS]; /* the counters found, in order */
   int rank_count;
-  bool marks;    /* only which blocks can be reached is asked */
-  bool overflow; /* too much to compare: such a world is equal to none */
+  bool marks;    /* only asked for the reachable blocks */
+  bool overflow; /* too much to compare: such a world equals none */
 } survey;
 
 static survey *survey_at;
@@ -53,7 +53,7 @@ static survey *survey_begin(void) {
   return s;
 }
 
-/* The place of a counter among all that were met, or where it would stand. */
+/* The rank of a counter among all found, or the one that it would have. */
 static int rank_of(const survey *s, uint64_t counter) {
   int low = 0, high = s->rank_count;
   while (low < high) {
@@ -91,7 +91,7 @@ static void add_word(survey *s, uint64_t word) {
   rank_add(s, word);
 }
 
-/* The block that an address lies in, or -1. */
+/* The block that contains an address, or -1. */
 static int block_of(const survey *s, uint64_t word) {
   int low = 0, high = s->block_count;
   const char *at = (const char *)(uintptr_t)word;
@@ -105,12 +105,11 @@ static int block_of(const survey *s, uint64_t word) {
   return low < s->block_count && s->blocks[low].from <= at ? low : -1;
 }
 
-/* A word that may be a pointer into the arena.  What points to a block that was
- * freed is like any other that does so: nobody may look there.  Whatever points
- * to rows or to SQLite's memory is the engine's, and no call keeps it.  The
- * blocks of the laboratory's region are the store, the handles and struct
- * world: these stay where they are, and what matters of them is asked for by
- * name. */
+/* A word that may be a pointer into the arena.  All pointers to freed blocks
+ * are equal: no code may follow them.  Pointers to rows or SQLite's memory are
+ * the engine's, and no call keeps them.  The blocks of the laboratory's region
+ * are the store, the handles and struct world: they do not move, and their
+ * relevant parts are asked for by name. */
 static void add_pointer(survey *s, uint64_t word) {
   int region = arena_region_of(word);
   bool is_stack = arena_is_stack(word);
@@ -134,9 +133,9 @@ static void add_reference(survey *s, uint64_t word) {
     add_word(s, word);
 }
 
-/* All words of some memory, the last perhaps not whole.  Most of them are no
- * pointers and no counters, and whoever compares worlds does hardly anything
- * else: so these are not handed on. */
+/* All words of some memory; the last one may be incomplete.  Most of them are
+ * no pointers and no counters, and comparing worlds takes most of its time
+ * here: so those are not passed on. */
 static void add_memory(survey *s, const char *from, const char *to) {
   uint64_t word, *out = s->words + s->word_count;
   bool plain = !s->marks && to - from < (ptrdiff_t)(WORDS - s->word_count);
@@ -168,7 +167,7 @@ static void sink_word(void *arg, uint64_t word) { add_reference(arg, word); }
 
 extern char __start_lab_thread[];
 
-/* A lane's variables of a thread, but for those that nobody reads. */
+/* A lane's thread-local variables, except those that no code reads. */
 static void add_thread(survey *s, const world_lane *lane) {
   enum { COPY = 4096 };
   _Alignas(uint64_t) char copy[COPY];
@@ -194,7 +193,7 @@ static void add_lane(survey *s, const world_lane *lane) {
   add_memory(s, lane->from, lane->to);
 }
 
-/* A counter as its place among those of its kind. */
+/* A counter's rank among those of its kind. */
 static uint64_t rank_word(const survey *s, uint64_t counter) {
   uint64_t first = counter >> 32 << 32;
   return first + (uint64_t)(rank_of(s, counter) - rank_of(s, first));
@@ -205,8 +204,8 @@ static uint64_t mix(uint64_t sum, uint64_t word) {
   return sum ^ sum >> 29;
 }
 
-/* Four sums side by side: the processor need not wait for one to add to the
- * next. */
+/* Four sums side by side, so that the processor need not wait for one addition
+ * before the next. */
 static uint64_t survey_hash(survey *s) {
   uint64_t a = 1, b = 2, c = 3, d = 4;
   const uint64_t *w = s->words;
@@ -225,8 +224,8 @@ static uint64_t survey_hash(survey *s) {
   return a ? a : 1;
 }
 
-/* The number of the world's state, but for the faults that are left; 0: it
- * cannot be compared. */
+/* The hash of the world's state, without the faults that are left; 0: it cannot
+ * be compared. */
 uint64_t state_hash(zke_lab *lab) {
   world_lane lanes[ZKE_LAB_MOST];
   zke *handles[ZKE_LAB_MOST];
@@ -248,19 +247,19 @@ uint64_t state_hash(zke_lab *lab) {
   return !s->overflow ? survey_hash(s) : 0;
 }
 
-/* ---- what nobody can reach ---- */
+/* ---- unreachable blocks ---- */
 
 extern char __data_start[], _end[];
 
-/* A walk over all blocks takes long, and most processes return with as many
- * bytes as one that was found clean: that is then taken for the same. */
+/* A walk over all blocks takes long, and most processes return with the same
+ * number of bytes as one that was clean: that is then taken to be so, too. */
 static bool *clean_at(zke_lab *lab, size_t bytes) {
   return &lab->clean[bytes / 16 % LAB_CLEAN];
 }
 
-/* Everything may keep a block but its own process's stack and region: the
- * handles and the store (the laboratory's region), the other stacks, and the
- * static variables. */
+/* A block may be kept by anything except its own process's stack and region: by
+ * the handles and the store (the laboratory's region), the other stacks, and
+ * the static variables. */
 size_t state_leaked(zke_lab *lab, int process, size_t *bytes_out) {
   world_lane lanes[ZKE_LAB_MOST];
   size_t count = 0;

@@ -1,9 +1,9 @@
 /* statics.c - static variables that change and are not named
  *
- * states are compared by the memory that zke_lab_state() names, so a static
- * variable that a process changes has to be named.  Every picture has all of
- * them, so at the end of a schedule those that are not as they were at its
- * beginning can be told, by the names in the program's symbol table. */
+ * states are compared by the memory named to zke_lab_state(), so a static
+ * variable that a process changes must be named.  Every picture has all of
+ * them.  So at the end of a schedule this can report, by their names in the
+ * program's symbol table, those that differ from its beginning. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <fcntl.h>
@@ -17,14 +17,14 @@
 
 extern char __data_start[], _end[];
 
-/* The laboratory's own, the engine's and the recipes' variables are gathered
- * in these by the linker. */
+/* The linker collects the laboratory's own variables, the engine's and the
+ * recipes' in these sections. */
 extern char __start_lab_data[] __attribute__((weak));
 extern char __stop_lab_data[] __attribute__((weak));
 extern char __start_lab_thread[], __stop_lab_thread[];
 
-/* The end of the range that an address lies in and that need not be named, or
- * NULL: it is the test's. */
+/* If an address is in a range that need not be named, the end of that; NULL: it
+ * is the test's. */
 static const char *range_end(const zke_lab *lab, const char *at) {
   if (at >= __start_lab_data && at < __stop_lab_data) return __stop_lab_data;
   if (at >= __start_lab_thread && at < __stop_lab_thread)
@@ -45,7 +45,7 @@ static const char *find_changed(const char *was, const char *at) {
   return at;
 }
 
-/* The variable at an address, by a symbol table that lies in memory. */
+/* The variable at an address, from a symbol table in memory. */
 static const char *table_find(const char *file, const Elf64_Shdr *table,
                               const Elf64_Shdr *names, const char *at) {
   const Elf64_Sym *s = (const void *)(file + table->sh_offset);
@@ -62,7 +62,7 @@ static const char *table_find(const char *file, const Elf64_Shdr *table,
   return NULL;
 }
 
-/* Its name, in the program's file; NULL: the file has no symbols. */
+/* Its name, from the program's file; NULL: the file has no symbols. */
 static const char *file_find(const char *file, const char *at) {
   const Elf64_Ehdr *head = (const void *)file;
   const Elf64_Shdr *sections = (const void *)(file + head->e_shoff);

@@ -1,17 +1,17 @@
-/* tables.c - the engine's statements on plain tables, in place of SQLite
+/* tables.c - the engine's statements on plain tables, instead of SQLite
  *
- * A schedule is some twenty calls, and most of its time was SQLite's: to run
- * their statements, and to be copied with all that it has in memory whenever a
- * world is put back.  Here a table is an array of rows, sorted by its key, and
- * a statement is a function.  What the engine does above them is not changed in
- * any way, and every finding is replayed on SQLite before it is told.
+ * A schedule is about twenty calls, and SQLite took most of its time: to run
+ * their statements, and to have all its memory copied whenever a world is
+ * restored.  Here a table is an array of rows, sorted by key, and a statement
+ * is a function.  The engine above is unchanged, and every finding is replayed
+ * on SQLite before it is reported.
  *
- * A row is never changed: another takes its place, so that a transaction that
- * is rolled back puts the old one back (journal).  Tables are small, so what is
- * not asked for by its key is looked for in all rows.
+ * A row is never changed but replaced, so that rolling back a transaction puts
+ * the old one back (journal).  Tables are small, so a search that is not by key
+ * goes through all rows.
  *
- * The row of a statement in `statements` was written for one text of SQL, whose
- * hash stands there; where zkembed.c has another one, nothing runs.
+ * Each row of `statements` was written for one text of SQL, and has its hash;
+ * if zkembed.c has another text, nothing runs.
  *
  * Start reading at `statements`, then tables_step(). */
 #include "tables.h"
@@ -26,11 +26,11 @@ enum {
   PARAMETERS_MOST = 12,
   COMPUTED_MOST = 6,
   TERMS_MOST = 5,
-  LIMIT_NAMES = 128, /* of the statements that have one */
+  LIMIT_NAMES = 128, /* of the statements with a limit */
   LIMIT_EVENTS = 64
 };
 
-/* A column's value, or a parameter's. */
+/* The value of a column or a parameter. */
 typedef struct value {
   int type; /* SQLITE_INTEGER, _TEXT, _BLOB, _NULL */
   int size;
@@ -39,7 +39,7 @@ typedef struct value {
   uint64_t hash; /* of text or blob, in a row */
 } value;
 
-/* As many values as the table has columns; then their bytes. */
+/* A value for each column of the table; then their bytes. */
 typedef struct row {
   int table;
   value v[];
@@ -101,10 +101,10 @@ enum {
   EVENT_CARRIER
 };
 
-/* In place of a column of a session's row: how many of these it has. */
+/* Instead of a column of a session's row: its number of these. */
 enum { COUNT_OWNED = 64, COUNT_WATCHES, COUNT_EVENTS };
 
-/* The tables of doc/format.md: the columns of the key come first. */
+/* The tables of doc/format.md, beginning with the columns of the key. */
 static const struct {
   const char *name, *columns;
   int count, keys;
@@ -127,14 +127,14 @@ static const struct {
     [EVENT] = {"zkembed_event", "session,seq,type,path,zxid,acl,carrier", 7,
                2}};
 
-/* What a statement of a transaction did: `was` went and `is` came; NULL: there
- * was none, or there is none. */
+/* A change by a statement of a transaction: `was` was replaced by `is`; NULL:
+ * there was none, or is none. */
 typedef struct change {
   row *was, *is;
 } change;
 
-/* A prepared statement.  It gives rows of one table, with some of the columns;
- * or one row of numbers that were computed. */
+/* A prepared statement.  It returns rows of one table, with some of the
+ * columns; or one row of computed numbers. */
 typedef struct statement {
   const struct known *is;
   value p[PARAMETERS_MOST + 1]; /* ?1 is p[1] */
@@ -144,23 +144,23 @@ typedef struct statement {
   value computed[COMPUTED_MOST];
 } statement;
 
-/* A comparison of a WHERE: what a column may be, compared with a parameter or
- * with a number.  kind<=?2 is {WATCH_KIND, LESS | SAME, 2}, and kind<2 is
- * {WATCH_KIND, LESS, NUMBER + 2}. */
+/* A comparison in a WHERE: the allowed results of comparing a column with a
+ * parameter or a number.  kind<=?2 is {WATCH_KIND, LESS | SAME, 2}, and kind<2
+ * is {WATCH_KIND, LESS, NUMBER + 2}. */
 enum { LESS = 1, SAME = 2, MORE = 4, NUMBER = 100 };
 typedef struct term {
   unsigned char column, order, to;
 } term;
 
-/* What is known of a statement. */
+/* The properties of a statement. */
 typedef struct known {
   const char *name;
   uint32_t hash;
   int parameters;
   void (*run)(statement *s);
-  int table; /* whose rows it gives or changes, with these columns */
+  int table; /* it returns or changes rows of this table, with these columns */
   unsigned char columns[COLUMNS_MOST];
-  term where[TERMS_MOST + 1]; /* all of them, and `also`, hold of its rows */
+  term where[TERMS_MOST + 1]; /* its rows satisfy all of them, and `also` */
   bool (*also)(const row *r, const value *p);
   int limit; /* of the rows; 0: none */
 } known;
@@ -170,8 +170,8 @@ static struct tables {
   struct table t[TABLES];
   change *journal;
   int journal_count, journal_cap;
-  int journal_mark; /* where the operation of a batch begins */
-  bool inside;      /* a transaction */
+  int journal_mark; /* the start of the batch's current operation */
+  bool inside;      /* in a transaction */
   bool failed;      /* there was no memory */
   int changes;
   int64_t blob;
@@ -179,7 +179,7 @@ static struct tables {
 
 /* ---- memory ---- */
 
-/* Room for one more in an array of the world's. */
+/* Make room for one more in an array of the world. */
 static bool array_grow(void **at, int count, int *cap, size_t size) {
   if (count < *cap) return true;
   int more = *cap ? 2 * *cap : 16;
@@ -216,7 +216,7 @@ static uint64_t hash_of(const char *at, int size) {
   return h;
 }
 
-/* A row of these values, with copies of their bytes. */
+/* A row with these values, and copies of their bytes. */
 static row *row_make(int table, const value *values) {
   int count = shapes[table].count;
   size_t head = sizeof(row) + sizeof(value) * (size_t)count, size = head;
@@ -235,7 +235,7 @@ static row *row_make(int table, const value *values) {
     memcpy(bytes, values[i].at, (size_t)values[i].size);
     r->v[i].at = bytes;
     r->v[i].hash = hash_of(bytes, values[i].size);
-    bytes += values[i].size + 1; /* its end is a zero already */
+    bytes += values[i].size + 1; /* it already ends with a zero */
   }
   return r;
 }
@@ -246,7 +246,8 @@ static int compare_bytes(const value *a, const value *b) {
   return order ? order : a->size - b->size;
 }
 
-/* As the key's columns have one type each, only like is compared with like. */
+/* Each of the key's columns has one type, so compared values are of the same
+ * type. */
 static int compare(const value *a, const value *b) {
   if (has_bytes(a)) return compare_bytes(a, b);
   return (a->number > b->number) - (a->number < b->number);
@@ -259,7 +260,7 @@ static int compare_key(const row *r, const value *key, int count) {
   return order;
 }
 
-/* Where the first row stands that is not before the key. */
+/* The place of the first row that is not before the key. */
 static int place_of(int table, const value *key) {
   int low = 0, high = T->t[table].count;
   while (low < high) {
@@ -281,7 +282,7 @@ static row *find(int table, const value *key) {
 
 /* ---- changes, and undoing them ---- */
 
-/* Without a note: from is replaced by to; NULL as in struct change. */
+/* Replace `from` with `to`, without recording it; NULL as in struct change. */
 static bool put(row *from, row *to) {
   const row *key = from ? from : to;
   if (!key) return true;
@@ -305,8 +306,7 @@ static bool put(row *from, row *to) {
   return true;
 }
 
-/* The changes of a transaction from one on stand, or are undone in the opposite
- * order. */
+/* Keep the transaction's changes from one on, or undo them in reverse order. */
 static void end_from(int from, bool undo) {
   for (int i = T->journal_count - 1; i >= from; i--) {
     change *c = &T->journal[i];
@@ -337,7 +337,7 @@ static void insert(int table, const value *values) {
   if (r) replace(NULL, r);
 }
 
-/* Set one column after another in a copy of a row. */
+/* Sets columns one by one in a copy of a row. */
 typedef struct edit {
   row *from;
   value v[COLUMNS_MOST];
@@ -363,8 +363,8 @@ static void give(statement *s, row *r) {
   s->found[s->found_count++] = r;
 }
 
-/* Compare a column with the term's parameter or number, as memcmp() does; 1 for
- * an equality of different lengths. */
+/* Compare a column with the term's parameter or number, like memcmp(); 1 if an
+ * equality has different lengths. */
 static int compare_term(const statement *s, const row *r, const term *t) {
   const value *is = &r->v[t->column];
   if (has_bytes(is)) {
@@ -375,7 +375,7 @@ static int compare_term(const statement *s, const row *r, const term *t) {
   return (is->number > to) - (is->number < to);
 }
 
-/* Does a row meet the statement's condition? */
+/* Does a row satisfy the statement's condition? */
 static bool meets(const statement *s, const row *r) {
   for (const term *t = s->is->where; t->order; t++) {
     int order = compare_term(s, r, t);
@@ -398,9 +398,9 @@ static void compute(statement *s, int column, int64_t number) {
   s->computed[column] = of_int(number);
 }
 
-/* ---- what most statements do ---- */
+/* ---- common kinds of statements ---- */
 
-/* The row whose key is in the first parameters. */
+/* The row with the key in the first parameters. */
 static void run_find(statement *s) {
   row *r = find(s->is->table, &s->p[1]);
   if (r) give(s, r);
@@ -413,7 +413,7 @@ static void run_take(statement *s) {
 
 static void run_insert(statement *s) { insert(s->is->table, &s->p[1]); }
 
-/* All rows that meet the condition. */
+/* All rows that satisfy the condition. */
 static void run_give(statement *s) {
   const struct table *t = &T->t[s->is->table];
   int limit = s->is->limit ? s->is->limit : INT32_MAX;
@@ -427,7 +427,7 @@ static void run_remove(statement *s) {
   for (int i = 0; i < t->count;) {
     int count = t->count;
     if (meets(s, t->rows[i])) replace(t->rows[i], NULL);
-    i += t->count == count; /* the next stands here now */
+    i += t->count == count; /* the next one is here now */
   }
 }
 
@@ -435,7 +435,7 @@ static void run_count(statement *s) { compute(s, 0, count_all(s)); }
 static void run_any(statement *s) { compute(s, 0, count_all(s) > 0); }
 
 /* Begin to change a row: the first parameters are the values of the statement's
- * columns, and the key follows them; false: there is none. */
+ * columns, followed by the key; false: there is no such row. */
 static bool assign(statement *s, edit *out) {
   int table = s->is->table;
   int count = s->is->parameters - shapes[table].keys;
@@ -470,7 +470,7 @@ static void run_rollback(statement *s) {
   end(true);
 }
 
-/* A savepoint: there is one at a time. */
+/* A savepoint: there is at most one. */
 static void run_join(statement *s) {
   (void)s;
   T->journal_mark = T->journal_count;
@@ -481,7 +481,7 @@ static void run_join_undo(statement *s) {
   end_from(T->journal_mark, true);
 }
 
-/* What was done since then stands if the transaction does. */
+/* The changes since then stand if the transaction does. */
 static void run_join_end(statement *s) { (void)s; }
 
 static void run_meta(statement *s) {
@@ -496,7 +496,7 @@ static void run_meta(statement *s) {
 
 static void run_history_kept(statement *s) { compute(s, 0, 0); }
 
-/* There is no table for a history here, and no SQL of a program's: to begin
+/* There is no history table here, and programs' SQL does not run: beginning
  * either fails, as without memory. */
 static void run_foreign(statement *s) {
   (void)s;
@@ -561,21 +561,21 @@ static void run_node_set(statement *s) {
   edit_end(&e);
 }
 
-/* As many as the third parameter says; -1: all. */
+/* The third parameter is the limit; -1: all. */
 static void run_node_names(statement *s) {
   int64_t most = s->p[3].number;
   run_give(s);
   if (most >= 0 && most < s->found_count) s->found_count = (int)most;
 }
 
-/* Below a path are its children, and all whose parent is between two others. */
+/* Below a path are its children, and all with a parent between two values. */
 static bool is_below(const row *r, const value *p) {
   const value *parent = &r->v[NODE_PARENT];
   return compare(parent, &p[1]) == 0 ||
          (compare(parent, &p[2]) > 0 && compare(parent, &p[3]) < 0);
 }
 
-/* Bytes of data; -1 is none. */
+/* The number of bytes of data; -1: none. */
 static void run_node_bytes(statement *s) {
   int64_t sum = 0;
   run_give(s);
@@ -603,8 +603,8 @@ static void run_node_due(statement *s) {
   if (s->found_count > LIMIT_NAMES) s->found_count = LIMIT_NAMES;
 }
 
-/* Is what follows a prefix a sequence number of so many digits at least?  One
- * below -999,999,999 has a digit more. */
+/* Is the rest of a name a sequence number with at least this many digits?  One
+ * below -999,999,999 has one more. */
 static bool is_sequence(const char *rest, int size, int64_t digits) {
   if (size < digits) return false;
   bool wide = rest[0] == '-' && (rest[1] == '1' || rest[1] == '2');
@@ -638,7 +638,7 @@ static void run_watch_add(statement *s) {
   if (!find(WATCH, &s->p[1])) insert(WATCH, &s->p[1]);
 }
 
-/* Below "/a" is what begins with "/a/". */
+/* Below "/a" are the paths that begin with "/a/". */
 static bool is_watched_below(const row *r, const value *p) {
   const value *path = &r->v[WATCH_PATH];
   int size = p[1].size;
@@ -646,12 +646,12 @@ static bool is_watched_below(const row *r, const value *p) {
          memcmp(path->at, p[1].at, (size_t)size) == 0;
 }
 
-/* No row where there is none. */
+/* Returns no row if there is no watch. */
 static void run_watch_below(statement *s) {
   if (count_all(s)) compute(s, 0, 1);
 }
 
-/* What is not there is NULL in SQL; whoever asks reads it as 0. */
+/* A missing value is NULL in SQL; its readers take it for 0. */
 static void run_event_bounds(statement *s) {
   const row *session = find(SESSION, &s->p[1]);
   int64_t first = 0, last = 0;
@@ -699,7 +699,7 @@ static bool is_carried(const row *r, const value *p) {
   return (carrier ? carrier : int_of(r, SESSION_ID)) == p[1].number;
 }
 
-/* Light ones, or the session itself. */
+/* Its light sessions, or the session itself. */
 static bool is_carried_or_carries(const row *r, const value *p) {
   return int_of(r, SESSION_ID) == p[1].number || is_carried(r, p);
 }
@@ -878,8 +878,8 @@ static const known statements[] = {
      .where = {{SESSION_SLOT, SAME, 1}, {SESSION_SLOT, SAME | MORE, NUMBER}}}};
 /* clang-format on */
 
-/* The view of sessions, which recipes ask for.  It is prepared each time, and
- * known by its hash alone: another text is left to SQLite. */
+/* The view of sessions, which recipes read.  It is prepared each time, and
+ * recognised by its hash alone: another text goes to SQLite. */
 static const known session_view = {
     "zke_sessions",
     0x26ad6b77,
@@ -893,7 +893,7 @@ static const known session_view = {
 
 enum { STATEMENTS = sizeof statements / sizeof statements[0] };
 
-/* By number; outside of the world. */
+/* Indexed by number; outside of the world. */
 static const char *texts[STATEMENTS];
 
 uint32_t tables_hash(const char *text) {
@@ -916,8 +916,8 @@ bool tables_has(const char *name) {
   return false;
 }
 
-/* A statement of the tables, or NULL where it is one of SQLite's, which has a
- * region of its own. */
+/* A statement of the tables, or NULL if it is one of SQLite's, which has its
+ * own region. */
 static statement *ours(sqlite3_stmt *st) {
   uint64_t at = (uint64_t)(uintptr_t)st;
   return arena_region_of(at) == ARENA_TABLES ? (statement *)(void *)st : NULL;
@@ -1031,8 +1031,8 @@ static const value *count_of(statement *s, const row *session, int what) {
   return &s->computed[0];
 }
 
-/* The value of a column of the row of now.  Data that lies beside its row is in
- * the row that its number names. */
+/* The value of a column of the current row.  Data in a separate table is in the
+ * row with its number. */
 static const value *column_of(statement *s, int column) {
   if (s->computes) return &s->computed[column];
   const row *r = s->found[s->at];
@@ -1084,7 +1084,7 @@ int tables_stmt_status(sqlite3_stmt *st, int which, int reset) {
 
 int tables_changes(sqlite3 *db) { return T ? T->changes : sqlite3_changes(db); }
 
-/* Within a transaction, for which alone the engine asks: those of it. */
+/* The changes of the current transaction; the engine asks for nothing else. */
 int tables_total_changes(sqlite3 *db) {
   return T ? T->journal_count : sqlite3_total_changes(db);
 }
@@ -1124,7 +1124,7 @@ static int take_table(sqlite3 *db, int table) {
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Has the table the columns of its shape, and no more? */
+/* Has the table exactly the columns of its shape? */
 static bool has_shape(sqlite3 *db, int table) {
   char sql[256];
   sqlite3_stmt *st = NULL;
@@ -1136,7 +1136,7 @@ static bool has_shape(sqlite3 *db, int table) {
   return same;
 }
 
-/* The first table of the database that has no shape here, or another one. */
+/* The first table of the database with no shape here, or with another one. */
 static int find_other(sqlite3 *db, const char **other_out) {
   static char name[64]; /* outside of the world */
   sqlite3_stmt *st = NULL;
@@ -1161,7 +1161,7 @@ int tables_begin(sqlite3 *db, const char **other_out) {
   T = arena_get(ARENA_TABLES, sizeof *T);
   if (!T) return SQLITE_NOMEM;
   T->db = db;
-  /* The engine's own would refuse to write back in a batch. */
+  /* The engine's own hook would refuse to write back in a batch. */
   sqlite3_commit_hook(db, NULL, NULL);
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = take_table(db, i);
   end(false);
@@ -1199,7 +1199,7 @@ static int write_table(int table) {
   return rc;
 }
 
-/* Let SQLite have the rows of now. */
+/* Copy the current rows to SQLite. */
 static int write_back(void) {
   int rc = sqlite3_exec(T->db, "SAVEPOINT tables", NULL, NULL, NULL);
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = write_table(i);
@@ -1218,7 +1218,7 @@ int tables_prepare_v2(sqlite3 *db, const char *text, int size,
   return rc;
 }
 
-/* ---- for whoever compares worlds ---- */
+/* ---- for comparing worlds ---- */
 
 static void value_words(const value *v, const engine_sink *sink) {
   if (has_bytes(v)) sink->word(sink->arg, v->hash >> 8); /* is no counter */

@@ -1,8 +1,8 @@
-/* tables.h - the engine's statements on plain tables, in place of SQLite
+/* tables.h - the engine's statements on plain tables, instead of SQLite
  *
- * engine.c compiles zkembed.c so that it calls these where it would call
- * SQLite.  They do what SQLite's functions of the same names do: for a
- * statement of the tables by their own code, for any other by SQLite's. */
+ * engine.c compiles zkembed.c to call these functions instead of SQLite's.
+ * They do the same as SQLite's functions of the same names: for a statement of
+ * the tables with their own code, for any other through SQLite. */
 #ifndef TABLES_H
 #define TABLES_H
 
@@ -13,21 +13,21 @@
 
 #include "engine.h"
 
-/* Take over the rows of a database, whose tables are those of doc/format.md.
- * From now on a statement that was told of by tables_know() runs here; any
- * other runs in SQLite, on rows that are written back before.  Returns an error
- * of SQLite's; *other_out: the name of a table of which something would get
- * lost, as it is unknown here or has other columns. */
+/* Take over the rows of a database with the tables of doc/format.md.  From now
+ * on a statement announced by tables_know() runs here; any other runs in
+ * SQLite, after the rows have been written back.  Returns an SQLite error;
+ * *other_out: the name of a table that is unknown here or has other columns, so
+ * that data would be lost. */
 int tables_begin(sqlite3 *db, const char **other_out);
 
-/* Tell a statement's name and text; before tables_begin().  False: there is no
- * code for it, or the text is not the one that the code was written for. */
+/* Announce a statement's name and text, before tables_begin().  False: there is
+ * no code for it, or the code was written for another text. */
 bool tables_know(const char *name, const char *text);
-bool tables_has(const char *name);      /* some code, for whatever text */
-uint32_t tables_hash(const char *text); /* that stands beside the code */
+bool tables_has(const char *name);      /* code for it, for any text */
+uint32_t tables_hash(const char *text); /* as stored with the code */
 
-/* Everything that the tables hold, in the order of their keys.  An event counts
- * until its session has read it, and its number does not count. */
+/* The whole content of the tables, in key order.  An event counts until its
+ * session has read it, and its number does not count. */
 void tables_words(bool (*is_read)(void *arg, int64_t session, int64_t seq),
                   void *arg, const engine_sink *sink);
 

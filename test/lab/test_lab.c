@@ -1,7 +1,7 @@
-/* test_lab: what the laboratory finds by itself, and that it says what it has
- * found.  test_lab_recipes and test_lab_bugs have real recipes.
+/* test_lab: what the laboratory finds by itself, and how it reports findings.
+ * test_lab_recipes and test_lab_bugs have real recipes.
  *
- * test_lab_forked is the same with the laboratory that forks, which has no
+ * test_lab_forked is the same with the forking laboratory, which has no
  * pictures of worlds (WITH_FORKS). */
 #include "test/lab/zkembed-lab.h"
 #include "test/test.h"
@@ -37,7 +37,7 @@ static void add(zke_lab *lab, const char *name, zke_lab_fn fn) {
   ck_assert_int_eq(zke_lab_process(lab, name, fn, NULL), ZKE_OK);
 }
 
-/* No faults, and what is found must contain `why`; NULL: nothing is. */
+/* Without faults; the finding must contain `why`; NULL: there must be none. */
 static void finds(zke_lab *lab, const char *why) {
   zke_lab_result r;
   ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
@@ -63,7 +63,7 @@ static void fire(zke *z, int type, int state, const char *path, void *fired) {
   *(int *)fired = 1;
 }
 
-/* Waits for a znode that nobody makes. */
+/* Waits for a znode that is never made. */
 static void wait_until(zke *z, int64_t deadline_ms) {
   int fired = 0;
   zke_exists(z, "/never", fire, &fired, NULL);
@@ -156,7 +156,7 @@ static void add_nothing(zke *z, void *arg) {
   zke_sync(z, "/");
 }
 
-/* Makes no call any more once there is a znode. */
+/* Makes no more calls once a znode exists. */
 static void spin(zke *z, void *arg) {
   (void)arg;
   volatile bool there =
@@ -177,7 +177,7 @@ static void go_deep(zke *z, void *arg) {
   go_down(&first);
 }
 
-/* The compiler is not to see what becomes of a block. */
+/* The compiler must not see what happens to a block. */
 static char *volatile block;
 
 static void free_twice(zke *z, void *arg) {
@@ -210,7 +210,7 @@ static const struct {
   const char *name;
   zke_lab_fn first, second;
   const char *why;
-  bool by_arena; /* else a sanitizer looks for it */
+  bool by_arena; /* else a sanitizer finds it */
 } alone[] = {
     {"a wait that nobody ends", wait_for_ever, NULL, "waits for ever", false},
     {"a wait that its deadline ends", wait_for_a_second, NULL,
@@ -237,8 +237,8 @@ static const struct {
 };
 enum { ALONE = sizeof alone / sizeof alone[0] };
 
-/* What the laboratory finds without being told what is wrong: waits without
- * end, crashes, what is left behind, two in one section. */
+/* What the laboratory finds without assertions in the test: endless waits,
+ * crashes, leaks, two processes in one section. */
 TEST_LOOP(finds_by_itself, 0, ALONE) {
   zke_lab_options o = no_faults();
   if (WITH_FORKS && alone[_i].by_arena) return;
@@ -267,8 +267,8 @@ static void free_shared(zke *z, void *arg) {
   zke_exists(z, "/freed", NULL, NULL, NULL);
 }
 
-/* A use after free() ends its schedule only, and has a schedule that is
- * replayed: after this order of calls, and not before. */
+/* A use after free() ends only its own schedule, and is replayed: it happens in
+ * this order of calls, and in no earlier one. */
 TEST(what_a_sanitizer_reports_is_found) {
   zke_lab_options o = no_faults();
   zke_lab_result r;
@@ -285,7 +285,7 @@ TEST(what_a_sanitizer_reports_is_found) {
 }
 #endif
 
-/* The options that say that a wait is meant. */
+/* Options that declare waits as intended. */
 TEST(intended_waits_are_not_found) {
   zke_lab_options o = no_faults();
   o.timeouts = o.leftovers = 1;
@@ -309,8 +309,8 @@ static void await_it(zke *z, void *arg) {
   zke_forget(z, fire, &fired);
 }
 
-/* The excuse for a wait after a death does not hold for the death of a process
- * that has said that nobody misses it. */
+/* A wait is excused by a death, but not by that of a process that has said that
+ * it is spare. */
 TEST(a_spare_process_excuses_no_wait) {
   for (int spare = 0; spare <= 1; spare++) {
     zke_lab_options o = no_faults();
@@ -325,7 +325,7 @@ TEST(a_spare_process_excuses_no_wait) {
 
 /* ---- a test that tests nothing ---- */
 
-/* Some schedule has to come where the test wants it. */
+/* Some schedule must reach the place that the test names. */
 TEST(what_is_never_reached_is_found) {
   for (int reaches = 0; reaches < 2; reaches++) {
     zke_lab_options o = no_faults();
@@ -341,7 +341,7 @@ TEST(what_is_never_reached_is_found) {
   }
 }
 
-/* The program's random numbers are not the laboratory's. */
+/* Uses random numbers that the laboratory does not control. */
 static void make_any(zke *z, void *arg) {
   unsigned number = 0;
   char path[32];
@@ -351,7 +351,8 @@ static void make_any(zke *z, void *arg) {
   zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
 }
 
-/* A program that does not repeat itself is told so, with where it differs. */
+/* A program that is not deterministic is refused, with the place of the
+ * difference. */
 TEST(what_does_not_repeat_itself_is_refused) {
   zke_lab_options o = no_faults();
   zke_lab_result r;
@@ -362,7 +363,7 @@ TEST(what_does_not_repeat_itself_is_refused) {
   zke_lab_free(lab);
 }
 
-/* What zke_lab_main() prints with these words has to contain a text. */
+/* With these words, zke_lab_main() must print the text. */
 static void prints(zke_lab *lab, const char *const *words, int status,
                    const char *text) {
   char printed[8192] = "";
@@ -384,8 +385,8 @@ static void prints(zke_lab *lab, const char *const *words, int status,
   ck_assert_msg(strstr(printed, text), "%s", printed);
 }
 
-/* A search that ran out of time says how it goes on; a schedule that is stale
- * is no success. */
+/* A search that ran out of time says how to continue; a stale schedule is no
+ * success. */
 TEST(a_program_says_how_it_ended) {
   zke_lab_options o = no_faults();
   o.strategies = ZKE_LAB_RANDOM;
@@ -402,7 +403,7 @@ TEST(a_program_says_how_it_ended) {
 
 /* ---- looks, notes and states ---- */
 
-static int seen; /* put back before each schedule */
+static int seen; /* restored before each schedule */
 
 static void count_root(zke *z, void *arg) {
   zke_stat stat;
@@ -433,8 +434,8 @@ TEST(looks_see_each_step) {
   }
 }
 
-/* Two processes that take turns without a lock: a static variable that the
- * search knows of keeps states apart that only differ in it. */
+/* Two processes take turns without a lock.  States that differ only in a static
+ * variable are kept apart if the search knows it. */
 static int counter;
 
 static void add_one(zke *z, void *arg) {
@@ -450,8 +451,8 @@ static void counted_both(zke *z, void *arg) {
   zke_lab_assert(counter == 2);
 }
 
-/* The search by states stays out while the program's memory is not named, and
- * finds a lost update once it is. */
+/* The search by states does not run while the program's memory is unnamed, and
+ * finds a lost update once it is named. */
 TEST(states_by_named_memory) {
   zke_lab_options o = no_faults();
   zke_lab_result r;
@@ -467,8 +468,8 @@ TEST(states_by_named_memory) {
     return;
   }
   ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
-  ck_assert_int_eq(r.states, 0); /* without a name the search stays out */
-  /* nothing is taken for all there is while a name is missing */
+  ck_assert_int_eq(r.states, 0); /* without a name the search does not run */
+  /* with one name missing nothing counts as exhausted */
   ck_assert_int_eq(zke_lab_state(lab, &other, sizeof other), ZKE_OK);
   zke_lab_finally(lab, NULL, NULL);
   ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
@@ -480,7 +481,7 @@ TEST(states_by_named_memory) {
   zke_lab_free(lab);
 }
 
-/* All orders of two processes with a lock, with one death: nothing is left. */
+/* All orders of two processes with a lock, with one death: nothing is found. */
 static void take_lock(zke *z, void *arg) {
   zke_lock *lock = NULL;
   (void)arg;
@@ -512,9 +513,9 @@ TEST(states_come_to_an_end) {
   zke_lab_free(lab);
 }
 
-/* So have three, by whichever compiler: the words of a stack that nobody reads
- * any more make no states.  There are 49,715 by gcc and 51,920 by clang, and
- * 133,364 and 166,645 with the words that earlier calls have left. */
+/* So have three, with any compiler: words of a stack that are no longer read
+ * make no states.  There are 49,715 by gcc and 51,920 by clang, and 133,364 and
+ * 166,645 with the leftovers of earlier calls. */
 TEST(what_earlier_calls_leave_makes_no_states) {
   zke_lab_options o = no_faults();
   if (WITH_FORKS) return;
@@ -547,7 +548,7 @@ TEST_LOOP(each_strategy_searches, 0, WITH_FORKS ? 2 : 4) {
   zke_lab_free(lab);
 }
 
-/* Which process made the first, second ... step, a bit each. */
+/* Which process made the first, second ... step, as bits. */
 static unsigned order_of_steps;
 
 static void take_steps(zke *z, void *second) {
@@ -559,7 +560,7 @@ static void take_steps(zke *z, void *second) {
   }
 }
 
-/* Chance and the walk take turns, and each has letters of its own. */
+/* Random schedules and the walk alternate, each with its own letters. */
 TEST(finding_between_turns_is_replayed) {
   if (WITH_FORKS) return; /* only chance searches */
   for (uint64_t seed = 1; seed <= 3; seed++) {
@@ -583,9 +584,9 @@ TEST(finding_between_turns_is_replayed) {
 
 /* ---- what the search by states leaves out ---- */
 
-static const char *wanted; /* the end that a run looks for */
+static const char *wanted; /* the end that a run searches for */
 
-/* A place in a queue, with steps around it that nobody else sees. */
+/* A place in a queue, with steps around it that the others do not see. */
 static void queue_up(zke *z, void *arg) {
   (void)arg;
   zke_exists(z, "/", NULL, NULL, NULL);
@@ -601,8 +602,8 @@ static const char *identity_of(const zke_session_list *list, int64_t session) {
   return "?";
 }
 
-/* The names of those whose places are left, in the order of the queue, each
- * with the last digit of its place. */
+/* The names of the processes whose places are left, in the order of the queue,
+ * each with the last digit of its place. */
 static void see_queue(zke *z, void *arg) {
   char order[16] = "", path[64];
   zke_strings *names = NULL;
@@ -645,9 +646,9 @@ static bool ends_so(const char *order, int reduction, int alike) {
   return found;
 }
 
-/* Every end that all schedules together have is reached by those that are
- * tried; of those that differ in names only, one is when the processes are said
- * to be alike, and no other end is. */
+/* The schedules that are tried reach every end that all schedules together
+ * have.  If the processes are declared alike, of the ends that differ only in
+ * names one is reached, and no other. */
 TEST(states_reach_all_ends) {
   static const struct {
     const char *orders[6];
@@ -672,7 +673,7 @@ TEST(states_reach_all_ends) {
     ck_assert_int_eq(all > 0, some > 0);
     ck_assert_int_le(some, all);
   }
-  ck_assert(!ends_so("c0b1a2", 0, 1)); /* it has saved something */
+  ck_assert(!ends_so("c0b1a2", 0, 1)); /* some schedules were left out */
 }
 
 static void begin_inside(zke *z, void *arg) {
@@ -706,9 +707,8 @@ static void wait_a_second_late(zke *z, void *arg) {
   wait_until(z, 2000);
 }
 
-/* What happens before a first call, or after a zke_forget(), is not put off
- * where it touches a section or reads the clock: the second process must come
- * first here. */
+/* The steps before a first call, or after a zke_forget(), are not postponed if
+ * they use a section or the clock: here the second process must come first. */
 TEST(states_see_sections_and_clocks_before_a_call) {
   static const struct {
     zke_lab_fn first, second;
@@ -740,7 +740,7 @@ static void make_b(zke *z, void *arg) {
 static void ask_later(zke *z, void *arg) {
   zke_stat stat = {0};
   (void)arg;
-  zke_zxid(); /* from now on reads leave theirs */
+  zke_zxid(); /* from now on reads leave their zxid */
   zke_exists(z, "/", NULL, NULL, NULL);
   zke_lab_yield();
   int64_t seen_zxid = zke_zxid();
@@ -748,8 +748,8 @@ static void ask_later(zke *z, void *arg) {
     zke_lab_assert(seen_zxid < stat.czxid);
 }
 
-/* Worlds that differ in nothing but what zke_zxid() would say are equal until
- * somebody asks. */
+/* Worlds that differ only in what zke_zxid() would return are equal until code
+ * asks for it. */
 TEST(states_differ_by_zxid_where_it_is_asked_for) {
   if (WITH_FORKS) return;
   for (uint64_t seed = 1; seed <= 8; seed++) {
@@ -781,7 +781,7 @@ static void keep_own(zke *z, void *arg) {
   zke_delete(z, path, -1);
 }
 
-/* The last thread to return answers for what the session leaves. */
+/* The last thread to return is responsible for what the session leaves. */
 TEST(thread_that_returns_first_leaves_nothing_of_another) {
   zke_lab_options o = no_faults();
   zke_lab *lab = made(&o);
@@ -807,7 +807,7 @@ TEST(threads_answer_for_what_their_session_leaves) {
   zke_lab_free(lab);
 }
 
-/* Two threads add to a counter: a lost update is found without their mutex,
+/* Two threads add to a counter: a lost update is found without their mutex, and
  * none with it. */
 TEST(threads_share_a_session_and_a_mutex) {
   for (int guarded = 0; guarded < 2; guarded++) {
@@ -833,7 +833,7 @@ static void sleep_a_day(zke *z, void *arg) {
   zke_lab_assert(zke_now(z) - began == 86400000);
 }
 
-/* A program that opens its own handle opens the same database. */
+/* A program that opens its own handle gets the same database. */
 static void open_another(zke *z, void *arg) {
   zke *other = NULL;
   (void)arg;
@@ -845,8 +845,8 @@ static void open_another(zke *z, void *arg) {
   zke_close(other);
 }
 
-/* A process sleeps a day, another opens a further session: both end at once,
- * and nothing is found. */
+/* A process sleeps for a day, another opens a second session: both end
+ * immediately, and nothing is found. */
 TEST(time_and_sessions_belong_to_the_laboratory) {
   zke_lab_options o = no_faults();
   zke_lab *lab = made(&o);
@@ -858,8 +858,8 @@ TEST(time_and_sessions_belong_to_the_laboratory) {
 
 /* ---- schedules ---- */
 
-/* A finding's schedule is short, and finds the same 100 times of 100; with
- * another program it is told that it does not fit. */
+/* A finding's schedule is short, and finds the same 100 times out of 100; with
+ * another program the laboratory says that it does not fit. */
 TEST(a_schedule_is_replayed) {
   char schedule[100];
   zke_lab_result r;
@@ -889,8 +889,8 @@ TEST(a_schedule_is_replayed) {
   zke_lab_free(lab);
 }
 
-/* Two that take turns by an ephemeral znode, and do not ask after a lost reply
- * whether it was made. */
+/* Two processes use an ephemeral znode in turns, and do not check after a lost
+ * reply whether it was made. */
 static void hold(zke *z, void *arg) {
   int rc;
   (void)arg;
@@ -908,8 +908,8 @@ static void hold(zke *z, void *arg) {
   while (zke_delete(z, "/held", -1) == ZKE_CONNECTIONLOSS) continue;
 }
 
-/* What one kind of laboratory has found, with the check of all calls and
- * results, the other replays. */
+/* Each kind of laboratory replays the other's findings, with the check of all
+ * calls and results. */
 TEST(schedules_are_the_same_in_each_laboratory) {
   zke_lab_result r;
   zke_lab_options o = no_faults();
@@ -923,7 +923,7 @@ TEST(schedules_are_the_same_in_each_laboratory) {
   zke_lab_free(lab);
 }
 
-/* Anna and ben, of whose additions one can be lost. */
+/* Anna and ben add; one addition can be lost. */
 static zke_lab *two_who_count(void) {
   zke_lab_options o = no_faults();
   zke_lab *lab = made(&o);
@@ -933,7 +933,7 @@ static zke_lab *two_who_count(void) {
   return lab;
 }
 
-/* The picture of the schedule in which that happens, for free(). */
+/* The picture of the schedule in which that happens; for free(). */
 static char *picture_of(zke_lab *lab, const char *file) {
   enum { MOST = 65536 };
   char *text = calloc(1, MOST);
@@ -947,7 +947,7 @@ static char *picture_of(zke_lab *lab, const char *file) {
   return text;
 }
 
-/* What is drawn names the processes, the calls and what was wrong. */
+/* The drawing names the processes, the calls and the fault. */
 TEST_LOOP(a_picture_has_all, 0, 2) {
   static const char *const names[] = {"picture.txt", "picture.svg"};
   static const char *const words[] = {"anna", "ben", "exists /", "counter =="};
@@ -963,7 +963,7 @@ TEST_LOOP(a_picture_has_all, 0, 2) {
 }
 
 /* After two steps anna and ben have read the counter, and neither has written
- * it: that is where one of the two additions is lost, whoever writes first. */
+ * it: from there one addition is lost, whoever writes first. */
 TEST(a_picture_tells_where_it_became_inevitable) {
   zke_lab *lab = two_who_count();
   char *text = picture_of(lab, "picture.txt");
@@ -978,11 +978,11 @@ TEST(a_picture_tells_where_it_became_inevitable) {
 
 /* ---- parties outside ---- */
 
-/* A client in a process of its own.  It sends 'g' for get, 's' and a digit for
- * set, 'w' to be told of the znode /go, and is answered by a letter and a
- * digit; or 'i' where it waits for an event, which comes as 'v'. */
+/* A client in its own process.  It sends 'g' for get, 's' and a digit for set,
+ * 'w' to be told of the znode /go, and is answered by a letter and a digit; or
+ * 'i' while it waits for an event, which comes as 'v'. */
 typedef struct client {
-  int fd; /* 0: it was not begun */
+  int fd; /* 0: not begun */
   pid_t pid;
   void (*run)(int fd);
   bool idle, event; /* it waits for an event; one was sent */
@@ -994,7 +994,7 @@ static void client_ask(int fd, char what, char digit, char reply[2]) {
   if (write(fd, request, 2) != 2 || read(fd, reply, 2) != 2) _exit(1);
 }
 
-/* Adds one, with no thought of others. */
+/* Adds one, without regard for others. */
 static char client_add(int fd) {
   char reply[2];
   do {
@@ -1013,7 +1013,7 @@ static void client_add_again(int fd) {
 static void client_wait(int fd) {
   char reply[2];
   client_ask(fd, 'w', '0', reply);
-  if (reply[0] == 'o') return; /* it is there */
+  if (reply[0] == 'o') return; /* it exists */
   client_ask(fd, 'i', '0', reply);
   if (reply[0] == 'v') client_add(fd);
 }
@@ -1094,7 +1094,7 @@ static void make_count(zke *z, void *arg) {
   zke_create(z, "/count", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
 }
 
-/* Two that have ended well have added two. */
+/* Two clients that have ended well have added two. */
 static void see_count(zke *z, void *most) {
   char *data = NULL;
   int len = 0;
@@ -1107,7 +1107,7 @@ static void see_count(zke *z, void *most) {
 
 static client clients[2];
 
-/* With clients it is the time that passes, on a machine that does more. */
+/* With clients real time counts, and the machine may be busy. */
 enum { PATIENCE_MS = 60000 };
 
 static zke_lab *with_clients(const zke_lab_options *o, void (*first)(int fd),
@@ -1130,7 +1130,7 @@ static zke_lab *with_clients(const zke_lab_options *o, void (*first)(int fd),
   return lab;
 }
 
-/* What is found is replayed, with the check of all calls and results. */
+/* A finding is replayed, with the check of all calls and results. */
 static void finds_outside(zke_lab *lab, const char *why) {
   char schedule[100];
   zke_lab_result r;
@@ -1145,7 +1145,7 @@ static void finds_outside(zke_lab *lab, const char *why) {
   zke_lab_free(lab);
 }
 
-/* Two clients in processes of their own lose an update by the order of their
+/* Two clients in their own processes lose an update through the order of their
  * requests. */
 TEST(parties_outside_take_turns) {
   zke_lab_options o = no_faults();
@@ -1155,7 +1155,7 @@ TEST(parties_outside_take_turns) {
   finds_outside(lab, "count >= '2'");
 }
 
-/* One adds again after its reply was lost, which had been made. */
+/* A client adds again after the reply to a successful addition was lost. */
 TEST(parties_outside_lose_replies) {
   zke_lab_options o = no_faults();
   o.losses = 1;
@@ -1186,7 +1186,7 @@ static void make_go(zke *z, void *arg) {
   zke_create(z, "/go", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
 }
 
-/* A client waits for an event, which a process of the test causes; where nobody
+/* A client waits for an event, which a process of the test causes; if none
  * does, its wait is found. */
 TEST(parties_outside_wait_for_events) {
   for (int comes = 0; comes < 2; comes++) {
@@ -1202,8 +1202,8 @@ TEST(parties_outside_wait_for_events) {
 
 /* ---- misuse ---- */
 
-/* Options out of bounds, names twice, too many processes and schedules that are
- * none are refused. */
+/* Refused are options out of bounds, repeated names, too many processes, and
+ * malformed schedules. */
 TEST(misuse_is_refused) {
   zke_lab_result r;
   zke_lab *lab = NULL;
@@ -1242,8 +1242,8 @@ static void fail_setup(zke *z, void *arg) {
   zke_lab_fail("no such weather");
 }
 
-/* What keeps a run from beginning is told in zke_errmsg(), although the
- * program's variables were put back since. */
+/* zke_errmsg() says why a run could not begin, although the program's variables
+ * were restored afterwards. */
 TEST(setup_that_fails_is_told) {
   zke_lab_result r;
   zke_lab *lab = made(NULL);
@@ -1266,9 +1266,9 @@ TEST(marks_do_nothing_outside) {
 
 /* ---- a batch is one step ---- */
 
-/* Read a number and write the next one, without a look at the version.  The
- * znode's version counts all who did, so it is the number unless one of them
- * has written over another's. */
+/* Read a number and write the next one, without checking the version.  The
+ * znode's version counts all writers, so it equals the number unless one of
+ * them has overwritten another's. */
 static int count_up(zke *z, void *arg) {
   char *data = NULL, text[16];
   zke_stat stat;
@@ -1293,8 +1293,8 @@ static void count_in_batch(zke *z, void *arg) {
   zke_batch(z, count_up, arg);
 }
 
-/* In the laboratory nobody comes between the calls of a batch: what goes wrong
- * without one never does inside. */
+/* In the laboratory no other process runs between the calls of a batch: what
+ * goes wrong without one never does inside. */
 TEST(a_batch_is_one_step) {
   for (int batch = 0; batch < 2; batch++) {
     zke_lab_options o = no_faults();

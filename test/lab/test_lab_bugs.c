@@ -1,12 +1,12 @@
 /* test_lab_bugs: mistakes that recipe libraries have made, each found
  *
- * There is a small right recipe of each kind, straight over zkembed.h, and a
- * list of what to do wrong in it.  The right ones pass with all faults on; each
- * wrong one is found by the default options.  Where a mistake is known from
- * another project, its line in the table says which.
+ * There is a small correct recipe of each kind, written directly on zkembed.h,
+ * and a list of mistakes to make in it.  The correct ones pass with all faults
+ * on; each wrong one is found with the default options.  If a mistake is known
+ * from another project, its line in the table says which.
  *
  * Environment: SEEDS, how many seeds for each (1); SECONDS, of processor time
- * at most for each seed (20).  With either a table of times is printed. */
+ * at most for each seed (20).  With either, a table of times is printed. */
 #include "test/lab/zkembed-lab.h"
 #include "test/test.h"
 
@@ -55,21 +55,21 @@ enum bug {
 
 static enum bug bug;
 
-/* ---- what all of them need ---- */
+/* ---- common functions ---- */
 
 static void fire(zke *z, int type, int state, const char *path, void *fired) {
   (void)z, (void)type, (void)state, (void)path;
   *(int *)fired = 1;
 }
 
-/* Wait until a watcher of `fired` was called. */
+/* Wait until the watcher of `fired` was called. */
 static int wait_fired(zke *z, const int *fired, int64_t deadline_ms) {
   int rc = ZKE_OK;
   while (!*fired && rc == ZKE_OK) rc = zke_wait(z, deadline_ms);
   return *fired ? ZKE_OK : rc;
 }
 
-/* Wait until what is at the path changes; at once where nothing is there. */
+/* Wait until the znode at the path changes; not at all if there is none. */
 static int wait_gone(zke *z, const char *path, int64_t deadline_ms) {
   int fired = 0;
   int rc = zke_get(z, path, fire, &fired, NULL, NULL, NULL);
@@ -95,7 +95,7 @@ typedef struct line {
   zke *z;
   char id[40];
   char own[96];    /* path; "": none */
-  char before[96]; /* path of the one that is waited for */
+  char before[96]; /* path of the one to wait for */
 } line;
 
 static int number_of(const char *name) {
@@ -105,20 +105,20 @@ static int number_of(const char *name) {
   return dash ? atoi(dash + 1) : INT32_MAX;
 }
 
-/* Does the first stand before the second? */
+/* Does the first come before the second? */
 static int comes_before(const char *a, const char *b) {
   if (bug == WHOLE_NAME_SORTED) return strcmp(a, b) < 0;
   return (uint32_t)number_of(a) < (uint32_t)number_of(b);
 }
 
-/* The children of /lock; NULL: *rc says why. */
+/* The children of /lock; NULL: see *rc. */
 static zke_strings *line_list(const line *l, int *rc) {
   zke_strings *names = NULL;
   *rc = zke_children(l->z, "/lock", NULL, NULL, &names, NULL);
   return names;
 }
 
-/* The znode that a lost reply was about. */
+/* Find the znode after its reply was lost. */
 static int line_find(line *l) {
   int rc;
   zke_strings *names = line_list(l, &rc);
@@ -161,7 +161,7 @@ static int line_leave(line *l) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Must a znode of this name be waited for? */
+/* Does a znode with this name block us? */
 static int keeps_out(const line *l, const char *name) {
   const char *own = l->own + strlen("/lock/");
   int is_reader = strstr(own, "-read-") != NULL;
@@ -174,7 +174,7 @@ static int keeps_out(const line *l, const char *name) {
   return comes_before(name, own);
 }
 
-/* The last that must be waited for, into l->before; 0: there is none. */
+/* The last znode that we must wait for, into l->before; 0: there is none. */
 static int line_look(line *l, int *rc) {
   const char *last = NULL;
   zke_strings *names = line_list(l, rc);
@@ -189,7 +189,7 @@ static int line_look(line *l, int *rc) {
   return found;
 }
 
-/* All wait for any change, where one would do. */
+/* Wait for any change of the line, instead of the relevant one. */
 static int wait_with_the_herd(line *l, int64_t deadline_ms) {
   int fired = 0;
   int rc = zke_children(l->z, "/lock", fire, &fired, NULL, NULL);
@@ -200,7 +200,7 @@ static int wait_with_the_herd(line *l, int64_t deadline_ms) {
   return rc == ZKE_OK ? look : rc;
 }
 
-/* Wait by a read that is content with a znode that is not there any more. */
+/* Wait with a read that accepts that the znode is gone. */
 static int wait_by_exists(line *l, int64_t deadline_ms) {
   int fired = 0;
   int rc = zke_exists(l->z, l->before, fire, &fired, NULL);
@@ -239,14 +239,14 @@ static void take_lock_once(zke *z) {
   line_leave(&l);
 }
 
-/* A herd shows when there is more than one change. */
+/* A herd is noticed only if there is more than one change. */
 static void take_lock(zke *z, void *arg) {
   (void)arg;
   take_lock_once(z);
   for (int i = 0; bug == HERD && i < 3; i++) take_lock_once(z);
 }
 
-/* One that is held twice is given back when it has been given back twice. */
+/* A lock that is held twice is released after two releases. */
 static void take_lock_twice(zke *z, void *arg) {
   line l;
   int held = 0;
@@ -292,7 +292,7 @@ static void write_alone(zke *z, void *arg) {
   line_leave(&l);
 }
 
-/* Who leads?  It must be somebody while this one stands in the line itself. */
+/* Who leads?  There must be a leader while this process itself is in line. */
 static void ask_for_leader(zke *z, void *arg) {
   line l;
   int rc = line_join(&l, z, "lock"), found = 0;
@@ -326,7 +326,7 @@ static int key_take(zke *z) {
   }
 }
 
-/* A retry must not delete what another has made meanwhile. */
+/* A retry must not delete what another process has made since. */
 static void key_release(zke *z, const char *path) {
   while (zke_delete(z, path, -1) == ZKE_CONNECTIONLOSS) {
     if (bug != DELETE_BY_NAME && !key_is_own(z, path)) return;
@@ -373,8 +373,8 @@ static int value_get(zke *z, const char *path, int *version) {
   return value;
 }
 
-/* Add to the number at a path, and again when it was changed meanwhile;
- * ZKE_NONODE: it would be less than 0. */
+/* Add to the number at a path, repeatedly if others change it; ZKE_NONODE: it
+ * would become negative. */
 static int value_add(zke *z, const char *path, int by) {
   for (;;) {
     int version = -1, value = value_get(z, path, &version);
@@ -388,7 +388,7 @@ static int value_add(zke *z, const char *path, int by) {
   }
 }
 
-/* The permits that are free are a number. */
+/* The number of free permits is in a znode. */
 static void take_permit_counting(zke *z) {
   if (value_add(z, "/free", -1) != ZKE_OK) return;
   zke_lab_enter("permit", 2);
@@ -396,7 +396,7 @@ static void take_permit_counting(zke *z) {
   value_add(z, "/free", 1);
 }
 
-/* Three processes of which two may be inside, by two names. */
+/* Three processes, of which two may be inside, by two names. */
 static void take_permit_number(zke *z) {
   for (int i = 0; i < 2; i++) {
     char path[] = {'/', 'p', 'e', 'r', 'm', 'i', 't', 's', '/', (char)('0' + i),
@@ -447,7 +447,7 @@ static void counter_is_right(zke *z, void *arg) {
 
 /* ---- a queue ---- */
 
-static int worked; /* how often the one item has been worked on */
+static int worked; /* how often the item has been processed */
 
 static void queue_setup(zke *z, void *arg) {
   (void)arg;
@@ -502,7 +502,7 @@ static void item_is_not_lost(zke *z, void *arg) {
                  zke_exists(z, "/items/i", NULL, NULL, NULL) == ZKE_OK);
 }
 
-/* Puts an item back behind the others. */
+/* Puts an item back at the end. */
 static void requeue_item(zke *z, void *arg) {
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
@@ -523,7 +523,7 @@ static void an_item_is_there(zke *z, void *arg) {
                  zke_exists(z, "/items/j", NULL, NULL, NULL) == ZKE_OK);
 }
 
-/* ---- waiting for something to come, or to go ---- */
+/* ---- waiting for a znode to appear, or to go ---- */
 
 static void place_setup(zke *z, void *arg) {
   (void)arg;
@@ -573,9 +573,9 @@ static void wait_at_barrier(zke *z, void *arg) {
   zke_forget(z, fire, &fired);
 }
 
-/* ---- a double barrier for two: nobody goes before both are there ---- */
+/* ---- a double barrier for two: neither leaves before both are there ---- */
 
-static int came; /* that are really there */
+static int came; /* how many are really there */
 
 static void gate_setup(zke *z, void *arg) {
   (void)arg;
@@ -615,7 +615,7 @@ static void enter_gate(zke *z, void *arg) {
   if (rc == ZKE_OK || rc == ZKE_NODEEXISTS) gate_wait(z, ZKE_FOREVER);
 }
 
-/* Gives up before the other has come. */
+/* Gives up before the other one has come. */
 static void try_gate(zke *z, void *arg) {
   (void)arg;
   if (zke_create(z, "/gate/me", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
@@ -642,7 +642,7 @@ static void votes_setup(zke *z, void *arg) {
   make(z, "/votes");
 }
 
-/* Decides; whoever is first to make the znode has decided. */
+/* Decides: the first process to make the znode has decided. */
 static void coordinate(zke *z, void *arg) {
   int64_t votes = 0;
   (void)arg;
@@ -680,7 +680,7 @@ static void participate(zke *z, void *arg) {
   read_outcome(z, me);
 }
 
-/* One that votes no: it aborts for itself, and never votes. */
+/* A participant that votes no: it aborts alone, and does not send its vote. */
 static void refuse(zke *z, void *arg) {
   int me = arg != NULL;
   zke_exists(z, "/votes", NULL, NULL, NULL);
@@ -1061,7 +1061,7 @@ static int in_order(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Seconds of processor time until it was found. */
+/* Returns the seconds of processor time until it was found. */
 static double search(const test_case *c, uint64_t seed, size_t *length) {
   zke_lab_result r;
   zke_lab *lab = build(c, seed);
@@ -1080,7 +1080,7 @@ static double search(const test_case *c, uint64_t seed, size_t *length) {
   return took;
 }
 
-/* Each of them, by one seed or by several. */
+/* Each mistake and each correct recipe, with one seed or several. */
 TEST_LOOP(mistakes_are_found_and_right_ones_pass, 0, CASES) {
   double took[SEEDS_MOST];
   int seeds = (int)number("SEEDS", 1);

@@ -1,3 +1,3 @@
-/* test_lab_forked: test_lab with the laboratory that forks */
+/* test_lab_forked: test_lab with the forking laboratory */
 #define WITH_FORKS 1
 #include "test_lab.c"

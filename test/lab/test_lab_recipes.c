@@ -1,10 +1,9 @@
 /* test_lab_recipes: every recipe in the laboratory
  *
- * Each use (test/recipes/uses.h) is of two or three processes.  In one
- * schedule the laboratory lets one of them die, ends a session, loses a reply
- * and stops one for a while, and nothing that the recipe promises may break.
- * `make lab-mutants` plants mistakes in the recipes, and shows that this finds
- * them.
+ * Each use (test/recipes/uses.h) has two or three processes.  In one schedule
+ * the laboratory lets one of them die, ends a session, loses a reply and stops
+ * one for a while, and no promise of the recipe may break.  `make lab-mutants`
+ * plants mistakes in the recipes, and shows that this finds them.
  *
  * Environment: SECONDS, of processor time for each use; RECIPE, the only use to
  * run; SEED, of the choices; REPLAY, a schedule of that use.  With any of the
@@ -76,9 +75,8 @@ static void tell(const use *r, const zke_lab_result *found, double took) {
 
 LIMIT(0);
 
-/* Each recipe with its processes, faults and checks: nothing is found in the
- * time that SECONDS gives. A finding is drawn, with the command that repeats
- * it. */
+/* Each recipe with its processes, faults and checks: nothing is found within
+ * SECONDS.  A finding is drawn, with the command that repeats it. */
 TEST_LOOP(recipes_hold_in_the_laboratory, 0, uses_count) {
   const use *r = &uses[_i];
   zke_lab_result found;

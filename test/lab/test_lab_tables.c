@@ -1,10 +1,10 @@
-/* test_lab_tables: the laboratory's tables do what SQLite does
+/* test_lab_tables: the laboratory's tables do the same as SQLite
  *
  * The laboratory searches on plain tables (tables.c).  Here the engine makes
- * random calls on them, and the model judges each answer: they are the calls of
- * `make model` (test/model/run.c).  The model has no leases, and never too many
- * events for a session.  So two processes make calls that need these, and the
- * last to end tells the laboratory of all that came back as of a finding: the
+ * random calls on them, those of `make model` (test/model/run.c), and the model
+ * judges each answer.  The model has no leases, and never too many events for a
+ * session.  So two processes make calls that need these, and the last one to
+ * end reports all results to the laboratory as if they were a finding: the
  * laboratory replays each finding on SQLite, and refuses one that differs
  * there.
  *
@@ -19,18 +19,18 @@
 #include "test/model/run.h"
 #include "test/program.h"
 
-/* The laboratory puts these back before each schedule. */
+/* The laboratory restores these before each schedule. */
 static uint64_t sum, state;
-static int ended; /* processes that have made their calls */
+static int ended; /* processes that have made all their calls */
 
 static void set_up(zke *z, void *seed) {
   (void)z;
   state = *(uint64_t *)seed;
 }
 
-/* Run one schedule for each seed, of one process and then `finally`, or else of
- * two processes.  What must be found contains `why`; with NULL nothing is
- * found. */
+/* Run one schedule for each seed, of one process followed by `finally`, or else
+ * of two processes.  The finding must contain `why`; NULL: there must be
+ * none. */
 static void run_seeds(zke_lab_fn process, zke_lab_fn finally, const char *why) {
   zke_lab_options o = ZKE_INIT(zke_lab_options);
   zke_lab_result found;
@@ -91,7 +91,7 @@ static void on_event(zke *z, int type, int to, const char *path, void *arg) {
   for (; *path; path++) fold(*path);
 }
 
-/* It watches all, and few events are kept for it. */
+/* It watches everything, and has room for few events. */
 static zke *open_other(zke *z) {
   zke_options o = ZKE_INIT(zke_options);
   zke *other = NULL;
@@ -105,7 +105,7 @@ static zke *open_other(zke *z) {
   return other;
 }
 
-/* Watches are read from SQLite, which is given the tables' rows. */
+/* Watches are read from SQLite, after the tables' rows were written there. */
 static void look(zke *z) {
   zke_session_list *all = NULL;
   zke_watch_list *watches = NULL;
@@ -119,7 +119,7 @@ static void look(zke *z) {
   zke_free(all);
 }
 
-/* Nodes whose time comes. */
+/* Nodes that expire. */
 static void make_nodes(zke *z) {
   fold(zke_create_ttl(z, "/n-", NULL, -1, ZKE_OPEN_ACL,
                       ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL, 1 + draw(60000), NULL,
@@ -145,7 +145,8 @@ static void call(zke *z, zke *other) {
   }
 }
 
-/* The processes draw from one state, so the schedule decides who calls what. */
+/* The processes take random numbers from one state, so the schedule decides
+ * which process makes which call. */
 static void make_calls(zke *z, void *seed) {
   (void)seed;
   zke *others[2] = {NULL, NULL};

@@ -1,8 +1,8 @@
-/* thread.h - what comes before the engine and the recipes in the laboratory
+/* thread.h - comes before the engine and the recipes in the laboratory
  *
- * Their variables of a thread lie in one section, which is exchanged when
- * another process goes on.  A program's own code may be compiled with it, too
- * (-include), where it has such variables. */
+ * Their thread-local variables are in one section, which is swapped when
+ * another process runs.  A program's own code that has such variables may be
+ * compiled with it, too (-include). */
 #ifndef THREAD_H
 #define THREAD_H
 

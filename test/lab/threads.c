@@ -1,10 +1,10 @@
 /* threads.c - mutexes and conditions of the laboratory's processes
  *
- * All processes and threads of a test run on one real thread, so the C
- * library's mutexes would find that they hold everything already.  These serve
- * the fibers; outside of a process the C library's own are called.  A process
- * that waits for a mutex or a condition lets others go on, and a mutex that
- * nobody gives back is found as a wait without end. */
+ * All processes and threads of a test run on one real thread, so with the C
+ * library's mutexes each would already hold everything.  These serve the
+ * fibers; outside of a process the C library's own are called.  A process that
+ * waits for a mutex or a condition lets others run, and a mutex that is never
+ * released is found as an endless wait. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #include "world.h"
 
-/* The fields of the C library are used as it uses them, so that a mutex may be
- * made by its functions or by an initializer. */
+/* The C library's fields are used as it uses them, so that a mutex may be made
+ * by its functions or by an initializer. */
 #if defined(__GLIBC__)
 #define KIND(m) ((m)->__data.__kind)
 #define LOCKED(m) ((m)->__data.__lock)
@@ -31,7 +31,7 @@ static bool mutex_is_recursive(const pthread_mutex_t *m) {
   return (KIND(m) & 3) == PTHREAD_MUTEX_RECURSIVE;
 }
 
-/* The C library's function of that name. */
+/* The C library's function of this name. */
 static void *library(void **kept, const char *name) {
   if (!*kept) *kept = dlsym(RTLD_NEXT, name);
   return *kept;
@@ -76,7 +76,7 @@ int pthread_mutex_unlock(pthread_mutex_t *m) {
   return 0;
 }
 
-/* Drop the mutex however often it is held, wait, take it as often again. */
+/* Release the mutex completely, wait, and take it again as often. */
 static int condition_wait(pthread_cond_t *c, pthread_mutex_t *m, int64_t due) {
   unsigned count = COUNT(m);
   COUNT(m) = 1;
@@ -121,7 +121,7 @@ int pthread_cond_destroy(pthread_cond_t *c) {
 }
 
 #if !defined(LAB_FORKED)
-/* Each process is a thread to whoever asks.  (In baton.c it is one.) */
+/* Each process appears as a thread.  (In baton.c it is one.) */
 pthread_t pthread_self(void) {
   static pthread_t (*own)(void);
   if (lab_self()) return (pthread_t)lab_self();
@@ -130,8 +130,8 @@ pthread_t pthread_self(void) {
 }
 #endif
 
-/* Nobody cancels a thread here.  The C library would remember what one fiber
- * has asked for when the next one asks. */
+/* No thread is cancelled here.  The C library would keep one fiber's setting
+ * for the next one. */
 int pthread_setcancelstate(int state, int *old_out) {
   if (!lab_self())
     LIBRARY(pthread_setcancelstate, (int, int *), (state, old_out));
