@@ -2,9 +2,9 @@
  *
  *     twice FIRST.so SECOND.so DATABASE
  *
- * The copies are loaded privately and so share nothing but SQLite.  What must
- * hold: they see each other's changes, wake each other, and neither one's
- * closing of files takes the other's locks (its session stays alive).
+ * The copies are loaded privately, so they share only SQLite.  They must see
+ * each other's changes, and wake each other; and when one closes files, the
+ * other's locks must remain (its session stays alive).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,8 +17,8 @@
 
 #include "zkembed.h"
 
-/* One loaded copy: the functions this test uses.  Each member is named for
- * the function it holds, and has its type. */
+/* A loaded copy: the functions that this test uses.  Each member has the name
+ * and the type of its function. */
 #define FUNCTIONS(X) \
   X(open)            \
   X(close)           \
@@ -108,7 +108,7 @@ static bool holds(const copy *c, zke *z, const char *path, const char *value) {
   return same;
 }
 
-/* How many sessions the file has, all of them alive; -1 where one is not. */
+/* How many sessions the file has, all alive; -1 if one is not. */
 static int living(const copy *c, zke *z) {
   zke_session_list *list = NULL;
   if (c->sessions(z, -1, &list) != ZKE_OK) return -1;

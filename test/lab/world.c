@@ -1,15 +1,14 @@
-/* world.c - processes that go one step at a time
+/* world.c - processes that run step by step
  *
  * A process is a fiber.  It runs until its next call of zkembed.h, until it
- * waits, or until it returns; then the search chooses the next step.  What a
- * step changes lies in struct world, in the arena, so that a picture of the
- * arena has it.
+ * waits, or until it returns; then the search chooses the next step.
+ * Everything that a step changes is in struct world, in the arena, so that a
+ * picture of the arena contains it.
  *
- * The engine gets a table of system calls that has a clock which stands, pipes
+ * The engine gets a table of system calls with a clock that stands still, pipes
  * that are counters, and a poll() that ends the step.  Death is two steps: the
- * process is never run again, and later its session is ended by another, as
- * the engine ends the sessions of the dead.  All that happens in between may
- * happen.
+ * process never runs again, and later another one ends its session, as the
+ * engine ends the sessions of dead processes.  Anything may happen in between.
  *
  * Start reading at world_steps() and world_step(). */
 #define _GNU_SOURCE
@@ -33,7 +32,7 @@
 #include "keep.h"
 #include "../../recipes/support.h"
 
-/* The engine's own functions: nobody stops before these. */
+/* The engine's own functions: a process does not stop before these. */
 int lab_real_zke_open(const char *name, const zke_options *options, zke **out);
 int lab_real_zke_open_session(zke *z, const zke_options *options, zke **out);
 int lab_real_zke_expire(zke *z, int64_t session);
@@ -44,63 +43,63 @@ enum life { LIFE_READY, LIFE_WAITS, LIFE_RETURNED, LIFE_DEAD, LIFE_BURIED };
 
 typedef struct process {
   void *sp;
-  char *mark; /* its own part of the stack is above: FIBER_MARKED() */
+  char *mark; /* its caller's part of the stack is above: FIBER_MARKED() */
   enum life life;
-  bool cleans; /* what lies below its stack, and goes on at once */
+  bool cleans; /* it clears the memory below its stack, and continues */
   zke *z;      /* its session, shared by its threads */
   int64_t session;
-  zke *more[SESSIONS]; /* further ones that it has opened */
+  zke *more[SESSIONS]; /* further sessions that it has opened */
   int64_t more_sessions[SESSIONS];
   int more_count;
   bool expired;
   bool begun;       /* it is about to make a call, or has made one */
   bool makes, made; /* it is about to make an ephemeral or sequential znode; it
-                     has tried to */
-  bool in_batch;    /* and makes others inside it, which are no steps */
-  bool spare;       /* nobody may wait for ever because it has gone */
-  const char *call; /* that it is about to make, or waits in */
+                     * has tried to */
+  bool in_batch;    /* and makes calls inside it, which are no steps */
+  bool spare;       /* no other may wait forever because it is gone */
+  const char *call; /* the next call, or the one that waits */
   char path[LAB_PATH];
   zke *handle;   /* of that call */
-  lab_wait wait; /* the innermost */
+  lab_wait wait; /* the innermost one */
   /* waiting */
   int fd;          /* to be read from; -1 */
   const void *on;  /* a mutex or condition; NULL */
   int64_t due;     /* ns */
-  bool sleeps;     /* time is what it waits for */
-  bool woken;      /* by somebody, and it has done nothing since */
-  int vain;        /* how often it was woken for nothing */
-  unsigned inside; /* sections, a bit each */
+  bool sleeps;     /* it waits only for time to pass */
+  bool woken;      /* by another; it has done nothing since */
+  int vain;        /* how often it was woken in vain */
+  unsigned inside; /* sections, as bits */
   unsigned drawn;  /* random numbers */
-  char *thread;    /* its variables of a thread, while another runs */
+  char *thread;    /* its thread-local variables, while another runs */
 } process;
 
 typedef struct world {
   process p[MOST];
   int n;
-  int current; /* -1: nobody's code runs */
+  int current; /* -1: none runs */
   int last;
   zke *observer;
   int64_t now;
   int pipes;
   unsigned bytes[PIPES];
   int crashes, expiries, losses, pauses; /* left */
-  bool hurt; /* a process has died or lost its session that was no spare */
+  bool hurt; /* a process that was not spare has died or lost its session */
   int step;
   bool failed;
-  bool in_section, read_clock; /* what the last step has done */
+  bool in_section, read_clock; /* set by the last step */
   char sections[LAB_SECTIONS][32];
   int section_count;
-  char *thread; /* the explorer's variables of a thread */
+  char *thread; /* the explorer's thread-local variables */
 } world;
 
 static world *W;
 zke_lab *lab_running;
 
-/* Where a look that fails goes on. */
+/* Where to continue after a failed look. */
 static jmp_buf *look_escape;
 
-/* The variables that each process has for itself: the linker gathers those of
- * the engine and the recipes between these. */
+/* Each process has its own copy of these variables: the linker collects those
+ * of the engine and the recipes between these symbols. */
 extern char __start_lab_thread[], __stop_lab_thread[];
 
 static size_t thread_bytes(void) {
@@ -142,8 +141,8 @@ static void go_back(enum life life) {
   fiber_switch(&p->sp, lab_running->main_sp);
 }
 
-/* In a process: what the engine had on the stack is in the way of whatever its
- * caller does next.  Only from another stack can it be cleaned. */
+/* In a process: the engine's leftovers on the stack are in the way of its
+ * caller's next actions.  They can only be cleared from another stack. */
 static void clean_up(void) {
   if (!keep_has_pictures) return;
   self()->cleans = true;
@@ -232,8 +231,8 @@ static bool call_is_change(const char *call) {
   return false;
 }
 
-/* What has been called and what came of it, as one number: a schedule that is
- * replayed on a program that has changed gives another. */
+/* A hash of all calls and their results: if the program has changed, replaying
+ * a schedule gives another one. */
 static void trace_add(const char *text, int number) {
   uint64_t h = lab_running->trace ^ (uint64_t)(unsigned)number;
   bool outside = lab_running->has_outside;
@@ -245,7 +244,7 @@ static void trace_add(const char *text, int number) {
   lab_running->trace = h;
 }
 
-/* As much as fits.  At each call, so that snprintf() would be seen. */
+/* As much as fits.  snprintf() would be too slow for every call. */
 static void text_copy(char *to, size_t size, const char *from) {
   size_t length = strnlen(from, size - 1);
   memcpy(to, from, length);
@@ -330,8 +329,8 @@ void zke_lab_reach(const char *name) {
   }
 }
 
-/* Apart from the caller, whose frame would be left with numbers that make no
- * difference. */
+/* A separate function, so that its numbers stay out of the caller's stack
+ * frame, where they would make equal states differ. */
 __attribute__((noinline)) static void count_entry(const char *section) {
   lab_running->entries++;
   zke_lab_reach(section);
@@ -347,8 +346,8 @@ static int section_number(const char *name) {
   return W->section_count++;
 }
 
-/* Somebody who is dead, or whose session has expired, holds nothing: whatever
- * it does is refused by whoever checks. */
+/* A process that is dead, or whose session has expired, holds nothing: others
+ * refuse what it does. */
 static bool process_counts(const process *p) {
   return p->life != LIFE_DEAD && p->life != LIFE_BURIED && !p->expired;
 }
@@ -402,7 +401,7 @@ void zke_lab_exclude(const char *section, const char *other) {
 
 /* ---- waiting ---- */
 
-/* End the step until somebody wakes the process, or until the time. */
+/* End the step until the process is woken, or until `due`. */
 static void wait_for(int fd, const void *on, int64_t due, bool sleeps) {
   process *p = self();
   p->fd = fd;
@@ -416,8 +415,8 @@ static void wait_for(int fd, const void *on, int64_t due, bool sleeps) {
   p->sleeps = false;
 }
 
-/* A process that was woken, has changed nothing and waits again was woken for
- * nothing. */
+/* A process that changed nothing after being woken, and waits again, was woken
+ * in vain. */
 static void wait_count_vain(process *p) {
   int allowed = lab_running->options.wakes;
   if (!p->woken) return;
@@ -499,8 +498,8 @@ static int64_t os_read(void *context, int fd, void *at, size_t size) {
   return (int64_t)got;
 }
 
-/* The handle's ticks are left out of the time-out: they are there to mend what
- * is not to happen here. */
+/* The time-out ignores the handle's ticks, whose repairs must not be needed
+ * here. */
 int os_poll(void *context, struct pollfd *fds, unsigned count, int timeout_ms);
 int poll_marked(void *context, struct pollfd *fds, unsigned count,
                 int timeout_ms);
@@ -526,7 +525,7 @@ static int os_poller(void *context) {
   return -ENOSYS;
 }
 
-/* Random numbers are told from each other, and are the same in every run. */
+/* Random numbers all differ, and are the same in every run. */
 static void draw_bytes(unsigned char *at, size_t size) {
   uint64_t number = 7;
   if (inside())
@@ -631,7 +630,7 @@ void arena_misuse(const char *how) {
   zke_lab_fail("%s", why);
 }
 
-/* assert(): its sentence is the finding's.  <assert.h> declares it. */
+/* assert(): its sentence becomes the finding's.  <assert.h> declares it. */
 #if defined(__GLIBC__)
 typedef unsigned assert_line;
 #else
@@ -658,7 +657,8 @@ static bool same_process(const zke_lab *lab, int i, int j) {
   return lab->processes[i].leader == lab->processes[j].leader;
 }
 
-/* Does another thread of the process still run?  The znodes may be its own. */
+/* Does another thread of the process still run?  The znodes may belong to
+ * that. */
 static bool process_goes_on(int i) {
   for (int j = 0; j < W->n; j++) {
     if (j != i && same_process(lab_running, i, j) && is_alive(&W->p[j]))
@@ -667,7 +667,7 @@ static bool process_goes_on(int i) {
   return false;
 }
 
-/* What a process leaves behind when it returns. */
+/* Report what a process leaves behind when it returns. */
 static void process_check_leftovers(int i) {
   process *p = &W->p[i];
   size_t bytes = 0;
@@ -694,7 +694,7 @@ static void process_main(void) {
   line_say(i, 'e', "returns");
   process_check_leftovers(i);
   go_back(LIFE_RETURNED);
-  abort(); /* nobody goes to one that has returned */
+  abort(); /* a fiber that has returned is never resumed */
 }
 
 static int process_open(zke_lab *lab, int i) {
@@ -722,8 +722,8 @@ static int process_open(zke_lab *lab, int i) {
   return ZKE_OK;
 }
 
-/* May others wait for ever because this process dies, or its session ends?
- * Not if each of its threads has returned or has called zke_lab_spare(). */
+/* May others wait forever because this process dies, or its session ends?  Not
+ * if each of its threads has returned or has called zke_lab_spare(). */
 static bool process_is_missed(const zke_lab *lab, int i) {
   for (int j = 0; j < W->n; j++) {
     const process *p = &W->p[j];
@@ -752,8 +752,8 @@ static void process_bury(zke_lab *lab, int i) {
   lab_real_zke_expire(W->observer, W->p[i].session);
 }
 
-/* A party outside that opens its sessions itself loses these, and can open
- * others by the one that it began with. */
+/* A party outside that opens its own sessions loses these, and can open others
+ * through the one that it began with. */
 static void process_expire(zke_lab *lab, int i) {
   process *p = &W->p[i];
   if (lab->outside[i].party.run) {
@@ -792,7 +792,7 @@ static int64_t next_due(void) {
   return at;
 }
 
-/* Nobody can go on but by the passing of time. */
+/* No process can continue unless time passes. */
 static void check_progress(const zke_lab *lab, int64_t due) {
   int waiting = -1;
   bool excused = lab->options.waits && W->hurt;
@@ -815,7 +815,7 @@ static void check_progress(const zke_lab *lab, int64_t due) {
          name_of(waiting), p->call, space, p->path);
 }
 
-/* The faults that may come now. */
+/* The faults that are possible now. */
 static int fault_steps(const zke_lab *lab, char *out) {
   int n = 0;
   for (int i = 0; i < W->n; i++) {
@@ -933,24 +933,24 @@ void world_step(zke_lab *lab, char step) {
 
 /* ---- steps that need not be tried ----
  *
- * Let the next step of process p commute with all that the others can do, now
- * or later, and with the passing of time; and let nobody but p see what it has
- * done.  Then any schedule that goes on from here, and fails, fails as well
- * with this step moved to its front: so at first only it need be tried.  Beside
- * it stands p's death, which would come in its place, and which for its part
- * commutes with what the others do, as nobody sees it before it is noticed.
- * (Peled, All from One, One for All: on Model Checking Using Representatives,
- * 1993.)  A circle of such steps is a loop that no other process can end, and
- * is found as what it is; so nothing is put off for ever.
+ * Assume that the next step of process p commutes with everything that the
+ * others can do, now or later, and with the passing of time; and that only p
+ * sees its effects.  Then any failing continuation also fails with this step
+ * moved to its front: so at first only this step must be tried.  The exception
+ * is p's death, which would replace the step, and which also commutes with the
+ * others' actions, since it is not seen until it is noticed.  (Peled, All from
+ * One, One for All: on Model Checking Using Representatives, 1993.)  A circle
+ * of such steps is a loop that no other process can end, and is found as such;
+ * so no step is postponed forever.
  *
  * Such a step is
- *   - the way to the first call: it touches nothing but p's own memory, where
- *     the test has named no memory that is shared, and has no threads;
- *   - zke_forget() on a handle that has no watchers, as nobody else can
- *     register one; with the same way to the next call.  An expiry could change
- *     its result, and time what its alarms do.
- * Whether the way read the clock or touched a section shows only when it has
- * been gone: world_was_seen(). */
+ *   - the way to the first call: it uses only p's own memory, if the test has
+ *     named no shared memory, and has no threads;
+ *   - zke_forget() on a handle without watchers, since no other process can
+ *     register one; including the way to the next call.  An expiry could change
+ *     its result, and time the actions of its alarms.
+ * Only afterwards is it known whether the way read the clock or used a section:
+ * world_was_seen(). */
 
 static bool step_is_own(const process *p) {
   if (p->life != LIFE_READY) return false;
@@ -989,17 +989,17 @@ int world_reduce(const zke_lab *lab, char *steps, int count) {
   return 0;
 }
 
-/* Without a pause left time stands while p can go on. */
+/* If no pause is left, time stands still while p can run. */
 bool world_was_seen(void) {
   return W->in_section || (W->read_clock && W->pauses > 0);
 }
 
-/* Of the processes that are alike let the first that makes an ephemeral or
- * sequential znode have the first's name, the second the second's, and so on:
- * each schedule can be told with such names, is a schedule then as well, and
- * fails as well.  So only these need be tried. */
+/* Among alike processes let the first to make an ephemeral or sequential znode
+ * have the first's name, the second the second's, and so on: each schedule can
+ * be written with such names, is then still a schedule, and still fails.  So
+ * only these must be tried. */
 
-/* Has it still to try to make its first one? */
+/* Has it not yet tried to make its first one? */
 static bool is_like_new(int i) {
   const process *p = &W->p[i];
   return is_alive(p) && !p->made && !p->expired;
@@ -1015,8 +1015,8 @@ static bool comes_too_early(const zke_lab *lab, int i) {
   return false;
 }
 
-/* Where nobody else can go on, one that comes too early does: to try more than
- * need be hides nothing. */
+/* If no other process can run, one runs too early: trying more than necessary
+ * hides nothing. */
 int world_leave_alike(const zke_lab *lab, char *steps, int count) {
   char kept[STEPS_MOST];
   int n = 0;
@@ -1052,7 +1052,7 @@ int world_budget(const zke_lab *lab) {
   return o->crashes + o->expiries + o->losses + o->pauses;
 }
 
-/* ---- making a world, and putting it back ---- */
+/* ---- making a world, and restoring it ---- */
 
 bool world_snapshot(picture *p) {
   char *stacks[MOST] = {NULL};
@@ -1064,7 +1064,7 @@ bool world_snapshot(picture *p) {
 
 void world_put(const picture *p) { picture_put(p, &lab_running->first); }
 
-/* Each schedule begins so. */
+/* The start of each schedule. */
 static void world_begin(zke_lab *lab) {
   lab->length = 0;
   lab->trace = 0;
@@ -1100,7 +1100,7 @@ static int world_fill(zke_lab *lab) {
   zke_options o = ZKE_INIT(zke_options);
   o.os = &os;
   o.allocator = (zke_allocator){os_resize, NULL};
-  o.durability = ZKE_DURABLE_NONE; /* nothing is guessed, and made again */
+  o.durability = ZKE_DURABLE_NONE; /* nothing is guessed and repeated */
   W->current = W->last = -1;
   W->now = 1000000000;
   W->n = lab->count;
@@ -1132,7 +1132,7 @@ int world_open(zke_lab *lab) {
   if (rc == ZKE_OK && keep_has_pictures && !world_snapshot(&lab->first))
     rc = ZKE_NOMEM;
   if (rc == ZKE_OK) return rc;
-  char said[LAB_WHY]; /* the sentence is put back with the other variables */
+  char said[LAB_WHY]; /* the sentence is restored with the other variables */
   snprintf(said, sizeof said, "%s", zke_errmsg());
   world_close(lab);
   return zke_fail(rc, "%s", said);
@@ -1140,7 +1140,7 @@ int world_open(zke_lab *lab) {
 
 void world_close(zke_lab *lab) { keep_end(lab); }
 
-/* ---- what states are compared by ---- */
+/* ---- the words by which states are compared ---- */
 
 int world_lanes(world_lane out[ZKE_LAB_MOST]) {
   for (int i = 0; i < W->n; i++) {
@@ -1162,15 +1162,15 @@ void world_faults_left(int out[WORLD_FAULTS]) {
   out[3] = W->pauses;
 }
 
-/* Which sessions a process has opened matters until they end with it: at its
- * death's notice, too. */
+/* The sessions that a process has opened matter until their ends: also when its
+ * death is noticed. */
 static size_t session_words(const process *p, uint64_t *out) {
   for (int k = 0; k < p->more_count; k++)
     out[k] = (uint64_t)p->more_sessions[k];
   return (size_t)p->more_count;
 }
 
-/* What a living process waits for decides who wakes it. */
+/* What a living process waits for decides which action wakes it. */
 static size_t process_words(const process *p, uint64_t *out) {
   size_t n = 0;
   bool counts = lab_running->options.wakes > 0;

@@ -1,28 +1,28 @@
-/* world.h - a world: processes that go one step at a time */
+/* world.h - a world: processes that run step by step */
 #ifndef WORLD_H
 #define WORLD_H
 
 #include "lab.h"
 
-/* ---- for calls.c: what a process tells of itself ---- */
+/* ---- for calls.c: a process reports its calls ---- */
 void lab_call(const char *name, zke *z, const char *path); /* before it */
 int lab_done(int rc);                                      /* after it */
-/* Around the function of a batch: the calls in it are one step with it. */
+/* Around the function of a batch: its calls belong to the batch's step. */
 void lab_batch(bool begins);
 int lab_opened(int rc, zke **z);
 void lab_zxid(void); /* zke_zxid() is called */
-/* The next call makes an ephemeral or a sequential znode, or does not. */
+/* Whether the next call makes an ephemeral or a sequential znode. */
 void lab_makes(bool makes);
-/* A call that may wait: what the one around it was is kept meanwhile, as a
+/* A call that may wait.  It keeps the state of the wait around it, since a
  * callback may wait as well. */
 typedef struct lab_wait {
-  char *mark;    /* where its caller's part of the stack ends; NULL: no wait */
-  int64_t turn;  /* of the handle, when it began */
+  char *mark;    /* the end of its caller's part of the stack; NULL: no wait */
+  int64_t turn;  /* of the handle, at its begin */
   int64_t until; /* ns */
 } lab_wait;
 lab_wait lab_wait_begin(char *mark, int64_t turn, int64_t deadline_ms);
 void lab_wait_end(lab_wait was);
-zke *lab_store(void); /* inside a process: a session that stays; else NULL */
+zke *lab_store(void); /* inside a process: a lasting session; else NULL */
 
 /* ---- for threads.c ---- */
 int lab_self(void); /* the process that runs, from 1 on; 0: none */
@@ -30,16 +30,16 @@ bool lab_wait_on(const void *what, int64_t due, const char *name); /* late? */
 void lab_wake_on(const void *what);
 
 /* ---- for keep.h ---- */
-/* The finding when the one that runs has ended the program. */
+/* The finding if the running process has ended the program. */
 void world_death_words(const zke_lab *lab, const char *how, char *out,
                        size_t size);
 
 /* ---- for the search ---- */
 
 /* A step is a letter.  With a process's number added:
- *   a  it goes on                A  it dies
+ *   a  it runs                   A  it dies
  *   F  its death is noticed      p  its session expires
- *   u  it goes on, and the reply of its next change is lost before the change
+ *   u  it runs, and the reply of its next change is lost before the change
  *   K  ... after the change      ~  time passes until the next deadline */
 enum {
   STEP_RUN = 'a',
@@ -54,30 +54,30 @@ enum {
 
 int world_open(zke_lab *lab); /* make it, and take lab->first */
 void world_close(zke_lab *lab);
-/* Run a schedule: fn begins in the world as it was made, and only what it
- * changes in *lab is sure to last.  Returns what fn returns; true, too, where
- * it has ended the program. */
+/* Run a schedule: fn begins in the world as it was made, and only its changes
+ * in *lab are sure to last.  Returns what fn returns; also true if fn has ended
+ * the program. */
 bool world_try(zke_lab *lab, bool (*fn)(zke_lab *lab, void *arg), void *arg);
 /* With pictures only (keep.h): */
 void world_again(zke_lab *lab); /* as it was in lab->first */
 void world_put(const picture *p);
 
-/* The steps that are possible now; 0: it is over, or has failed. */
+/* The steps that are possible now; 0: the schedule is over, or has failed. */
 int world_steps(zke_lab *lab, char out[STEPS_MOST]);
 void world_step(zke_lab *lab, char step);
-/* Move to the front those of these steps that have to be tried; returns how
- * many.  0: all.  If world_was_seen() is true after the first of them, all have
- * to be tried. */
+/* Move the steps that must be tried to the front; returns how many they are.
+ * 0: all.  If world_was_seen() is true after the first of them, all must be
+ * tried. */
 int world_reduce(const zke_lab *lab, char *steps, int count);
 bool world_was_seen(void);
-/* Leave out a step where the same step of an alike process is tried instead. */
+/* Leave out a step if the same step of an alike process is tried instead. */
 int world_leave_alike(const zke_lab *lab, char *steps, int count);
 /* The last looks, when there is no step.  zke_check() takes as long as many
- * schedules, so the search asks for it now and then. */
+ * schedules, so the search requests it only sometimes. */
 void world_end(zke_lab *lab, bool check);
 bool world_has_failed(void);
 int world_step_count(void);
-int world_last(void); /* the process that went on last; -1: none */
+int world_last(void); /* the process that ran last; -1: none */
 int world_kind(char step, int *process); /* one of STEP_…; 0: no such letter */
 enum { WORLD_FAULTS = 4 };
 void world_faults_left(int out[WORLD_FAULTS]); /* of each kind */
@@ -89,17 +89,17 @@ bool world_snapshot(picture *p);
 typedef struct world_lane {
   bool lives;         /* its stack counts */
   char *from, *to;    /* the stack */
-  const char *thread; /* its variables of a thread */
+  const char *thread; /* its thread-local variables */
   size_t thread_size;
   zke *z;
 } world_lane;
 int world_lanes(world_lane out[ZKE_LAB_MOST]);
-/* The rest of a world's state, but for the faults that are left. */
+/* The rest of a world's state, without the faults that are left. */
 enum { WORLD_WORDS = 256 };
 size_t world_words(uint64_t out[WORLD_WORDS]);
 
-/* ---- of statics.c: which static variable has changed in this schedule, and is
- * not named?  lab->unnamed tells. ---- */
+/* ---- of statics.c: which unnamed static variable has changed in this
+ * schedule?  It goes to lab->unnamed.  ---- */
 void statics_check(zke_lab *lab);
 
 /* ---- of outside.c: a party's process has died; a schedule is over ---- */
@@ -109,7 +109,7 @@ void outside_end(const zke_lab *lab);
 /* Before the first world. */
 bool state_begin(void);
 
-/* Inside a process: has it left blocks that nobody can reach? (state.c) */
+/* Inside a process: has it left unreachable blocks?  (state.c) */
 size_t state_leaked(zke_lab *lab, int process, size_t *bytes_out);
 uint64_t state_hash(zke_lab *lab);
 

@@ -1,21 +1,21 @@
-/* control.c - what a client says of itself
+/* control.c - what a client says about itself
  *
  * Lines of text, each answered by "ok" and the laboratory's time in ms:
  *
  *     enter NAME MOST   it is in a section, with at most so many others
- *     leave NAME        it is so no longer
- *     exclude A B       whoever enters A may not find anybody in B
- *     spare             from here on nobody may miss it
+ *     leave NAME        it has left the section
+ *     exclude A B       A must not be entered while another is in B
+ *     spare             from here on the others can do without it
  *     note TEXT         a line for the picture
  *     fail TEXT         the schedule has failed
- *     sleep MS          the answer comes when so much time has passed
+ *     sleep MS          the answer comes after this time
  *     alarm MS          the same, for a wait that may end before
  *     ended             the client has come to its end
- *     warm              only as the first line of all: see program.c
+ *     warm              only as the very first line: see program.c
  *
- * They come by a connection of their own, so that no fault of the laboratory's
- * touches them: a client says that it has left a section also when its
- * ZooKeeper connection is gone. */
+ * They use their own connection, which the laboratory's faults do not affect: a
+ * client can say that it has left a section even after it has lost its
+ * ZooKeeper connection. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void close_one(control *c) {
   *c = (control){.fd = 0};
 }
 
-/* Two words of a line; false where there are not two. */
+/* The two words of a line; false if there are not two. */
 static bool two_words(char *text, char **first, char **second) {
   char *save = NULL;
   *first = strtok_r(text, " ", &save);
@@ -43,7 +43,7 @@ static bool two_words(char *text, char **first, char **second) {
   return *first && *second;
 }
 
-/* A section's line; false where it is none. */
+/* A line about a section; false if it is none. */
 static bool do_section(const char *what, char *rest) {
   char *first, *second;
   if (strcmp(what, "leave") == 0) {
@@ -58,7 +58,7 @@ static bool do_section(const char *what, char *rest) {
   return true;
 }
 
-/* What one line says.  Entering a section is a step: others may go on. */
+/* Do what a line says.  Entering a section is a step: others may run. */
 static void do_line(control *c, zke *z, char *line, bool *done_out) {
   char *rest = strchr(line, ' ');
   if (rest) *rest++ = '\0';
@@ -83,7 +83,7 @@ static void do_line(control *c, zke *z, char *line, bool *done_out) {
   if (!c->wakes_ms) answer(c, zke_now(z));
 }
 
-/* Reads what is there, up to the end of a line; true where one is whole. */
+/* Reads up to the end of a line; true if a line is complete. */
 static bool read_line(control *c) {
   while (c->len + 1 < LINE_BYTES) {
     ssize_t n = recv(c->fd, c->line + c->len, 1, MSG_DONTWAIT);
@@ -101,7 +101,7 @@ static bool read_line(control *c) {
   return true;
 }
 
-/* A client that goes away while it sleeps is not to be woken any more. */
+/* A client that disconnects while it sleeps is no longer woken. */
 bool control_take(control all[CONTROLS], zke *z, bool *done_out) {
   char line[LINE_BYTES];
   for (int i = 0; i < CONTROLS; i++) {

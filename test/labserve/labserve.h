@@ -1,28 +1,28 @@
 /* labserve.h - what the files of zke-lab-serve share
  *
- * Installed are the program and zkelab.py, with which clients in Python use it.
+ * The program is installed, and zkelab.py, with which clients in Python use it.
  *
  *     main.c     the command's words; a run of the laboratory
  *     party.c    a client as a party of the laboratory: its connection, its
  *                requests, its waits
- *     control.c  what a client says of itself: sections, failures, sleeps
+ *     control.c  what a client says about itself: sections, failures, sleeps
  *     program.c  clients' programs: started for each schedule, and killed
- *     quiet.c    does a program do nothing any more until it is told something?
+ *     quiet.c    does a program only wait to be told something?
  *
- * Each file calls those below it in this list.  The requests themselves are
+ * Each file calls those after it in this list.  The requests themselves are
  * answered by the protocol server's own files (shell/serve/serve.h).
  *
  * A client has two ports of its own, so its name never depends on which
  * connection comes first: one is its ZooKeeper, the other takes lines of text
- * (control.c).  Its environment tells them:
+ * (control.c).  Its environment has them:
  *
  *     ZKE_LAB_NAME     anna
  *     ZKE_LAB_HOSTS    127.0.0.1:40001
  *     ZKE_LAB_CONTROL  127.0.0.1:40002
  *
- * Listeners, and the programs that fork, are there before the laboratory's
- * world is made, and stay.  All else belongs to a schedule: the laboratory
- * puts the memory back, and party_end() closes what is open. */
+ * Listeners, and the programs that fork, exist before the laboratory's world is
+ * made, and stay.  Everything else belongs to a schedule: the laboratory
+ * restores the memory, and party_end() closes what is open. */
 #ifndef LABSERVE_H
 #define LABSERVE_H
 
@@ -38,10 +38,10 @@
  * --------------------------------------------------------------------- */
 
 /* quiet_begin - before anything is started: this process, and what it starts,
- *               stay on one processor; false: that cannot be had
+ *               stay on one processor; false: that is not possible
  * quiet_tasks - do all threads of the process and of its children sleep, and is
- *               no message under way that would wake one?  Then nothing but a
- *               timer of their own wakes them before they are told something */
+ *               no message under way that would wake one?  Then only their own
+ *               timers wake them before they are told something */
 bool quiet_begin(void);
 bool quiet_tasks(pid_t root);
 
@@ -56,7 +56,7 @@ typedef struct program {
   char *const *command;
   bool shows;      /* its output is shown */
   char names[256]; /* of its clients, with spaces between them */
-  char hosts[256]; /* their addresses, in the same order */
+  char hosts[256]; /* their addresses, in that order */
   char controls[256];
   int keeper;       /* to the process that forks one for each schedule; -1 */
   pid_t keeper_pid; /* 0: none */
@@ -65,12 +65,12 @@ typedef struct program {
   int pidfd; /* readable when it has ended */
 } program;
 
-/* program_try   - before the first schedule: start it, and see whether it will
- *                 fork for each one (it says "warm"); else it is ended again.
+/* program_try   - before the first schedule: start it, and find out whether it
+ *                 will fork for each one (it says "warm"); else it is ended.
  *                 hosts, lines: where it connects.  NULL, or what is wrong
- * program_begin - a process for this schedule; false: it cannot be had
- * program_ended - has it ended?  Then with which status: an exit status, or
- *                 minus a signal; 0 where nobody knows
+ * program_begin - start a process for this schedule; false: that failed
+ * program_ended - has it ended?  If so, its status: an exit status, or minus a
+ *                 signal; 0 if unknown
  * program_end   - kill it, with its children, and wait until it is gone
  * program_leave - end the one that forks */
 const char *program_try(program *g, int hosts, int lines);
@@ -94,10 +94,10 @@ typedef struct control {
   int64_t wakes_ms; /* it sleeps until then; 0: it does not */
 } control;
 
-/* control_take  - do what one says; true where there was something.  done_out:
- *                 set to true where the client has ended
- * control_rings - answer those whose time has come
- * control_due   - when the next one is to be woken; ZKE_FOREVER: never
+/* control_take  - do what a line says; true if there was one.  done_out: set
+ *                 to true if the client has ended
+ * control_rings - answer the sleeps that are over
+ * control_due   - when the next one is over; ZKE_FOREVER: never
  * control_close - close all */
 bool control_take(control all[CONTROLS], zke *z, bool *done_out);
 void control_accept(control all[CONTROLS], int listener);
@@ -113,16 +113,16 @@ typedef struct party {
   char name[NAME_BYTES];
   int hosts, control; /* listeners */
   program *program;
-  bool starts; /* it starts the program and ends it; else another does */
+  bool starts; /* it starts the program and ends it; else another client does */
   /* of this schedule */
   bool begun;
-  server server; /* of this client alone */
+  server server; /* for this client alone */
   conn *conn;    /* NULL: it is not connected */
-  bool eof;      /* nothing more will come from it */
+  bool eof;      /* it will send nothing more */
   control controls[CONTROLS];
   bool done;  /* the client has ended */
-  zke *waits; /* what it waits by; NULL: it does not */
-  bool rung;  /* it was woken, since another client has done something */
+  zke *waits; /* the handle that it waits on; NULL: it does not */
+  bool rung;  /* woken, since another client has done something */
 } party;
 
 /* All of them; `parties` is how many. */
@@ -131,8 +131,8 @@ extern party parties[PARTIES_MOST];
 extern int party_count;
 
 /* party_listen - open a client's ports, and write their addresses
- * party_forget - drop connections that nobody has taken
- * party_add    - have the laboratory run it */
+ * party_forget - drop connections that were never accepted
+ * party_add    - add it to the laboratory */
 bool party_listen(party *p, char hosts[PORT_BYTES], char lines[PORT_BYTES]);
 void party_forget(const party *p);
 int party_add(zke_lab *lab, party *p);

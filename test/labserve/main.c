@@ -3,10 +3,9 @@
  *     zke-lab-serve anna ben -- python3 locks.py
  *
  * Each name is a client, played by a process of the command, or all by one
- * process (--together).  The program is what it always is: it connects to a
- * ZooKeeper.  The laboratory is this ZooKeeper, and tries the orders of
- * requests, lost replies, expiries and deaths.  doc/laboratory.md has the
- * whole story. */
+ * process (--together).  The program is unchanged: it connects to a ZooKeeper.
+ * The laboratory is this ZooKeeper, and tries the orders of requests, lost
+ * replies, expiries and deaths.  See doc/laboratory.md. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +74,7 @@ static const char usage[] =
 
 enum { WORDS_MOST = 64 };
 
-/* What the command line says. */
+/* The command line. */
 typedef struct wishes {
   zke_lab_options options;
   bool together, shows;
@@ -94,8 +93,8 @@ static int refuse(const char *text, const char *why) {
   return 2;
 }
 
-/* A number of faults, or of something else that is at least `least`; for the
- * laboratory, 0 faults are -1. */
+/* A number of faults, or another one that is at least `least`; the laboratory
+ * takes -1 for 0 faults. */
 static bool take_number(const char *text, int64_t least, int64_t most,
                         int64_t *out) {
   char *end;
@@ -103,8 +102,8 @@ static bool take_number(const char *text, int64_t least, int64_t most,
   return *text && !*end && *out >= least && *out <= most;
 }
 
-/* An option with a number; false: it is none of these, or the number is wrong.
- */
+/* An option with a number; false: it is another option, or the number is
+ * wrong. */
 static bool take_count(wishes *w, const char *text, const char *value) {
   const struct {
     const char *name;
@@ -128,7 +127,7 @@ static bool take_count(wishes *w, const char *text, const char *value) {
          take_number(value, 1, INT64_MAX, &w->options.schedules);
 }
 
-/* Those that zke_lab_main() understands. */
+/* Is it an option of zke_lab_main()? */
 static bool is_for_lab(const char *text) {
   static const char *const all[] = {"--seconds", "--seed", "--strategy",
                                     "--replay", "--picture"};
@@ -137,7 +136,7 @@ static bool is_for_lab(const char *text) {
   return false;
 }
 
-/* An option, at argv[*at]; its last word on return.  False: it is wrong. */
+/* The option at argv[*at], which becomes its last word.  False: it is wrong. */
 static bool take_option(wishes *w, int argc, char **argv, int *at) {
   char *text = argv[*at];
   if (strcmp(text, "--together") == 0) {
@@ -211,8 +210,8 @@ static int prepare_party(const wishes *w, int number) {
   return 0;
 }
 
-/* Starts the programs for the first time.  Each of them says then whether it
- * is to be started again for each schedule. */
+/* Starts the programs for the first time.  Each then says whether it must be
+ * started again for each schedule. */
 static int prepare_all(const wishes *w) {
   for (int i = 0; i < w->count; i++) {
     int status = prepare_party(w, i);
@@ -237,7 +236,7 @@ int main(int argc, char **argv) {
   zke_lab *lab = NULL;
   w.options.time_ms = 20000;
   w.options.pauses = -1;
-  w.options.leftovers = 1; /* a client may close with watches */
+  w.options.leftovers = 1; /* a client may close and leave watches */
   w.options.strategies = ZKE_LAB_RANDOM | ZKE_LAB_PCT;
   w.rest[w.rest_count++] = argv[0];
   if (argc > 1 && strcmp(argv[1], "--help") == 0)

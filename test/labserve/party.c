@@ -1,22 +1,23 @@
 /* party.c - a client as a party of the laboratory
  *
- * The laboratory runs party_run() as a process of its own.  It waits for the
- * client's next request, and has the protocol server's own code answer it
- * (request_take()), on a `server` that has this one connection.  Each call of
- * the library in there is a step, before which the search chooses who goes on:
+ * The laboratory runs party_run() as a separate process.  It waits for the
+ * client's next request, and answers it with the protocol server's own code
+ * (request_take()), on a `server` that has only this connection.  Each of its
+ * calls of the library is a step, before which the search chooses the next
+ * process:
  *
- *     a request comes              it is parked at its first call
+ *     a request comes              it stops before its first call
  *     the call is made             a fault may lose its reply
  *     zke_dispatch_to()            the events that come before the answer;
- *                                  until this step is taken both are held
+ *                                  both are held until this step is taken
  *     the answer is sent
  *
- * In real time a client goes on from an answer until it has sent the next
- * request, or until its program is quiet (quiet.c): then it waits for an event,
- * or sleeps, and so does this process, in zke_wait().  Nobody else goes on
- * meanwhile, so a schedule does not depend on how fast anybody is.
+ * In real time a client runs from an answer until it has sent the next request,
+ * or until its program is quiet (quiet.c): then it waits for an event, or
+ * sleeps, and so does this process, in zke_wait().  No other runs meanwhile, so
+ * a schedule does not depend on anyone's speed.
  *
- * Sessions do not end by time: the laboratory ends them. */
+ * Sessions do not time out: the laboratory ends them. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -34,7 +35,7 @@
 enum {
   HOUR_MS = 3600 * 1000,
   PATIENCE_MS = 30 * 1000,
-  LOOK_NS = 100 * 1000 /* between two looks whether it is quiet */
+  LOOK_NS = 100 * 1000 /* between two checks whether it is quiet */
 };
 
 party parties[PARTIES_MOST];
@@ -67,7 +68,7 @@ bool party_listen(party *p, char hosts[PORT_BYTES], char lines[PORT_BYTES]) {
 }
 
 /* ------------------------------------------------------------------------
- * What has come
+ * Input
  * --------------------------------------------------------------------- */
 
 static bool is_ready(int fd) {
@@ -75,13 +76,13 @@ static bool is_ready(int fd) {
   return poll(&one, 1, 0) == 1;
 }
 
-/* What the connection's file calls back is done by this one. */
+/* Does nothing: the callbacks of the connection's file are not needed here. */
 static void nothing(server *s, source *from, unsigned events) {
   (void)s, (void)from, (void)events;
 }
 
-/* Has it connected once more without closing what it had?  What it has closed
- * can be read before what came after can be taken. */
+/* Has it connected again without closing its first connection?  The end of a
+ * closed one can be read before the new one can be accepted. */
 static bool is_second(const party *p) {
   if (!p->conn || p->eof || !is_ready(p->hosts)) return false;
   if (!is_ready(p->conn->source.fd))
@@ -91,7 +92,7 @@ static bool is_second(const party *p) {
   return true;
 }
 
-/* Takes what the client has sent and whatever connects; false: there was
+/* Takes what the client has sent, and new connections; false: there was
  * nothing. */
 static bool take_input(party *p) {
   bool some = false;
@@ -117,7 +118,7 @@ static bool has_request(const party *p) {
   return p->conn && conn_frame(p->conn, 0, &len);
 }
 
-/* Is there something for it to take? */
+/* Is there any input? */
 static bool has_input(const party *p) {
   if (is_ready(p->hosts) || is_ready(p->control)) return true;
   if (p->conn && !p->eof && is_ready(p->conn->source.fd)) return true;
@@ -126,8 +127,8 @@ static bool has_input(const party *p) {
   return false;
 }
 
-/* This client's answer has made its program go on.  So other clients of the
- * program that wait may have something to ask: they stop waiting. */
+/* This client's answer has let its program continue.  So the program's other
+ * clients that wait may now have requests: they stop waiting. */
 static void wake_others(const party *p) {
   for (int i = 0; i < party_count; i++) {
     party *other = &parties[i];
@@ -154,16 +155,16 @@ static void pause_a_little(const party *p) {
   ppoll(fds, n, &t, NULL);
 }
 
-/* The real time, ms: the laboratory's clock stands. */
+/* The real time, ms: the laboratory's clock stands still. */
 static int64_t real_ms(void) {
   struct timespec t;
   syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
   return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
 }
 
-/* A program that computes for ever, or looks for something again and again
- * without asking its server, is never quiet.  No schedule can be tried with it,
- * so this ends the whole run. */
+/* A program that computes endlessly, or polls something without asking its
+ * server, is never quiet.  No schedule can be tried with it, so this ends the
+ * whole run. */
 static void check_patience(const party *p, int64_t since_ms) {
   if (real_ms() - since_ms < PATIENCE_MS) return;
   (void)fprintf(stderr,
@@ -178,7 +179,7 @@ static void check_patience(const party *p, int64_t since_ms) {
   _exit(2);
 }
 
-/* Waits until the program has done all that it does about what it was told. */
+/* Waits until the program has finished reacting to what it was told. */
 static void settle(const party *p) {
   struct timespec t = {0, LOOK_NS};
   int64_t since_ms = real_ms();
@@ -192,7 +193,7 @@ static void settle(const party *p) {
  * Answers
  * --------------------------------------------------------------------- */
 
-/* Sends a frame, however long it takes the client to read. */
+/* Sends a frame, however long the client takes to read it. */
 static void send_frame(party *p, const char *frame, size_t len) {
   conn *c = p->conn;
   zke_jute_writer one = {.data = (char *)(uintptr_t)frame, .len = len};
@@ -205,9 +206,9 @@ static void send_frame(party *p, const char *frame, size_t len) {
   }
 }
 
-/* Sends what is to be sent.  After an event the program may do something on
- * another thread, beside what it does about the answer that follows; so it gets
- * the one when it has done with the other. */
+/* Sends the pending frames.  After an event the program may act on another
+ * thread while it handles the answer that follows; so it gets the answer when
+ * it has finished with the event. */
 static void release(party *p) {
   if (!p->conn || p->conn->out.len == 0) return;
   zke_jute_writer all = p->conn->out;
@@ -225,7 +226,7 @@ static void release(party *p) {
   if (ended) conn_drop(p->conn);
 }
 
-/* A ping is no step: it is answered at once. */
+/* A ping is no step: it is answered immediately. */
 static void answer_ping(party *p, size_t len) {
   conn *c = p->conn;
   zke_jute_reply_header head = {ZKE_JUTE_XID_PING, p->server.zxid, 0};
@@ -238,8 +239,8 @@ static void answer_ping(party *p, size_t len) {
 /* The session of this client, or NULL. */
 static client *session_of(const party *p) { return p->server.sessions; }
 
-/* Sessions that have ended by themselves, and a connection that is over.  The
- * client has done with what it was sent before it sees the connection's end. */
+/* Ends sessions that are over, and a closed connection.  The client finishes
+ * with what it was sent before it sees the connection's end. */
 static void bury(party *p) {
   conn *c = p->conn;
   client *session = session_of(p);
@@ -255,7 +256,7 @@ static void bury(party *p) {
   if (over) client_close(&p->server, session);
 }
 
-/* Answers the next request.  Each call of the library in it is a step. */
+/* Answers the next request.  Each of its calls of the library is a step. */
 static void serve_request(party *p) {
   size_t len;
   const char *frame = conn_frame(p->conn, 0, &len);
@@ -274,7 +275,8 @@ static void serve_request(party *p) {
  * The life of a client
  * --------------------------------------------------------------------- */
 
-/* Has its program ended?  One that says nothing else has ended well with 0. */
+/* Has its program ended?  If it does not say otherwise, 0 means that it ended
+ * well. */
 static bool has_ended(party *p) {
   int status;
   if (p->done) return true;
@@ -311,7 +313,8 @@ static void ring(zke *z, int type, int state, const char *path, void *context) {
 }
 
 /* Waits, in the laboratory's time, for an event or for the end of a sleep.
- * Others may go on before the call begins: one that wakes it then counts. */
+ * Others may run before the call begins: a wake-up by one of them then
+ * counts. */
 static void wait_for_more(party *p) {
   client *session = session_of(p);
   zke *z = session ? session->z : p->server.z;
@@ -326,7 +329,7 @@ static void wait_for_more(party *p) {
   control_ring(p->controls, zke_now(p->server.z));
 }
 
-/* What it has not closed itself ends with its program. */
+/* The program's end closes what it has not closed itself. */
 static void leave(party *p) {
   if (p->conn) conn_drop(p->conn);
   bury(p);
@@ -350,7 +353,8 @@ static void party_run(void *context, zke *z) {
   leave(p);
 }
 
-/* All programs begin together, so that they start beside each other. */
+/* All programs are started before any is waited for, so that they start in
+ * parallel. */
 static void begin_all(void) {
   for (int i = 0; i < party_count; i++) {
     party *p = &parties[i];
@@ -362,7 +366,7 @@ static void begin_all(void) {
     if (p->starts && !program_begin(p->program))
       zke_lab_fail("the program of %s cannot be started", p->name);
   }
-  (void)zke_zxid(); /* the library tells zxids to those who have asked */
+  (void)zke_zxid(); /* the library returns zxids only to code that has asked */
 }
 
 static void party_begin(void *context) {
@@ -370,7 +374,7 @@ static void party_begin(void *context) {
   if (!p->begun) begin_all();
 }
 
-/* Connections that nobody has taken are those of the schedule that is over. */
+/* Connections that were never accepted belong to the previous schedule. */
 static void empty(int listener) {
   int fd;
   while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) close(fd);

@@ -1,12 +1,13 @@
 /* program.c - clients' programs: started for each schedule, and killed
  *
- * A program is started anew for each schedule, unless it says "warm" at its
- * control port when it is started for the first time: then it stays, and forks
- * a process for each schedule when it reads "begin", whose number it writes
- * back.  zkelab.py does so, as starting Python takes longer than most
- * schedules.  Either way a process begins with nothing of the schedule before.
+ * A program is started for each schedule, unless it says "warm" at its control
+ * port when it is started for the first time: then it stays, and for each
+ * "begin" that it reads it forks a process and writes back its number.
+ * zkelab.py does so, since starting Python takes longer than most schedules.
+ * Either way a process has nothing of the previous schedule.
  *
- * A process leads a group of its own, so that its children go with it. */
+ * A process leads its own process group, so that its children are killed with
+ * it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,8 +24,8 @@
 
 #include "labserve.h"
 
-/* The directory that zkelab.py is in: that of this program, or share/zkembed
- * beside it. */
+/* The directory of zkelab.py: that of this program, or share/zkembed next to
+ * it. */
 static void find_modules(char *out, size_t size) {
   char file[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", out, size - 1);
@@ -38,7 +39,7 @@ static void find_modules(char *out, size_t size) {
   snprintf(out + at, size - at, "/../share/zkembed");
 }
 
-/* In the child: what the client needs to know, and then the command. */
+/* In the child: set the client's environment, and run the command. */
 static void become(const program *g) {
   char modules[PATH_MAX / 2], path[PATH_MAX];
   const char *given = getenv("PYTHONPATH");
@@ -61,7 +62,7 @@ static void become(const program *g) {
   _exit(127);
 }
 
-/* Starts the command; 0: it cannot be. */
+/* Starts the command; 0: that failed. */
 static pid_t start(const program *g) {
   fflush(NULL);
   pid_t pid = fork();
@@ -76,7 +77,7 @@ static int pidfd_of(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
  * One that forks
  * --------------------------------------------------------------------- */
 
-/* Reads a line from it, without its end; false where it has gone. */
+/* Reads a line from it, without its end; false if it is gone. */
 static bool keeper_line(int fd, char *line, size_t size) {
   size_t n = 0;
   for (;;) {
@@ -92,9 +93,9 @@ static bool keeper_line(int fd, char *line, size_t size) {
 
 enum { FIRST_MS = 60 * 1000 };
 
-/* Has it said "warm", as its first line?  Waits for what it does first: that,
- * something else, or its end.  One that does nothing for so long is taken for
- * one that is to be started for each schedule, where it is found to wait. */
+/* Has it said "warm", as its first line?  Waits for its first action: that,
+ * something else, or its end.  If it does nothing for too long, it is started
+ * for each schedule, which will find that it waits. */
 static bool is_warm(program *g, int pidfd, int hosts, int lines) {
   struct pollfd fds[] = {
       {hosts, POLLIN, 0}, {lines, POLLIN, 0}, {pidfd, POLLIN, 0}};
@@ -110,7 +111,7 @@ static bool is_warm(program *g, int pidfd, int hosts, int lines) {
   return false;
 }
 
-/* What is to be said of one that has ended before it did anything. */
+/* The message for a program that has ended before it did anything. */
 static const char *try_failed(int status) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
     return "cannot be started";
@@ -141,7 +142,7 @@ void program_leave(program *g) {
   g->keeper_pid = 0;
 }
 
-/* Has it fork; the number of the new process, or 0. */
+/* Makes it fork; the number of the new process, or 0. */
 static pid_t fork_off(const program *g) {
   char line[16];
   if (send(g->keeper, "begin\n", 6, MSG_NOSIGNAL) != 6) return 0;
@@ -153,8 +154,8 @@ static pid_t fork_off(const program *g) {
  * A schedule's process
  * --------------------------------------------------------------------- */
 
-/* One that has ended already has no descriptor, which is as good as one that
- * tells of its end. */
+/* A process that has already ended has no descriptor, which is as good as one
+ * that reports its end. */
 bool program_begin(program *g) {
   g->pid = g->keeper_pid ? fork_off(g) : start(g);
   if (!g->pid) return false;

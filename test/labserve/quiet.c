@@ -1,21 +1,21 @@
-/* quiet.c - does a program do nothing any more until it is told something?
+/* quiet.c - does a program only wait to be told something?
  *
- * To know this without waiting for luck, its threads are looked at twice.  A
+ * To know this without waiting for luck, its threads are checked twice.  A
  * thread that sleeps both times and was not switched to in between has slept
- * all the time from its first reading to its second.  All these spans have the
- * time between the two rounds in common: then all slept, and no thread can have
- * woken another.  Only the system wakes one now: by a timer of its own, or by a
- * message that is under way.
+ * from its first check to its second.  All these spans include the time between
+ * the two rounds: then all slept, and no thread can have woken another.  Now
+ * only the system can wake one: by its own timer, or by a message that is under
+ * way.
  *
- * So between the two rounds all messages arrive.  What is sent on this host
- * goes through a queue of the processor that sends it, first in, first out.
+ * So between the two rounds all messages must arrive.  What is sent on this
+ * host goes through a queue of the sending processor, first in, first out.
  * Everything here runs on one processor (quiet_begin()), so when a message to
- * ourselves has arrived, all that were sent before have.  One message can have
- * the system send another: the three of a connection's beginning are the
- * longest such sequence.  So this is done three times.
+ * ourselves has arrived, all earlier ones have.  A message can make the system
+ * send another: the three at a connection's start are the longest such
+ * sequence.  So this is done three times.
  *
- * If all sleep in the second round, too, no message has woken anybody: there
- * was none, or nobody waits for it. */
+ * If all sleep in the second round, too, no message has woken a thread: there
+ * was none, or none that a thread waits for. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -45,10 +45,10 @@ typedef struct task {
 typedef struct tasks {
   task at[TASKS_MOST];
   int count;
-  bool awake; /* one of them does something; or they are too many */
+  bool awake; /* a thread is not asleep; or there are too many */
 } tasks;
 
-/* Reads a small file of /proc; false where its process is gone. */
+/* Reads a small file of /proc; false if its process is gone. */
 static bool read_text(const char *path, char text[TEXT_BYTES]) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -59,14 +59,14 @@ static bool read_text(const char *path, char text[TEXT_BYTES]) {
   return true;
 }
 
-/* The number behind a word at a line's beginning. */
+/* The number after a word at the beginning of a line. */
 static uint64_t number_of(const char *text, const char *key) {
   const char *at = strstr(text, key);
   return at ? strtoull(at + strlen(key), NULL, 10) : 0;
 }
 
-/* How often was it switched away from?  False where it does not sleep.  One
- * that has ended sleeps for ever. */
+/* How often was it switched away from?  False if it does not sleep.  A thread
+ * that has ended counts as asleep. */
 static bool task_sleeps(pid_t pid, pid_t tid, uint64_t *out) {
   char path[PATH_BYTES], text[TEXT_BYTES];
   *out = 0;
@@ -148,8 +148,8 @@ static void let_arrive(void) {
   while (recv(echo, &byte, 1, 0) < 0 && errno == EINTR) continue;
 }
 
-/* The list of threads is read in both rounds, since one that a thread has made
- * while the first round went on may be missing in it. */
+/* The list of threads is read in both rounds, since a thread made during the
+ * first may be missing in that. */
 bool quiet_tasks(pid_t root) {
   enum { MESSAGES_IN_A_ROW = 3 };
   tasks first = {.count = 0}, second = {.count = 0};

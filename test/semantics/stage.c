@@ -28,7 +28,7 @@ session *stage_living(stage *s) {
 
 int64_t stage_zxid(stage *s, zke *z) {
   if (s->on == MODEL) return model_zxid(model_of(z));
-  zke_zxid(); /* from the first call on the thread is told of them */
+  zke_zxid(); /* from the first call on the thread gets zxids */
   zke_exists(z, "/", NULL, NULL, NULL);
   return zke_zxid();
 }
@@ -40,7 +40,7 @@ static int64_t number_of(const call *c, const char *key) {
   return text ? strtoll(text, NULL, 10) : 0;
 }
 
-/* Time stands still unless a block lets it pass; a server has its own. */
+/* Time stands still unless a block lets it pass; a server has its own clock. */
 static zke_options options_of(stage *s, const call *c, const zke_os *os) {
   zke_options o = ZKE_INIT(zke_options);
   o.data_limit = (int)number_of(c, "data_limit");
@@ -53,8 +53,8 @@ static zke_options options_of(stage *s, const call *c, const zke_os *os) {
   return o;
 }
 
-/* The first one opens the tree, in a file for batches; as A_FILE each opens the
- * file by itself. */
+/* The first session opens the tree, in batches a file; on A_FILE each session
+ * opens the file itself. */
 static int open_handle(stage *s, const zke_options *o, zke **z_out) {
   session *other = stage_living(s);
   if (s->on == A_FILE) return zke_open(test_path("a.db"), o, z_out);
@@ -63,7 +63,7 @@ static int open_handle(stage *s, const zke_options *o, zke **z_out) {
   return zke_open(s->on == MODEL ? "model:" : ":memory:", o, z_out);
 }
 
-/* A session of that name, an earlier one or a new one. */
+/* The place of a session with this name: an earlier one's, or a new one. */
 static session *place_of(stage *s, const char *name) {
   session *at = stage_session(s, name);
   if (!at) {
@@ -76,7 +76,7 @@ static session *place_of(stage *s, const char *name) {
 }
 
 int stage_open(stage *s, const call *c) {
-  static zke_os os; /* its clock begins at the first opening */
+  static zke_os os; /* its clock starts at the first opening */
   if (!os.clock) os = test_driven_os();
   zke_options o = options_of(s, c, &os);
   session *at = place_of(s, c->path);
@@ -89,7 +89,7 @@ int stage_open(stage *s, const call *c) {
   int rc = open_handle(s, &o, &at->z);
   if (rc != ZKE_OK) return rc;
   if (s->on == ALONE && !strcmp(at->name, "w")) {
-    at->spare = at->z; /* so zxids are as on other subjects */
+    at->spare = at->z; /* so zxids are the same as on other subjects */
     at->z = s->sessions[0].z;
   }
   at->id = zke_session_id(at->z);
@@ -100,7 +100,7 @@ int stage_open(stage *s, const call *c) {
   return ZKE_OK;
 }
 
-/* ---- its course and its end ---- */
+/* ---- time, and the end ---- */
 
 void stage_pass(stage *s, int64_t ms) {
   session *one = stage_living(s);

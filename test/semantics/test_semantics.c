@@ -95,7 +95,7 @@ typedef struct block {
 static block *blocks;
 static int block_count;
 
-/* Memory that lasts as long as the program. */
+/* Memory that is never freed. */
 static void *lasting(void *old, size_t size) {
   void *grown = realloc(old, size);
   if (!grown) abort();
@@ -116,7 +116,7 @@ static subject subject_of(const char *name) {
 /* "also alone": the file's blocks run on this subject, too */
 static bool also_alone;
 
-/* What a block runs on: the server, where the environment names one. */
+/* A block's subjects; only the server, if the environment names one. */
 static void usual_subjects(bool runs_on[SUBJECTS]) {
   const char *server = getenv("ZKE_TEST_SERVER");
   bool there = server && *server;
@@ -157,7 +157,7 @@ static void begin_block(const char *file, int number, char *text) {
   drop_others(b->runs_on);
 }
 
-/* "let NAME = VALUE", up to the end of the file: $NAME in a line. */
+/* "let NAME = VALUE", valid up to the end of the file: $NAME in a line. */
 static struct let { char name[16], value[200]; } lets[8];
 static size_t let_count;
 
@@ -176,7 +176,7 @@ static const struct let *let_of(const char *name) {
   return NULL;
 }
 
-/* Replace each $NAME of a text, which has the room. */
+/* Replace each $NAME in a text, which has enough room. */
 static void use_lets(char *text, size_t room) {
   for (char *at = text; (at = strchr(at, '$')); at++) {
     const struct let *l = let_of(at + 1);
@@ -191,7 +191,7 @@ static void use_lets(char *text, size_t room) {
 static void add_line(const char *file, int number, char *text) {
   block *b = &blocks[block_count - 1];
   if (!block_count) bad_text(file, number, "no block has begun");
-  if (*text == ' ') { /* it goes on */
+  if (*text == ' ') { /* the line continues */
     if (!b->count) bad_text(file, number, "no line goes on here");
     line *l = &b->lines[b->count - 1];
     text += strspn(text, " ");
@@ -199,7 +199,7 @@ static void add_line(const char *file, int number, char *text) {
     strcat(strcat(l->text, " "), text);
     return;
   }
-  if (*text == '+') b->runs_on[SERVER] = false; /* its time is its own */
+  if (*text == '+') b->runs_on[SERVER] = false; /* a server's time is its own */
   b->lines = lasting(b->lines, (size_t)++b->count * sizeof *b->lines);
   b->lines[b->count - 1] = (line){strdup(text), number};
 }
@@ -229,15 +229,15 @@ static void read_file(const char *name) {
 
 /* ---- a line ---- */
 
-/* What a line is made of. */
+/* The parts of a line. */
 typedef struct parts_of_line {
   long times;
-  const char *call;      /* with the name of its session */
-  char *expected, *says; /* NULL: it does not say */
+  const char *call;      /* including the name of its session */
+  char *expected, *says; /* NULL: not given */
 } parts_of_line;
 
-/* Cut the text at the first place where `mark` stands outside of quotes; what
- * follows it, or NULL. */
+/* Cut the text at the first `mark` outside of quotes; returns the rest, or
+ * NULL. */
 static char *cut(char *text, const char *mark) {
   bool quoted = false;
   for (char *at = text; *at; at++) {
@@ -262,7 +262,7 @@ static void run_opening(stage *s, const char *text) {
   call_free(&c);
 }
 
-/* A session is opened when it is named for the first time. */
+/* A session is opened when it is first named. */
 static session *session_named(stage *s, const char *name) {
   char opening[64];
   snprintf(opening, sizeof opening, "open %s", name);
@@ -287,8 +287,8 @@ static bool begins(const char *text, const char *with) {
   return !strncmp(text, with, strlen(with));
 }
 
-/* Behind a word that a server says otherwise: a zxid or a time, since it has
- * other clients and its own clock, or the node that only a whole tree has. */
+/* Skip a word that differs on a server: a zxid or a time, since that has other
+ * clients and its own clock, or the node that only a whole tree has. */
 static const char *skip_own(const char *at) {
   static const char *const own[] = {
       "czxid=", "mzxid=", "pzxid=", "ctime=", "mtime=", "zookeeper "};
@@ -301,7 +301,7 @@ static const char *skip_own(const char *at) {
   return at;
 }
 
-/* Is the answer as expected?  A Stat that is not expected is left out. */
+/* Is the answer as expected?  A Stat is ignored unless it is expected. */
 static bool matches(const char *got, const char *expected) {
   bool there = here.on == SERVER;
   if (there && !strcmp(expected, "zookeeper")) expected = "none";
@@ -329,7 +329,7 @@ static void judge(const parts_of_line *p, const char *text, const answer *got) {
          text, p->expected, got->text);
 }
 
-/* "SESSION: CALL", or of main. */
+/* "SESSION: CALL"; the default session is main. */
 static void run_call(stage *s, const parts_of_line *p, const char *text) {
   static answer got;
   char name[32] = "main";
@@ -346,7 +346,8 @@ static void run_call(stage *s, const parts_of_line *p, const char *text) {
          p->says, sentence);
 }
 
-/* Once for each of the words in the first braces, and so on with the next. */
+/* Run it for each of the words in the first braces, combined with each in the
+ * next braces, and so on. */
 static void run_each(stage *s, const parts_of_line *p, const char *text) {
   const char *open = strchr(text, '{'), *end = strchr(text, '}');
   if (!open) {
@@ -381,7 +382,7 @@ static void run_pause(stage *s, const char *text) {
 
 /* ---- a block ---- */
 
-/* Lines of a block that is running. */
+/* The lines of a running block. */
 typedef struct run {
   stage *s;
   const block *b;
@@ -408,8 +409,8 @@ static int run_inside(zke *z, void *context) {
   return ZKE_OK;
 }
 
-/* Can the line stand in a batch?  No time passes there, nothing is told or
- * taken back, and no session begins or ends. */
+/* Can the line be in a batch?  No time passes there, no events are dispatched,
+ * no watches removed, and no session begins or ends. */
 static bool fits_a_batch(stage *s, const char *text) {
   static const char *const others[] = {
       "open ",   "close ",     "expire ", "events", "dispatch",
@@ -425,7 +426,7 @@ static bool fits_a_batch(stage *s, const char *text) {
   return true;
 }
 
-/* As many lines at a time as fit into one batch. */
+/* In batches with as many lines as possible. */
 static void run_in_batches(stage *s, const block *b) {
   run r = {.s = s, .b = b};
   while (r.at < b->count) {
@@ -474,7 +475,7 @@ static void register_block(int which) {
 }
 
 int main(int argc, char **argv) {
-  static glob_t files; /* the blocks have its names */
+  static glob_t files; /* the blocks use its names */
   if (zke_register_engine(&model_engine) != ZKE_OK ||
       glob("test/semantics/*.txt", 0, NULL, &files) != 0)
     bad_text("test/semantics", 0, "no texts, or no model");

@@ -1,4 +1,4 @@
-/* text.c - reading calls, and showing values: see semantics.h */
+/* text.c - parsing calls, and showing values: see semantics.h */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #include "test/semantics/semantics.h"
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
-/* Resolve one escape or take one character; moves *at. */
+/* Take one character or escape sequence; moves *at. */
 static char read_character(const char **at) {
   unsigned byte = 0;
   int length = 0;
@@ -22,8 +22,8 @@ static char read_character(const char **at) {
   return (*at)[-1];
 }
 
-/* A word in quotes may have "*TIMES" and "/LENGTH" behind it, and a bare one,
- * NULL, the latter. */
+/* A quoted word may be followed by "*TIMES" and "/LENGTH", NULL only by the
+ * latter. */
 static void read_suffix(word *w, const char **at) {
   char *end = (char *)(uintptr_t)*at;
   w->times = 1;
@@ -61,7 +61,7 @@ static void read_word(word *w, const char **at) {
   repeat_word(w);
 }
 
-/* The words of one call; returns what stands behind its ';', or NULL. */
+/* The words of one call; returns the text after its ';', or NULL. */
 static const char *read_words(call *c, const char *at) {
   for (;;) {
     at += strspn(at, " ");
@@ -89,13 +89,13 @@ bool call_has(const call *c, const char *flag) {
   return false;
 }
 
-/* ---- what the words of a call mean ---- */
+/* ---- the meaning of a call's words ---- */
 
 static bool is_null(const word *w) {
   return !w->quoted && !strncmp(w->text, "NULL", 4);
 }
 
-/* The first quoted word behind the path, or NULL or NULL/LENGTH. */
+/* The first quoted word after the path, or NULL or NULL/LENGTH. */
 static void take_data(call *c) {
   c->data = "";
   for (int i = 2; i < c->word_count; i++) {
@@ -113,7 +113,7 @@ static void take_data(call *c) {
   }
 }
 
-/* The first bare number behind the path. */
+/* The first bare number after the path. */
 static void take_number(call *c) {
   c->number = -1;
   for (int i = 2; i < c->word_count; i++) {
@@ -229,7 +229,7 @@ void say_code(answer *to, int rc) {
     say(to, "%s", name + strlen("ZKE_"));
 }
 
-/* One that a reader might not see is shown by its number. */
+/* A byte that is hard to see is shown as a number. */
 static void say_bytes(answer *to, const char *bytes, size_t length) {
   for (size_t i = 0; i < length; i++) {
     unsigned char byte = (unsigned char)bytes[i];
@@ -301,7 +301,7 @@ void say_acls(answer *to, const zke_acls *acls) {
 
 /* ---- a Stat ---- */
 
-/* A zxid or a time, counted from the block's beginning. */
+/* A zxid or a time, relative to the block's beginning. */
 static void say_since(answer *to, const char *name, int64_t value,
                       int64_t first) {
   if (value < first)
@@ -325,9 +325,8 @@ static void say_times(answer *to, const stage *s, const zke_stat *stat) {
     say_since(to, "mtime", stat->mtime, s->first_ms);
 }
 
-/* What is zero is left out, and so are what is as at the node's creation:
- * mzxid and pzxid like czxid, ctime like the block's beginning, mtime like
- * ctime. */
+/* Zeros are left out, and so is what is as at the node's creation: mzxid and
+ * pzxid equal to czxid, ctime to the block's beginning, mtime to ctime. */
 void say_stat(answer *to, stage *s, const zke_stat *stat) {
   int64_t first = s->first_zxid;
   say(to, " {");

@@ -1,7 +1,7 @@
 /* verbs.c - a function for each call: see semantics.h
  *
- * Each gives all outputs and says all of them.  What a refused call must leave
- * alone is compared with what it was before.
+ * Each asks for all outputs and shows all of them.  If the call is refused,
+ * outputs that must not change are compared with their old values.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -96,8 +96,8 @@ static bool is_untouched(const void *bytes, size_t size) {
   return true;
 }
 
-/* Did the call succeed?  If not, its code is the answer, and its outputs are as
- * they were. */
+/* Did the call succeed?  If not, its code is the answer, and its outputs must
+ * be unchanged. */
 static bool succeeded(answer *to, int rc, const outputs *o) {
   if (rc == ZKE_OK) return true;
   must(is_untouched(o, sizeof *o), "a refused call sets an output");
@@ -178,7 +178,7 @@ static void do_count(turn *t) {
   if (succeeded(t->to, rc, &t->o)) say(t->to, "%" PRId64, t->o.count);
 }
 
-/* Nodes, and bytes of data. */
+/* The number of nodes and of bytes of data. */
 static void do_usage(turn *t) {
   outputs *o = &t->o;
   int rc = zke_usage(t->z, t->c->path, &o->count, &o->bytes);
@@ -186,7 +186,7 @@ static void do_usage(turn *t) {
     say(t->to, "%" PRId64 " %" PRId64, o->count, o->bytes);
 }
 
-/* The session of a name, or of a number. */
+/* The session with a name, or a number. */
 static int64_t id_of(const turn *t, const char *text) {
   const session *whose = stage_session(t->s, text);
   return whose ? whose->id : strtoll(text, NULL, 10);
@@ -260,7 +260,7 @@ static int watch_type(const call *c) {
 }
 
 /* unwatch PATH data|child|any [watch=LABEL|all]: without a label the usual
- * pair, by "all" any pair. */
+ * pair; "all" means any pair. */
 static void take_pair(turn *t, zke_watch_fn *function, void **context) {
   const char *label = t->c->label ? t->c->label : "";
   bool all = call_has(t->c, "all");
@@ -284,8 +284,8 @@ static void do_checkwatch(turn *t) {
                                    context));
 }
 
-/* rewatch PATH data|child|exist ZXID: zke_set_watch(); the zxid counts from the
- * block's beginning, but for the least and the greatest number. */
+/* rewatch PATH data|child|exist ZXID: zke_set_watch(); the zxid is relative to
+ * the block's beginning, except the lowest and the highest number. */
 static void do_rewatch(turn *t) {
   const char *label = t->c->label ? t->c->label : "";
   int64_t zxid = t->c->number;
@@ -300,8 +300,8 @@ static void do_forget(turn *t) {
   say_only_code(t, zke_forget(t->z, hear, label_of(t->by, label)));
 }
 
-/* events [LABEL]: dispatch what has arrived, say what the pair was told since
- * the last time. */
+/* events [LABEL]: dispatch pending events; show what the pair has got since the
+ * last time. */
 static void do_events(turn *t) {
   listener *l = label_of(t->by, t->c->path ? t->c->path : "");
   int rc = zke_dispatch(t->z, NULL);
@@ -313,7 +313,7 @@ static void do_events(turn *t) {
   memset(&l->told, 0, sizeof l->told);
 }
 
-/* dispatch: how many events were told */
+/* dispatch: the number of events dispatched */
 static void do_dispatch(turn *t) {
   int count = -1, rc = zke_dispatch(t->z, &count);
   if (rc == ZKE_OK)
@@ -338,7 +338,7 @@ static void say_watch(turn *t, const zke_watch_info *w) {
   if (w->owner) say(t->to, " owner=%s", stage_name(t->s, w->owner));
 }
 
-/* watches: those that are registered, by anybody. */
+/* watches: all that are registered, by any session. */
 static void do_watches(turn *t) {
   zke_watch_list *list = NULL;
   int rc = zke_watches(t->z, &list);
@@ -374,7 +374,7 @@ static void say_session(turn *t, const zke_session_info *i) {
   if (!i->alive) say(t->to, " dead");
 }
 
-/* sessions: those that live, and what each has. */
+/* sessions: the living ones, and what each has. */
 static void do_sessions(turn *t) {
   zke_session_list *list = NULL;
   int rc = zke_sessions(t->z, -1, &list);
@@ -446,7 +446,7 @@ static void part_fail(zke_op *op, const call *c) {
   zke_op_fail(op, code);
 }
 
-/* type N: an operation of a type that does not belong there */
+/* type N: an operation of a type that is not allowed there */
 static void part_type(zke_op *op, const call *c) {
   *op = (zke_op){.type = atoi(c->path), .path = "/"};
 }
@@ -479,12 +479,12 @@ static void parts_read(parts *p, const char *text) {
   memset(p->results, UNTOUCHED, sizeof p->results);
 }
 
-/* How many blocks a result has. */
+/* How many memory blocks a result has. */
 static int owned(const zke_op_result *r) {
   return (r->path != NULL) + (r->data != NULL) + (r->children != NULL);
 }
 
-/* What a result has, with the Stat if the operation gives one. */
+/* A result, with the Stat if the operation gives one. */
 static void say_part(turn *t, const zke_op *op, const zke_op_result *r) {
   if (op->type == ZKE_OP_CREATE)
     say_name(t->to, r->path);
@@ -500,8 +500,8 @@ static void say_part(turn *t, const zke_op *op, const zke_op_result *r) {
     say_stat(t->to, t->s, &r->stat);
 }
 
-/* An answer for each operation; where the call was refused as a whole the code
- * alone, and the results are as they were. */
+/* An answer for each operation; if the call was refused as a whole, only the
+ * code, and the results must be unchanged. */
 static void say_parts(turn *t, const parts *p, int rc, bool all_or_none) {
   if (is_untouched(p->results, sizeof p->results)) {
     if (rc != ZKE_OK) say(t->to, "refused ");
