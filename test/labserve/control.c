@@ -2,7 +2,7 @@
  *
  * Lines of text, each answered by "ok" and the laboratory's time in ms:
  *
- *     enter NAME MOST   it is in a section, with at most so many others
+ *     enter NAME MOST   it enters a section for at most so many clients
  *     leave NAME        it has left the section
  *     exclude A B       A must not be entered while another is in B
  *     spare             from here on the others can do without it
