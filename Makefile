@@ -1,8 +1,8 @@
-# zkembed's build: libraries, command, installation.  `make help` tells what can
-# be made; it goes into build/.  Tests and tools are in test/*.mk.
+# zkembed's build: libraries, command, installation.  `make help` lists the
+# goals; everything is built in build/.  Tests and tools are in test/*.mk.
 #
-# An object depends on the headers that it includes, as the compiler writes them
-# into *.d.  A program is linked of all that it depends on.
+# An object depends on the headers that it includes, which the compiler writes
+# to *.d.  A program is linked from everything that it depends on.
 
 # ---- settings --------------------------------------------------------------
 
@@ -19,7 +19,7 @@ DESTDIR =
 ##@ Variables, for all goals; a variant has a directory of its own
 ## CC=clang        SAN=address,undefined, SAN=thread, SQLITE=.../sqlite3.c
 ## V=1             shows whole commands; WERROR=1: warnings are errors
-## JOBS=4          so many compilers, then test programs, at once
+## JOBS=4          this many compilers, then test programs, at a time
 SAN =# sanitizers, as -fsanitize= takes them
 SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
 WERROR =# 1: warnings are errors
@@ -32,18 +32,18 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
 
 # Compiling the tests takes minutes of processor time: so make uses all
 # processors for them, unless -j or JOBS says otherwise, and one job more, since
-# tests run beside.
+# tests run at the same time.
 ifeq ($(MAKELEVEL) $(words $(MAKECMDGOALS)),0 1)
 MAKEFLAGS += $(if $(filter test test-% transcripts valgrind coverage mutate, \
   $(MAKECMDGOALS)),-j$(or $(JOBS),$(shell expr $$(nproc) + 1)))
 endif
 
-# ---- what follows from the settings ----------------------------------------
+# ---- derived from the settings ---------------------------------------------
 
 VERSION := $(shell sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 MAJOR := $(firstword $(subst ., ,$(VERSION)))
 
-# A variant is built in a directory of its own, such as build/clang.
+# A variant is built in its own directory, such as build/clang.
 empty =
 comma = ,
 VARIANT = $(filter-out cc gcc,$(notdir $(CC))) $(subst $(comma), ,$(SAN)) \
@@ -54,8 +54,8 @@ SAN_FLAGS = $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
 COMMAND = $(BUILD)/zke
 
 # Missing packages are fetched before anything is made: so no compiler runs
-# without its headers, and the package manager runs once.  `make -n` fetches
-# nothing.
+# without its headers, and the package manager runs only once.  `make -n`
+# fetches nothing.
 ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),)
 ifneq ($(shell $(foreach v,BUILD CC COMMAND FUZZ_CC SAN_FLAGS SERVER SERVERS \
   SHORT SQLITE SUITE,$v='$($v)') sh test/deps.sh --goals \
@@ -70,7 +70,7 @@ LIBS = $(if $(SQLITE),-ldl,-lsqlite3) -lpthread
 LINK = $(LDFLAGS) $(SAN_FLAGS)
 
 # The library is compiled without _GNU_SOURCE on the command line, as in a
-# program that its files were copied into.
+# program that has its files among its own.
 COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) \
   $(if $(SAN),-DZKE_DEBUG) $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
 LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS) -Wswitch-enum
@@ -88,10 +88,10 @@ SHARED = $(BUILD)/libzkembed.so.$(VERSION)
 
 RECIPE_SOURCES := $(wildcard recipes/*.c recipes/*/*.c)
 RECIPE_HEADERS := $(wildcard recipes/*.h recipes/*/*.h)
-# What programs include.
+# The headers that programs include.
 PUBLIC_HEADERS := zkembed.h $(wildcard recipes/*.h) recipes/engine/compose.h \
   recipes/engine/zookeeper.h
-# What recipes are made of, the lowest layer first.
+# The parts of recipes, the lowest layer first.
 RECIPE_PARTS = part/text part/doubt part/limit support part/object part/znode \
   part/view part/entry part/deadlock part/party part/line part/queue_tree \
   part/queue_item part/queue_list part/queue_put part/queue_claim \
@@ -102,23 +102,26 @@ RECIPE_OBJECTS = $(RECIPE_SOURCES:%.c=$(BUILD)/%.o)
 RECIPE_ARCHIVE = $(BUILD)/libzkembed-recipes.a
 RECIPE_SHARED = $(BUILD)/libzkembed-recipes.so.$(VERSION)
 
-# The command reads JSON by jansson, and edits lines by libedit if it is there.
+# The command reads JSON with jansson, and edits lines with libedit if that is
+# there.
 COMMAND_SOURCES := $(wildcard shell/*.c shell/serve/*.c)
 COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
-# All of it but main(), for other programs.
+# All of it except main(), for other programs.
 COMMAND_ARCHIVE = $(BUILD)/shell/shell.a
 EDIT := $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
 COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
-# Engine, recipes and SQL functions, for the SQLite of whoever loads it.  So what
-# calls SQLite is compiled for that; the recipes but for one do not.
+# Engine, recipes and SQL functions, for the SQLite of the program that loads
+# it.  So the files that call SQLite are compiled for that; only one of the
+# recipes does.
 EXTENSION = $(BUILD)/zkembed.so
 EXTENSION_SOURCES := zkembed.c recipes/fence.c $(wildcard shell/extension/*.c)
 EXTENSION_OBJECTS = $(EXTENSION_SOURCES:%.c=$(BUILD)/extension/%.o)
 
-# The laboratory moves the program's memory about, which a sanitizer takes for a
-# fault, and switches stacks as one kind of machine does.  The one that forks
-# works on every Linux.  zke-lab-serve is for programs in other languages.
+# The laboratory copies and restores the program's memory, which a sanitizer
+# reports as a fault, and its stack switching is written for one kind of
+# machine.  The one that forks works on every Linux.  zke-lab-serve is for
+# programs in other languages.
 LAB := $(if $(SAN),,$(shell $(CC) -dumpmachine | grep -v musl | grep x86_64))
 LAB_FORKED := $(shell $(CC) -dumpmachine | grep linux)
 LAB_ARCHIVE = $(if $(LAB),$(BUILD)/libzkembed-lab.a)
@@ -149,14 +152,14 @@ extension: $(EXTENSION)
 .SUFFIXES:
 
 # Each command makes the target's directory and prints one short line, or with
-# V=1 itself.
+# V=1 the command itself.
 run = $(if $(V),,@echo '  $(1)  $@' &&) mkdir -p $(@D) &&
 cc = $(call run,CC) $(CC) -MMD -MP -MF $@.d
 ar = $(call run,AR) rm -f $@ && $(AR) qcs $@ $(filter %.o,$^)
-# A program of the objects and archives that it depends on, in any order.
+# A program from the objects and archives that it depends on, in any order.
 program = $(call run,LD) $(CC) $(COMMON_CFLAGS) $(LINK) -o $@ $(filter %.o,$^) \
   -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
-# shared LIBRARIES: with the names that the loader and the linker look for
+# shared LIBRARIES: with the names that the loader and the linker use
 define shared
 $(call run,LD) $(CC) -shared -Wl,-soname,$(@F:.$(VERSION)=.$(MAJOR)) $(LINK) \
   -o $@ $(filter %.o %.lo,$^) $(1)
@@ -171,14 +174,14 @@ $(BUILD)/zkembed.o $(BUILD)/zkembed.lo: zkembed.c
 $(BUILD)/recipes/%.o: recipes/%.c
 	$(cc) $(LIB_CFLAGS) -I. -fPIC -c -o $@ $<
 
-# Only this file is another one without libedit (terminal_edit.sh builds on it).
+# Only this file differs without libedit (terminal_edit.sh builds on it).
 $(BUILD)/shell/edit.o: OWN_FLAGS = $(if $(EDIT),-DZKE_EDIT)
 $(BUILD)/shell/%.o: shell/%.c
 	$(cc) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(OWN_FLAGS) -c -o $@ $<
 
-# It shows its init function alone: with others to see, its calls could go to
-# another copy of the engine that the program has.  It is never unloaded, since
-# its threads' variables would stay.
+# It exports only its init function: if it exported others, its calls could go
+# to another copy of the engine in the program.  It is never unloaded, since its
+# thread-local variables would stay.
 $(BUILD)/extension/shell/%.o: OWN_FLAGS = -D_GNU_SOURCE=
 $(BUILD)/extension/%.o: %.c
 	$(cc) $(LIB_CFLAGS) $(OWN_FLAGS) -DZKE_API= -fPIC -I. \
@@ -187,7 +190,7 @@ $(EXTENSION): $(EXTENSION_OBJECTS) $(RECIPE_ARCHIVE)
 	$(call run,LD) $(CC) -shared -Wl,-z,nodelete -Wl,--exclude-libs,ALL \
 	  $(LINK) -o $@ $^ -lpthread
 
-# SQLite's own file has its own idea of warnings.
+# SQLite's own file follows other rules about warnings.
 $(BUILD)/sqlite3.o: $(SQLITE)
 	$(cc) $(CFLAGS) $(SAN_FLAGS) -w -fPIC -fvisibility=hidden \
 	  -DSQLITE_THREADSAFE=1 -DHAVE_USLEEP=1 -c -o $@ $(SQLITE)
@@ -226,7 +229,7 @@ $(BUILD)/zkembed-recipes.pc:
 	$(write_config) 'Description: Recipes over zkembed' 'Requires: zkembed' \
 	  'Libs: -L$${libdir} -lzkembed-recipes' 'Libs.private: -lpthread'
 
-# The laboratory has engine and recipes in it.
+# The laboratory contains engine and recipes.
 $(BUILD)/zkembed-lab.pc:
 	$(write_config) 'Description: Recipe code run in every order, with deaths' \
 	  'Cflags: -I$${includedir}' \
@@ -243,8 +246,8 @@ $(MAN3): doc/manual.awk $(PUBLIC_HEADERS) \
 	$(call run,AWK) rm -f $(@D)/* && awk -v out=$(@D) -v version=$(VERSION) \
 	  -f $< $$(grep -l -e ZKE_API -e zkembed-lab.h $(filter %.h,$^))
 
-# put DIRECTORY,FILES,MODE: installs the files there, if there are any; in
-# `make uninstall` it removes them
+# put DIRECTORY,FILES,MODE: installs the files there, if there are any; in `make
+# uninstall` it removes them
 put = $(if $(strip $(2)),$(if $(V),,@echo '  $@  $(DESTDIR)$(1)' &&) \
   $(if $(filter uninstall,$@), \
   rm -f $(patsubst %,"$(DESTDIR)$(1)/%",$(notdir $(2))), \

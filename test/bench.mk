@@ -1,7 +1,7 @@
 # bench.mk - make bench.  Included by the Makefile.
 
-# The peers' C clients are linked in if they are there, which is asked only when
-# a benchmark is to be made.
+# The peers' C clients are linked in if they exist, which is checked only when a
+# benchmark is made.
 bench_client = $(if $(findstring bench,$(MAKECMDGOALS)),$(shell \
   CC='$(CC)' sh test/deps.sh $(1)-client >/dev/null 2>&1 && echo $(1)))
 BENCH_CLIENTS := $(call bench_client,zookeeper) $(call bench_client,redis)
@@ -14,15 +14,15 @@ $(BUILD)/bench: $(BENCH_SOURCES:%.c=$(BUILD)/%.o) $(TEST_ARCHIVE) \
 	  $(if $(filter redis,$(BENCH_CLIENTS)),-lhiredis) $(LIBS)
 
 ##@ Benchmarks
-## bench           zkembed beside plain SQL, flock and the servers that are
-##                 installed: QUICK=1 ONLY=lock
+## bench           zkembed compared with plain SQL, flock and the servers that
+##                 are installed: QUICK=1 ONLY=lock
 ## bench-peers     the same, after fetching ZooKeeper, etcd and Redis
 ## bench-plots     draws the figures of the last run into doc/performance
 .PHONY: bench bench-peers bench-plots
 bench: $(BUILD)/bench $(SHARED) $(COMMAND)
 	@sh test/bench/peers.sh $<
 
-# Once the clients are there, another make finds them.
+# Once the clients exist, another make finds them.
 bench-peers:
 	@$(MAKE) --no-print-directory bench
 

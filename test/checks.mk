@@ -1,5 +1,5 @@
-# checks.mk - checks that read or build, each a script that says what it checks.
-# Included by the Makefile.
+# checks.mk - checks that read or build, each by a script whose head describes
+# it.  Included by the Makefile.
 
 CHECKS = headers symbols interface layers format docs shapes engines \
   sqlite-version install $(if $(COMMAND),manuals surface) $(if $(SQLITE),,twice)

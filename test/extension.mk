@@ -1,13 +1,13 @@
-# extension.mk - what the SQLite extension has in other languages: its packages,
-# and processes that are killed.  Included by the Makefile.
+# extension.mk - the SQLite extension in other languages: its packages, and
+# processes that are killed.  Included by the Makefile.
 
 PACKAGES = $(BUILD)/packages
 PYTHON_PACKAGE = shell/extension/python/zkembed/__init__.py
 NODE_PACKAGE = $(addprefix shell/extension/node/,index.js package.json)
-# Debian's: others often cannot load extensions.
+# Debian's, since others often cannot load extensions.
 EXTENSION_PYTHON = $(firstword $(wildcard /usr/bin/python3) python3)
 
-# As they would be installed, for programs of this checkout.
+# As if installed, for programs of this checkout.
 $(PACKAGES)/python/zkembed/__init__.py: $(PYTHON_PACKAGE) $(EXTENSION)
 	$(call run,CP) cp $(EXTENSION) $(@D) && cp $< $@
 $(PACKAGES)/zkembed/index.js: $(NODE_PACKAGE) $(EXTENSION)
@@ -20,7 +20,7 @@ PACKAGES_HERE = $(PACKAGES)/python/zkembed/__init__.py \
 ##                 into build/packages
 ## torture-extension  processes in Python, in Node, of the SQLite shell and of
 ##                 zke that are killed: KILLS=40 SEED= SECONDS=60; MISTAKE=1 to
-##                 4: what it has to find
+##                 4: what it must find
 .PHONY: extension-packages torture-extension
 extension-packages: $(PACKAGES_HERE)
 	@rm -f $(PACKAGES)/*.whl $(PACKAGES)/*.tgz
@@ -33,8 +33,8 @@ torture-extension: $(PACKAGES_HERE) $(BUILD)/zke
 	  $(EXTENSION:.so=) $(PACKAGES) $T
 
 ##@ Benchmarks of the SQLite extension
-## bench-extension  from Python, beside the functions of C, a table that is
-##                 polled, flock and filelock: QUICK=1 ONLY=hand
+## bench-extension  from Python, compared with the functions of C, a table that
+##                 is polled, flock and filelock: QUICK=1 ONLY=hand
 .PHONY: bench-extension
 bench-extension: export QUICK := $(QUICK)
 bench-extension: export ONLY := $(ONLY)

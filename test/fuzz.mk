@@ -16,8 +16,8 @@ TARGET = $(FUZZ_TARGETS)
 fuzz: $(TARGET:%=fuzz-%)
 fuzz-programs: $(TARGET:%=build/fuzz/%)
 
-# Some have a source of engine, recipes or command as text: so the rest is an
-# archive, of which they take what they have not.
+# Some include the source of the engine, the recipes or the command.  So the
+# rest is an archive, from which they take what they lack.
 FUZZ = build/fuzz/objects
 $(FUZZ)/%.o: %.c
 	$(call run,CC) $(FUZZ_CC) -MMD -MP -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) \
@@ -32,8 +32,9 @@ $(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: $(FUZZ)/test/fuzz/%.o \
 	$(call run,LD) $(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ \
 	  $(if $(COMMAND),$(COMMAND_LIBS)) $(LIBS)
 
-# test/fuzz/corpus is what `make test` replays; what a run finds new goes beside
-# it, inputs that break something to build/fuzz/TARGET-crash-... and the like.
+# `make test` replays test/fuzz/corpus; new inputs of a run go to a directory
+# next to it, inputs that break something to build/fuzz/TARGET-crash-... and the
+# like.
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*
 	@echo "fuzzing $*: $(FUZZ_SECONDS) s, log in build/fuzz/$*.log"
@@ -47,9 +48,9 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 
 # ---- test_corpus -----------------------------------------------------------
 
-# It has the engine as text, and in full size runs longest in that.  The targets
-# that are linked with the command are objects: the command has functions whose
-# names statics of zkembed.c have, too.
+# It includes the engine's source, and in full size runs longest in that.  The
+# targets linked with the command are objects, since the command has functions
+# with the names of statics of zkembed.c.
 $T/test_corpus.o: private TEST_OPTIMIZE = $(if $(FULL),-O1,-O0)
 ifneq ($(COMMAND),)
 $T/test_corpus.o: OWN_FLAGS = -DCORPUS_COMMAND

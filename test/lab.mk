@@ -1,28 +1,28 @@
-# lab.mk - how the laboratory (doc/laboratory.md) is made, and what tries the
-# recipes in it.  Included by the Makefile.
+# lab.mk - how the laboratory (doc/laboratory.md) is built, and how the recipes
+# are tested in it.  Included by the Makefile.
 
 # ---- objects ---------------------------------------------------------------
 
 # These flags, if the compiler knows them.
 accepted = $(shell $(CC) $(1) -x c -c /dev/null -o /dev/null 2>/dev/null && \
   echo $(1))
-# Variables on the stack begin as zeros, so that states which are equal look so;
-# for the same reason the recipes' functions begin with a call (fiber.h).
+# Variables on the stack begin as zeros, so that equal states look equal; for
+# the same reason the recipes' functions begin with a call (fiber.h).
 LAB_ZEROS := $(call accepted,-ftrivial-auto-var-init=zero)
 LAB_ENTRY := $(if $(LAB),$(call accepted,-pg -mfentry))
 LAB_OPTIMIZE = -O1# its time goes into the C library's memcpy()
-# With -fexceptions a cleanup handler is a matter of the compiler, and leaves no
-# trace in what the C library keeps for the one real thread.  Its objects are
-# changed after they are compiled, so they are no text for a linker to optimize.
+# With -fexceptions the compiler handles cleanup handlers, which then leave no
+# trace in the C library's data of the one real thread.  Its objects are changed
+# after compilation, so the linker cannot optimize their text.
 LAB_CFLAGS = $(COMMON_CFLAGS) -fno-lto $(LAB_OPTIMIZE) -I. -I$(BUILD)/lab \
   -fno-builtin-malloc -fexceptions $(LAB_ZEROS) $(WARNINGS)
-# Each call on a recipe's object begins with zke_sync(), to ask the handle: as a
-# step this would double the steps of all recipes, and show nothing.
+# Each call on a recipe's object begins with zke_sync(), to check the handle: as
+# a step this would double the steps of all recipes, and show nothing.
 LAB_RECIPE_CFLAGS = $(LAB_CFLAGS) -include test/lab/thread.h $(LAB_ENTRY) \
   -Dzke_sync=lab_real_zke_sync
 
-# What is only in one of the two.  Engine and recipes are the same in both, and
-# have no network in them.
+# The objects that only one of the two has.  Engine and recipes are the same in
+# both, without the network.
 LAB_OF_ARENA = $(patsubst %,test/lab/%.c,arena fiber keep_arena state statics)
 LAB_OF_FORK = $(patsubst %,test/lab/%.c,baton keep_fork)
 LAB_SOURCES := $(filter-out test/lab/test_%,$(wildcard test/lab/*.c))
@@ -41,9 +41,9 @@ $(BUILD)/lab-forked/%.o: test/lab/%.c | $(BUILD)/lab/function_list.h
 $(BUILD)/lab/recipes/%.o: recipes/%.c
 	$(cc) $(LAB_RECIPE_CFLAGS) -c -o $@ $<
 
-# The archives show zke_ names, and those of the C library's that the laboratory
-# has in its place; so all is one object.  Its variables lie in one section, so
-# that they are told from those of a test (statics.c).
+# The archives export zke_ names, and those of the C library's that the
+# laboratory replaces; so all is one object.  Its variables are in one section,
+# to distinguish them from those of a test (statics.c).
 OBJCOPY = objcopy
 $(LAB_ARCHIVE): $(LAB_OBJECTS)
 $(LAB_FORKED_ARCHIVE): $(LAB_FORKED_OBJECTS)
@@ -56,7 +56,7 @@ $(LAB_ARCHIVES): $(LAB_RECIPES) test/lab/replaced test/lab/gather.ld
 
 # ---- zke-lab-serve ---------------------------------------------------------
 
-# The protocol server's files answer, on the engine of the laboratory.
+# The protocol server's files answer the requests, on the laboratory's engine.
 $(BUILD)/labserve/%.o: test/labserve/%.c
 	$(cc) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= -c -o $@ $<
 

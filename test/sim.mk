@@ -1,8 +1,8 @@
-# sim.mk - the simulated host (test/sim/sim.h): how it is made, and what runs in
+# sim.mk - how the simulated host (test/sim/sim.h) is built, and what runs in
 # it.  Included by the Makefile.
 
-# It is made where the laboratory is (LAB): fibers are switched, and variables
-# exchanged, as on x86-64, and a sanitizer takes both for faults.
+# It is built where the laboratory is (LAB): switching fibers and swapping
+# variables works as on x86-64, and a sanitizer reports both as faults.
 SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
   $(filter-out %/engine.c test/sim/calibrate%,$(wildcard test/sim/*.c))) \
   $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o $(BUILD)/sim/model.o \
@@ -10,8 +10,8 @@ SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
 SIM_RECIPES := $(patsubst %.c,$(BUILD)/sim/%.o, \
   $(wildcard recipes/*.c recipes/part/*.c) \
   shell/extension/outbox.c shell/extension/owned.c)
-# A cleanup handler is a matter of the compiler with -fexceptions, and leaves no
-# trace in what the C library keeps for the one real thread.
+# With -fexceptions the compiler handles cleanup handlers, which then leave no
+# trace in the C library's data of the one real thread.
 SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -I$(BUILD)/sim \
   -D_GNU_SOURCE= -DSQLITE_CORE= $(WARNINGS)
 # Few pages, so that checkpoints come often.
@@ -34,8 +34,7 @@ $(BUILD)/sim/function_list.h: zkembed.h test/functions.awk
 $(BUILD)/sim/engine-plain.o: test/sim/engine.c | $(BUILD)/sim/function_list.h
 	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -c -o $@ $<
 
-# The variables of a process, of the engine and of the recipes, lie in one
-# section.
+# The process's variables of the engine and of the recipes are in one section.
 $(BUILD)/sim/recipes.o: $(SIM_RECIPES) test/sim/gather.ld
 	$(call run,LD) $(LD) -r -T test/sim/gather.ld -o $@ $(SIM_RECIPES)
 $(BUILD)/sim/engine.o: $(BUILD)/sim/engine-plain.o test/sim/gather.ld
@@ -45,7 +44,7 @@ $(BUILD)/simulation: $(BUILD)/sim/engine.o $(SIM_OBJECTS) $(SQLITE_OBJECT)
 	$(call run,LD) $(CC) $(LINK) -o $@ $(BUILD)/sim/engine.o $(SIM_OBJECTS) \
 	  $(SIM_LIBS)
 
-# The simulated kernel alone, for its comparison with the real one.
+# The simulated kernel alone, to compare it with the real one.
 $(BUILD)/sim/kernel.a: $(filter-out %/main.o,$(SIM_OBJECTS))
 	$(ar)
 CALIBRATE_OBJECTS := $(patsubst test/%.c,$(BUILD)/%.o, \
@@ -54,7 +53,7 @@ $(BUILD)/calibrate: $(CALIBRATE_OBJECTS) $(BUILD)/sim/kernel.a \
   $(BUILD)/zkembed.o | $(SQLITE_OBJECT)
 	$(program) $(SIM_LIBS)
 
-# An engine that counts its lines; the counters are no variables of a process.
+# An engine that counts its lines; the counters are not a process's variables.
 $(BUILD)/sim/cover/plain.o: test/sim/engine.c | $(BUILD)/sim/function_list.h
 	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -O0 --coverage -c -o $@ $<
 $(BUILD)/sim/cover/engine.o: $(BUILD)/sim/cover/plain.o test/sim/gather.ld
@@ -72,16 +71,16 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 ##                 RECIPES=NAME: a use of them; REPLAY=STRING for one run:
 ##                 STORY=1 tells it, PICTURE=FILE.svg draws it, SHRINK=1 makes
 ##                 it smaller, V=1 prints all calls, V=2 all steps
-## sim-calibrate   the simulated kernel does as the real one: SEED=1 RUNS=100000
-##                 SECONDS=10 DIRS="/tmp /dev/shm"
+## sim-calibrate   the simulated kernel acts like the real one: SEED=1
+##                 RUNS=100000 SECONDS=10 DIRS="/tmp /dev/shm"
 ## sim-calibrate-mutants   mistakes planted in the simulated kernel are found:
 ##                 SECONDS=60 ONLY=NAME
 ## sim-mutants     mistakes planted in the engine are found: SEEDS=1 SECONDS=60
-##                 JOBS=2 ONLY="NAME ..."; ONLY=again: faults that once were in
-##                 it; RECIPES=1: those of test/lab/mutants, in the recipes
-## sim-sometimes   it reaches what is rare: SEED=1 SECONDS=60
-## sim-replays     what has found a fault once finds nothing
-## sim-compilers   gcc and clang make the same of a seed: SEED=1 RUNS=200
+##                 JOBS=2 ONLY="NAME ..."; ONLY=again: faults that it once
+##                 had; RECIPES=1: those of test/lab/mutants, in the recipes
+## sim-sometimes   it reaches rare states: SEED=1 SECONDS=60
+## sim-replays     what once found a fault finds nothing
+## sim-compilers   gcc and clang give the same for a seed: SEED=1 RUNS=200
 SIM_GOALS = sim sim-calibrate sim-calibrate-mutants sim-mutants sim-sometimes \
   sim-replays sim-compilers
 .PHONY: $(SIM_GOALS)
@@ -105,7 +104,7 @@ sim-calibrate-mutants: $(BUILD)/calibrate
 	  SECONDS=$(SECONDS) sh test/sim/calibrate_mutants.sh $(CALIBRATE_OBJECTS) \
 	  $(BUILD)/zkembed.o
 
-# What test/sim/with_engine.sh makes the simulation with.
+# The objects for the simulation of test/sim/with_engine.sh.
 WITH_ENGINE = CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \
   SIM_LIBS="$(SIM_LIBS)" SIM_BUILD=$(BUILD)/sim
 sim-mutants: $(BUILD)/simulation

@@ -5,8 +5,8 @@ TEST_OPTIMIZE = -O0# of test_*.c: most take longer to compile than to run
 FAST_TESTS = file watch tree fork thread session path multi acl memory growth \
   virtual semantics
 
-# AddressSanitizer does not know the end of a thread by unwinding: it takes the
-# marks of frames that are gone for those of its own.
+# AddressSanitizer does not notice when unwinding ends a thread: it takes the
+# marks of old stack frames for current ones.
 TEST_SOURCES := $(filter-out $(if $(findstring address,$(SAN)),%cancel.c) \
   $(if $(LAB),,$(filter-out %_forked.c,$(wildcard test/lab/test_*.c))) \
   $(if $(LAB_FORKED),,%_forked.c),$(wildcard test/*/test_*.c))
@@ -17,7 +17,7 @@ TEST_SCRIPTS := $(wildcard test/shell/*.sh test/server/*.sh \
 
 # ---- how they are made -----------------------------------------------------
 
-# The sources lie in folders by subject, the programs in one.
+# The sources are in folders by subject, the programs in one.
 T = $(BUILD)/test
 TEST_PROGRAMS = $(TESTS:%=$T/test_%)
 WORKER = $T/worker
@@ -28,7 +28,7 @@ $(TEST_PROGRAMS:%=%.o): $T/%.o: %.c | $T/function_list.h $T/recipe_list.h
 $T/%.o: test/%.c | $T/function_list.h $T/recipe_list.h
 	$(cc) $(TEST_CFLAGS) $(OWN_FLAGS) -c -o $@ $<
 
-# The functions of headers; in the laboratory some are unlike the others.
+# The functions of the headers; the laboratory treats some differently.
 $(BUILD)/lab/function_list.h: test/lab/exceptions zkembed.h
 $T/function_list.h: zkembed.h
 $T/recipe_list.h: $(filter recipes/%,$(PUBLIC_HEADERS))
@@ -36,7 +36,7 @@ $(BUILD)/lab/function_list.h $T/function_list.h $T/recipe_list.h: \
   test/functions.awk
 	$(call run,AWK) awk -f test/functions.awk $(filter-out %.awk,$^) >$@
 
-# What programs share; each takes what it asks for.
+# Objects that programs share; each takes those that it uses.
 TEST_ARCHIVE = $T/help.a
 $(TEST_ARCHIVE): $(patsubst %,$T/%.o,test seam recipes/recipes recipes/crew \
   recipes/sessions recipes/steps recipes/lines recipes/one_order recipes/uses \
@@ -48,10 +48,10 @@ CHECK_LIBS = $$(pkg-config --libs check)
 $(TEST_PROGRAMS) $(WORKER): %: %.o $(TEST_ARCHIVE)
 	$(program) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LIBS)
 
-# Engines that stop where one of their functions is called against what it
-# relies on (REQUIRE).  One has the usual limits, one checkpoints after a few
-# pages, one checkpoints often and looks for the dead more often.
-# A sanitizer's library is made with REQUIRE, and is the first of them.
+# Engines that stop if one of their functions is called against its assumptions
+# (REQUIRE).  One has the usual limits, one checkpoints after a few pages, one
+# checkpoints often and checks for dead processes more often.  A sanitizer's
+# library is made with REQUIRE, and is the first of them.
 TEST_ENGINE = $(if $(SAN),$(BUILD),$T)/zkembed.o
 POWER_ENGINE = $T/zkembed-power.o
 TORTURE_ENGINE = $T/zkembed-torture.o
@@ -64,8 +64,8 @@ $(TORTURE_ENGINE): OWN_FLAGS = -DZKE_DEBUG -O0 -DZKE_CHECKPOINT_PAGES=48 \
 $T/zkembed.o $(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
 	$(cc) $(LIB_CFLAGS) $(OWN_FLAGS) -c -o $@ $<
 
-# The engine that a program is linked with: none if it is in the text, that of
-# the laboratory (with the recipes) in its tests, else the usual one.
+# The engine that a program is linked with: none if its text is included, the
+# laboratory's (with the recipes) in its tests, else the usual one.
 TEXT_PROGRAMS := $(patsubst %.c,$T/%,$(notdir $(shell \
   grep -l '^.include "zkembed\.c"' $(TEST_SOURCES))))
 POWER_PROGRAMS = $T/test_walreset $T/test_power_fence
@@ -82,19 +82,19 @@ $(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): $(LAB_ARCHIVE)
 $(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): private LIBS = $(LAB_LIBS)
 $(LAB_FORKED_PROGRAMS): $(LAB_FORKED_ARCHIVE) $(SQLITE_OBJECT)
 
-# The recipes' tests run on a server, too, if ZKE_TEST_SERVER names one.  But
-# what composes services has services of its own, and SQL needs a file.
+# The recipes' tests also run on a server, if ZKE_TEST_SERVER names one.  But
+# tests of composed services have their own servers, and SQL needs a file.
 ENSEMBLE_PROGRAMS := $(patsubst test/recipes/%.c,$T/%,$(filter-out \
   %/test_order.c %/test_compose.c %/test_fence.c %/test_recipe_sql.c, \
   $(wildcard test/recipes/test_*.c)))
 $(ENSEMBLE_PROGRAMS): $T/ensemble/engine.o
 
-# The texts of test/semantics run on the model, too.
+# The texts of test/semantics also run on the model.
 $T/test_semantics $(BUILD)/mutate/test_semantics: $(patsubst %,$T/%.o, \
   semantics/text semantics/verbs semantics/stage model/model ensemble/engine)
 
-# The model beside an engine, on random calls.  It judges the tables of the
-# laboratory, too.
+# The model next to an engine, with random calls.  It also judges the tables of
+# the laboratory.
 MODEL_RUN = $(patsubst %,$T/%.o,model/run model/model model/side \
   conformance/base conformance/gen conformance/masks)
 $T/test_lab_tables: $(MODEL_RUN)
@@ -107,9 +107,9 @@ $(EXAMPLES): $(BUILD)/%: $(BUILD)/doc/examples/%.o $(RECIPE_ARCHIVE) $(OBJECTS)
 
 # ---- all of them -----------------------------------------------------------
 
-# The programs that mostly wait run while the others are compiled.  Of these,
-# those that take longest begin first, so that nothing long is left at the end.
-# The documents' programs are in `make check`, and with sanitizers here, too.
+# The programs that mostly wait run while the others are compiled.  Among the
+# others the longest begin first, so that nothing long is left at the end.  The
+# documents' programs are in `make check`, and with sanitizers here, too.
 TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
   $(if $(SAN),test/checks/check_docs.sh)
 WAITING = environment serve process wait queue leftovers light control \
@@ -128,10 +128,10 @@ TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXTENSION) $(EXAMPLES)
 SIMULATION = $(if $(LAB),$(BUILD)/simulation $(BUILD)/calibrate)
 
 ##@ Tests
-## test            all tests; FULL=1: all of what they take a sample of
+## test            all tests; FULL=1: all places that they otherwise sample
 ## test-fast       the quick programs, 20 s
 ## test-NAME       one program, such as test-watch
-## test-programs   makes them, and runs none
+## test-programs   builds them, and runs none
 ## test-tsan       the thread tests under ThreadSanitizer
 ## test-ensemble   the recipes' tests and test/semantics on `zke serve` and on a
 ##                 ZooKeeper server:
@@ -153,7 +153,7 @@ test-others: $(TEST_PROGRAMS)
 
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
 
-# (They need no other program but the worker.)
+# (They need no other program except the worker.)
 test-fast: $(FAST_TESTS:%=$T/test_%) $(WORKER)
 	@sh test/run.sh $(FAST_TESTS:%=$T/test_%)
 
@@ -201,7 +201,8 @@ sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c \
 	@$(MAKE) --no-print-directory SQLITE=$< BUILD=build/sqlite-$* \
 	  RECIPE_ARCHIVE=$(RECIPE_ARCHIVE) CFLAGS='-O1 -g1' sqlite-here
 
-# The recipes do not know which SQLite it is, but for the one that calls it.
+# The recipes do not depend on the SQLite version, except for the one that calls
+# it.
 sqlite-here: $(SQLITE_TESTS:%=$T/test_%) $(WORKER) $(EXTENSION) \
   $(BUILD)/zke $(BUILD)/recipes/fence.o
 	@sh test/run.sh $(SQLITE_TESTS:%=$T/test_%)
@@ -227,7 +228,7 @@ valgrind: $(VALGRIND_TESTS:%=$T/test_%) $(WORKER)
 	  sh test/run.sh $(VALGRIND_TESTS:%=$T/test_%)
 
 # They are linked with the engine as a shared library, of which the script makes
-# many.
+# many variants.
 LINES = 50
 MUTATED = $(FAST_TESTS:%=$(BUILD)/mutate/test_%) $(BUILD)/mutate/worker
 $(MUTATED): $(BUILD)/mutate/%: $T/%.o $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) \
@@ -250,7 +251,7 @@ coverage:
 	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS=--coverage TEST_LDFLAGS=-Wl,--wrap=_exit \
 	  FULL=1 coverage-here
 
-# Those that call zkembed.c in their own process.  The laboratory takes the
+# The tests that call zkembed.c in their own process.  The laboratory takes the
 # counters for states of its programs, and users without rights cannot write
 # them.
 COVERAGE_TESTS = $(patsubst %.c,$T/%,$(notdir $(wildcard \

@@ -1,7 +1,7 @@
-# torture.mk - programs that run for as long as one likes: they kill, cut the
-# power, or compare.  Included by the Makefile.
+# torture.mk - programs without a fixed running time: they kill, cut the power,
+# or compare.  Included by the Makefile.
 
-# ---- what they are linked of -----------------------------------------------
+# ---- their objects ---------------------------------------------------------
 
 $(BUILD)/torture-recipes: $T/torture/recipe_torture.o
 $(BUILD)/torture-serve: $T/torture/serve_torture.o
@@ -29,7 +29,7 @@ $(OF_TORTURE_ENGINE) $(OF_ENGINE): $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) \
 
 # ---- goals -----------------------------------------------------------------
 
-# All that can be run, but for what needs another compiler.
+# Everything that runs here, except what needs another compiler.
 .PHONY: programs
 programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
   $(SIMULATION)
@@ -38,7 +38,7 @@ programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
 ## torture-recipes  processes that are killed while they use recipes: KILLS=
 ##                 SEED= SECONDS= RECIPE=
 ## torture-serve   servers of one file that are killed: KILLS= SEED=;
-##                 MISTAKE=1 or 2: what it has to find
+##                 MISTAKE=1 or 2: what it must find
 ## torture-host    doc/examples with tables of their own, killed and deposed:
 ##                 KILLS= SEED= SECONDS=
 ## torture-host-mistakes  mistakes planted in these examples are found
