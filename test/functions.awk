@@ -3,22 +3,22 @@
 #
 #   awk -f test/functions.awk [WORDS] HEADER...
 #
-# prints a line for each: its name, the text among its parameters that says what
-# it is about, its parameters, the same as arguments, and arguments that nothing
-# is wrong with, the first of which is z:
+# prints a line for each: its name, the text parameter that names its subject,
+# its parameters, the same as arguments, and valid arguments, of which the first
+# is z:
 #
 #   FUNCTION(zke_count, path, (zke *z, const char *path, int64_t *count_out),
 #            (z, path, count_out), (z, some_path, some_block))
 #
 # A program defines FUNCTION() and includes the list, so it has each function of
 # the headers.  WORDS is a file of lines "zke_sync QUIET": there the line of
-# zke_sync() begins with QUIET in place of FUNCTION.
+# zke_sync() begins with QUIET instead of FUNCTION.
 
 FILENAME !~ /\.h$/ {
   if (NF == 2) word[$1] = $2
   next
 }
-# A declaration may go on over several lines.
+# A declaration may have several lines.
 /^ZKE_API int zke_[a-z_]*\(zke[a-z_]* \*[a-z]/ { inside = 1; text = "" }
 inside { text = text " " $0 }
 inside && /;$/ { print_function(text); inside = 0 }
