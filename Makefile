@@ -264,7 +264,7 @@ $(call put,$(BINDIR),$(COMMAND) $(LABSERVE),755)
 $(call put,$(COMPLETIONDIR),$(COMPLETION))
 $(call put,$(DOCDIR),$(if $(COMMAND),doc/coprocess.md doc/server.md))
 $(call put,$(DOCDIR)/examples/coprocess,$(if $(COMMAND), \
-  $(wildcard doc/examples/coprocess/*)))
+  $(wildcard doc/examples/coprocess/*.*)))
 $(call put,$(SHAREDIR),$(LABSERVE:%=$(LABSERVE_PYTHON)))
 $(call put,$(MANDIR)/man1,$(COMMAND:%=doc/zke.1))
 $(call put,$(MANDIR)/man3,$(shell ls $(BUILD)/man3/*.3))

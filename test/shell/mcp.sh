@@ -7,6 +7,7 @@
 agents=$(pwd)/test/shell/mcp_agents.py
 examples=$(pwd)/doc/examples/coprocess
 PATH=$(cd "$BUILD" && pwd):$PATH
+export PYTHONDONTWRITEBYTECODE=1 # make install takes what lies in $examples
 
 # played TEST: in its own directory
 played() (
