@@ -193,7 +193,6 @@ static bool asks_for_help(const request *r) {
     asked[count] =
         (word){r->rest[count - 1], strlen(r->rest[count - 1]), false};
   command_asked(&r->sh, asked, count, &used);
-  if (command_find(&r->sh, asked)->flags & VERBS) used = 2;
   return r->rest && r->rest_count <= used &&
          strcmp(r->rest[r->rest_count - 1], "--help") == 0;
 }

@@ -55,7 +55,7 @@ const command *command_asked(const shell *sh, const word *data, int count,
                              int *used_out) {
   const command *m = count ? command_find(sh, &data[0]) : NULL;
   char name[64];
-  *used_out = 1;
+  *used_out = m && m->flags & VERBS ? 2 : 1;
   if (!m || !(m->flags & (VERBS | CAN_HAVE_VERB))) return m;
   const command *otherwise = m->flags & VERBS ? NULL : m;
   if (count < 2) return m;
@@ -217,10 +217,9 @@ static int fail_unasked(call *c, const words *w) {
 /* "get --help", "queue push --help": the words of `help get`. */
 static bool asks_for_help(const shell *sh, const words *given, word help[3]) {
   int last = given->count - 1, used;
-  const command *m = last > 0 ? command_find(sh, &given->data[0]) : NULL;
-  if (!m) return false;
+  if (last <= 0 || !command_find(sh, &given->data[0])) return false;
   command_asked(sh, given->data, given->count, &used);
-  if (last > (m->flags & VERBS ? 2 : used)) return false;
+  if (last > used) return false;
   if (given->data[last].literal || !word_is(&given->data[last], "--help"))
     return false;
   help[0] = (word){"help", strlen("help"), false};

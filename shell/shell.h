@@ -338,7 +338,8 @@ const char *command_note(const command *m);
 /* command_find - by its name, with its verb if it has one; NULL if unknown
  * command_asked - the row that words name, from the first on; NULL: none.  If
  *             a verb is missing it is the row with VERBS, which cannot run
- *   used_out   how many of them are its name: 2 with a verb
+ *   used_out   how many words its name has: 2 with VERBS, even if the verb is
+ *              missing or unknown, and if a verb was found
  * fail_unknown - for an unknown name: suggests commands
  * command_each - all listed commands, table by table; NULL at the end
  * command_heading - the heading above a command in the list of all; NULL if
