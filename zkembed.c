@@ -3205,7 +3205,7 @@ static int file_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   return rc;
 }
 
-/* Give an open file its own table, for now with the methods that it had.  `d`
+/* Give an open file its own table, at first with the methods that it had.  `d`
  * is the first member of the struct that belongs to the file, and lives until
  * file_close(). */
 static void file_wrap(file_wrapped *d, sqlite3_file *f) {

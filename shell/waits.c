@@ -277,8 +277,8 @@ static char *dot_of(const graph *g) {
     const zke_wait_info *w = &g->waits->data[i];
     dot_node(out, g, w->session, w->actor, w->circle != 0);
     for (int k = 0; k < w->keeper_count; k++) {
-      if (!is_waiter(g,
-                     &w->keepers[k])) /* else its wait draws it, in its color */
+      /* a keeper that waits too is drawn by its own wait, in its color */
+      if (!is_waiter(g, &w->keepers[k]))
         dot_node(out, g, w->keepers[k].session, w->keepers[k].actor, false);
       dot_edge(out, g, w, &w->keepers[k]);
     }
