@@ -245,11 +245,16 @@ def test_two_agents_that_wait_for_each_other_are_told():
     assert ann.result(waiting)["rows"]
 
 
-def test_a_lock_ends_with_the_input_of_its_server():
+def one_holds_and_one_waits():
     ann, ben = Agent("ann"), Agent("ben")
     ann.row("lock_acquire", lock="build")
     waiting = ben.begin("lock_acquire", lock="build")
     until(lambda: waits("ben"))
+    return ann, ben, waiting
+
+
+def test_a_lock_ends_with_the_input_of_its_server():
+    ann, ben, waiting = one_holds_and_one_waits()
     unanswered = ann.begin("watch", path="/x", seconds=600)
     rest, = ann.end()
     assert rest["id"] == unanswered and rest["result"]["isError"], rest
@@ -257,10 +262,7 @@ def test_a_lock_ends_with_the_input_of_its_server():
 
 
 def test_a_lock_ends_with_a_server_that_is_killed():
-    ann, ben = Agent("ann"), Agent("ben")
-    ann.row("lock_acquire", lock="build")
-    waiting = ben.begin("lock_acquire", lock="build")
-    until(lambda: waits("ben"))
+    ann, ben, waiting = one_holds_and_one_waits()
     ann.server.kill()
     assert ben.result(waiting)["rows"]
 

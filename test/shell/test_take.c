@@ -111,18 +111,25 @@ TEST(terminal) {
   ends(first);
 }
 
-/* A stopped holding process keeps the hold, even after its bound process has
- * ended.  lock release works, and the process ends when it continues. */
-TEST(stopped) {
-  begin();
+/* A hold that is bound to an idle process.  The holding process is stopped, and
+ * then the bound process ends.  Returns the holding process. */
+static pid_t outlive_bound(pid_t *bound_out) {
   char line[256];
-  pid_t bound = idle(0);
+  pid_t bound = *bound_out = idle(0);
   snprintf(line, sizeof line, "\"$ZKE\" $DB lock take a --while-pid %d >$OUT",
            (int)bound);
   ck_assert_int_eq(run(line), 0);
   pid_t pid = holder();
   test_stop(pid, db);
   end(bound);
+  return pid;
+}
+
+/* A stopped holding process keeps the hold, even after its bound process has
+ * ended.  lock release works, and the process ends when it continues. */
+TEST(stopped) {
+  begin();
+  pid_t bound, pid = outlive_bound(&bound);
   ck_assert_int_eq(run("\"$ZKE\" $DB lock take a --for 1 --nonblock 2>&-"), 75);
   ck_assert_int_eq(run("\"$ZKE\" $DB locks | grep -q 'while.*, ended)'"), 0);
   ck_assert_int_eq(run("\"$ZKE\" $DB lock release a --token $(cat $OUT)"), 0);
@@ -147,14 +154,7 @@ TEST(lease) {
  * even if another process already has the number. */
 TEST(number_given_again) {
   begin();
-  char line[256];
-  pid_t bound = idle(0);
-  snprintf(line, sizeof line, "\"$ZKE\" $DB lock take a --while-pid %d >$OUT",
-           (int)bound);
-  ck_assert_int_eq(run(line), 0);
-  pid_t pid = holder();
-  test_stop(pid, db);
-  end(bound);
+  pid_t bound, pid = outlive_bound(&bound);
   long tick = 1000 / sysconf(_SC_CLK_TCK);
   int64_t later = test_now() + 2 * tick;
   ck_until(test_now() >= later, 10000);
