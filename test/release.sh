@@ -19,8 +19,9 @@ step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
   node npm tmux c++ clang clang-format clang-tidy cppcheck valgrind libfuzzer \
   pkg-config ctags gcovr musl cmake meson ninja mandoc zookeeper \
   zookeeper-client kazoo python-objgraph cppunit dpkg-dev javac \
-  zookeeper-java curator junit5 go go-zookeeper mmdebstrap qemu-arm-static i686-linux-gnu-gcc \
-  arm-linux-gnueabihf-gcc aarch64-linux-gnu-gcc s390x-linux-gnu-gcc
+  zookeeper-java curator junit5 go go-zookeeper mmdebstrap qemu-arm-static \
+  i686-linux-gnu-gcc arm-linux-gnueabihf-gcc aarch64-linux-gnu-gcc \
+  s390x-linux-gnu-gcc
 full=$(so '' FULL=1)
 step build make -j2 $full programs mutate-programs fuzz-programs sqlite-sources
 

@@ -8,6 +8,7 @@
 limited="timeout $((60 * ${CK_TIMEOUT_MULTIPLIER:-5}))"
 passed=0
 failed=0
+version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 
 # expect WHAT COMMAND...: the command succeeds; its output is shown if not
 expect() {

@@ -8,7 +8,6 @@
 . test/report.sh
 
 scratch place dist
-version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 name=zkembed-$version
 tree=$place/$name
 prefix=/opt/zkembed

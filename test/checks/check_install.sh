@@ -59,8 +59,7 @@ command_files() {
     cd doc/zkembed && test -s coprocess.md &&
     test -s examples/coprocess/client.py)
 }
-version() { [ "$(config --modversion "$1")" = "$(sed -n \
-  's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)" ]; }
+version() { [ "$(config --modversion "$1")" = "$version" ]; }
 left() { find "$root/tree" ! -type d; }
 spaced() {
   to="$root/tree/a b"

@@ -6,7 +6,6 @@
 . test/report.sh
 
 scratch place packages
-version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 name=zkembed-$version
 major=${version%%.*}
 : "${PUBLIC_HEADERS:?is set by make}"

@@ -11,7 +11,6 @@
 . test/report.sh
 . test/checks/roots.sh
 
-version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 major=${version%%.*}
 name=zkembed-$version
 maintainer="${DEBFULLNAME:-the zkembed authors}"

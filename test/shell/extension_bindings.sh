@@ -23,7 +23,6 @@ sqlite3.connect(":memory:").enable_load_extension(True)' 2>/dev/null && return
 has_driver() { NODE_PATH=$drivers node -e "require('$1')" 2>/dev/null; }
 
 same_version() {
-  version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
   grep -q "^version = \"$version\"" shell/extension/python/pyproject.toml &&
     grep -q "\"version\": \"$version\"" shell/extension/node/package.json
 }

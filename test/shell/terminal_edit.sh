@@ -16,7 +16,6 @@ export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 : "${PATIENCE:=20}"
 scratch room terminal_edit
 built=$(cd "$BUILD" && pwd)
-version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 terminal=zke-edit-$$
 unset TMUX
 
