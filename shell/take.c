@@ -223,6 +223,10 @@ static int take_options(call *c) {
     return fail_usage(c,
                       "lock take is for a session of its own, which one "
                       "command on the command line has");
+  if (store_of(c->sh) == STORE_MEMORY)
+    return fail_usage(c,
+                      "lock take holds for others, and nobody else can open "
+                      ":memory:");
   if (!option_given(c, 'p') && !option_given(c, 'f'))
     return fail_usage(c, "lock take wants --while-pid or --for");
   int status = take_open_process(c);
