@@ -150,7 +150,7 @@
 /* ======================================================================
  * configuration (private)
  *
- * A host may change the macros under #ifndef when it compiles this file, by
+ * A program may change the macros under #ifndef when it compiles this file, by
  * -DNAME=value.  None of them changes the file format or a promise, only speed
  * and the memory of a store.  The values were measured.
  * ==================================================================== */
@@ -660,10 +660,10 @@ static zke_strings *buf_strings(const buf *texts, int count) {
  * that read, write, sync, lock or open a file, or ask for its file system, call
  * again after EINTR.  A poll ends with EINTR, and the caller looks at its
  * deadline.  zkembed.h says at zke_os what each member must do.  The defaults
- * are for Linux.  A host's own table may leave out the poller and the timer
+ * are for Linux.  A program's own table may leave out the poller and the timer
  * (-ENOSYS), and os_fill() sets each NULL member to our function.
  *
- * Two kinds of thread calls are here but not in the table, since no host
+ * Two kinds of thread calls are here but not in the table, since no program
  * replaces them: waiting on condition variables, and holding off cancellation.
  * ==================================================================== */
 
@@ -687,8 +687,8 @@ static int os_close(void *context, int fd) {
 }
 
 /* Duplicate a descriptor; the duplicate shares the locks of the open file
- * description.  Never below 3: a host may have closed its standard descriptors,
- * and still write to 1 and 2. */
+ * description.  Never below 3: a program may have closed its standard
+ * descriptors, and still write to 1 and 2. */
 static int os_dup(void *context, int fd) {
   (void)context;
   return os_result(fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -703,7 +703,7 @@ static int64_t os_read(void *context, int fd, void *buffer, size_t size) {
   return n < 0 ? -errno : n;
 }
 
-/* Write without ever raising SIGPIPE in the host (P9): the signal is blocked
+/* Write without ever raising SIGPIPE in the program (P9): the signal is blocked
  * for this thread during the write, and if the write left one pending it is
  * consumed. */
 static int64_t os_write(void *context, int fd, const void *buffer,
@@ -978,7 +978,7 @@ static int os_pipe(void *context, int fds[2]) {
   return os_result(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
 }
 
-/* What a host polls to wait for everything of a session. */
+/* What a program polls to wait for everything of a session. */
 static int os_poller(void *context) {
   (void)context;
   return os_result(epoll_create1(EPOLL_CLOEXEC));
@@ -1150,7 +1150,7 @@ static void os_fill(zke_os *os, size_t size) {
 }
 
 /* Wait on a condition variable of CLOCK_MONOTONIC for at most ns nanoseconds.
- * Not in the table, since no host replaces it. */
+ * Not in the table, since no program replaces it. */
 static void os_condition_wait(pthread_cond_t *c, pthread_mutex_t *m,
                               int64_t ns) {
   if (ns == INT64_MAX) {
@@ -1199,9 +1199,9 @@ static void os_cancel_back(void) {
 
 /* Let this thread be cancelled in the sleep that follows, until
  * os_cancel_forbid(); for a caller with a cleanup handler, which ends with
- * os_cancel_back().  Not inside a callback: that would abandon the host's code.
- * The type stays deferred: a condition variable cannot be left at an arbitrary
- * instruction. */
+ * os_cancel_back().  Not inside a callback: that would abandon the program's
+ * code.  The type stays deferred: a condition variable cannot be left at an
+ * arbitrary instruction. */
 static void os_cancel_allow(void) {
   if (os_cancel.depth == 1) pthread_setcancelstate(os_cancel.state, NULL);
 }
@@ -1521,8 +1521,8 @@ static char *auth_identity(const zke_allocator *a, const char *cert,
  *
  * acl_encode() is the only way in: it checks a caller's list as the server does
  * and replaces entries of scheme auth by the session's identities.  So the file
- * holds world, digest, and the schemes that some host has vouched for.  What
- * those mean is up to that host: here an entry matches an identity with the
+ * holds world, digest, and the schemes that some program has vouched for.  What
+ * those mean is up to that program: here an entry matches an identity with the
  * same scheme and the same text.  In a process that does not know the scheme it
  * therefore matches nobody.  Only ids of ip are compared as addresses.
  * acl_allows() decides, acl_decode() returns a list.  A damaged text allows
@@ -1552,7 +1552,7 @@ typedef struct acl_identities {
   int count;
 } acl_identities;
 
-/* The schemes that a store's host has vouched for, NUL-terminated, one after
+/* The schemes that a store's program has vouched for, NUL-terminated, one after
  * the other. */
 typedef struct acl_schemes {
   buf names;
@@ -1597,7 +1597,7 @@ static void acl_clear(acl_identities *who) {
   who->count = 0;
 }
 
-/* Has the store's host vouched for a scheme? */
+/* Has the store's program vouched for a scheme? */
 static bool acl_is_known(const acl_schemes *known, const char *scheme) {
   const char *at = known->names.data;
   for (int i = 0; i < known->count; i++, at = acl_after(at)) {
@@ -2049,8 +2049,8 @@ struct carrier {
   int64_t timer_at;    /* what the timer is set to, 0: off */
   bool dispatching;    /* a thread has the role */
   pthread_cond_t done; /* a watcher has run, or the role is free */
-  /* The host's time, for the timeouts of kept sessions: ns during which it was
-   * seen to dispatch, as of clock_at (monotonic ns). */
+  /* The carrier's time, for the timeouts of kept sessions: ns during which it
+   * was seen to dispatch, as of clock_at (monotonic ns). */
   atomic_int_fast64_t clock, clock_at;
   /* changed with the lock's mutex held: light sessions to look at now, in
    * order, and all of them in a heap by the time of their next look */
@@ -2384,7 +2384,7 @@ typedef struct txn {
 } txn;
 
 /* A batch: one transaction that is joined by the calls that a function of the
- * host makes; see txn_.  It lies on the stack of the thread that runs the
+ * program makes; see txn_.  It lies on the stack of the thread that runs the
  * function, which holds the store's lock and the gate throughout.  It collects
  * what to do once it is known whether all of it was committed. */
 typedef struct txn_batch {
@@ -2500,7 +2500,7 @@ static int health_say_replaced(const store *s) {
 /* ======================================================================
  * host_: the host as a store sees it (private)
  *
- * Clocks, the kind of a file, the meaning of a failed call and the host's
+ * Clocks, the kind of a file, the meaning of a failed call and the program's
  * logger, all through the store's own table of system calls.  Knows only that
  * table, and never fails for a reason that is not in it.
  *
@@ -2520,8 +2520,8 @@ static int64_t host_boottime(const store *s) {
   return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME) - s->boot_offset;
 }
 
-/* What a path is.  A host's table may leave out members that it does not know,
- * and the table of an older header lacks some: they are 0. */
+/* What a path is.  A program's table may leave out members that it does not
+ * know, and the table of an older header lacks some: they are 0. */
 static int host_stat(const store *s, const char *path, zke_file *out) {
   *out = (zke_file){.inode = 0};
   return s->os.stat(s->os.context, path, out);
@@ -2542,9 +2542,8 @@ static bool host_same_file(const zke_file *a, const zke_file *b) {
 /* Fail because of a system call: "cannot lock PATH: why".  `what` begins the
  * sentence.  Only errors on which a caller can act have a code of their own: no
  * permission, no room, no memory. */
-static int host_fail(store *s, int error, const char *what, const char *path) {
+static int host_fail(int error, const char *what, const char *path) {
   int rc = ZKE_SYSTEMERROR;
-  (void)s;
   switch (-error) {
     case EACCES:
     case EPERM:
@@ -2564,7 +2563,7 @@ static int host_fail(store *s, int error, const char *what, const char *path) {
   return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
 }
 
-/* Tell the host's logger, if it has one.  Only what no call's result can say
+/* Tell the program's logger, if it has one.  Only what no call's result can say
  * goes here: what was noticed on the way, or outside any call. */
 ZKE_PRINTF(3, 4)
 static void host_log(store *s, int level, const char *format, ...) {
@@ -2587,8 +2586,8 @@ static void host_log(store *s, int level, const char *format, ...) {
  * The lock is a flag under a mutex, so a thread can give up at its own deadline
  * while another waits for the disk.  The mutex itself is held for a few
  * instructions, never while a file is read or written.  A function with a name
- * that ends in _m must be called with it held.  Two of the host's functions run
- * under it: the clock, to compute a wait in the queue or the next time of a
+ * that ends in _m must be called with it held.  Two of the program's functions
+ * run under it: the clock, to compute a wait in the queue or the next time of a
  * light session; and the allocator, for the alarms of pairs, when one is set
  * for the first time or forgotten, and when the session's end collects them.
  *
@@ -2835,8 +2834,8 @@ static void fork_remove(store *s) {
  * ==================================================================== */
 
 /* Take the fork mutex with room to note n more descriptors; false if memory ran
- * out, and then it is not taken.  The host's allocator is called without it: a
- * fork() in the allocator would wait for the mutex for ever, and an allocator
+ * out, and then it is not taken.  The program's allocator is called without it:
+ * a fork() in the allocator would wait for the mutex for ever, and an allocator
  * with a fork handler and a lock of its own could deadlock, too. */
 static bool fd_lock_room(store *s, int n) {
   pthread_mutex_lock(&fork_mutex);
@@ -3450,7 +3449,7 @@ static int wal_sync_directory(store *s) {
   int rc = fd < 0 ? fd : s->os.fsync(s->os.context, fd);
   fd_close(s, &fd);
   bool done = rc >= 0 || rc == -EINVAL;
-  rc = done ? ZKE_OK : host_fail(s, rc, "cannot sync directory", path);
+  rc = done ? ZKE_OK : host_fail(rc, "cannot sync directory", path);
   mem_free(dir);
   return rc;
 }
@@ -4047,8 +4046,8 @@ static void shm_go_lockless(store *s) {
  * vfs_: the VFS of each store (private)
  *
  * SQLite reaches the system through a VFS.  Each store puts its own VFS before
- * the one that the host chose.  It does two things and passes everything else
- * on:
+ * the one that the program chose.  It does two things and passes everything
+ * else on:
  *
  * - The log gets the methods of wal_, the database's file those of shm_.
  * - In one place SQLite sleeps without asking the busy handler.  A reader that
@@ -4805,10 +4804,10 @@ static int schema_is_unfinished(store *s, bool *yes) {
   *yes = false;
   int fd = fd_open(s, journal, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
   if (fd == -ENOENT) return ZKE_OK;
-  if (fd < 0) return host_fail(s, fd, "cannot open", journal);
+  if (fd < 0) return host_fail(fd, "cannot open", journal);
   int64_t n = s->os.pread(s->os.context, fd, head, sizeof head, 0);
   fd_close(s, &fd);
-  if (n < 0) return host_fail(s, (int)n, "cannot read", journal);
+  if (n < 0) return host_fail((int)n, "cannot read", journal);
   *yes = n == (int64_t)sizeof head && memcmp(head, magic, sizeof magic) == 0 &&
          base_big_endian(head + 16) == 0;
   return ZKE_OK;
@@ -5455,7 +5454,7 @@ static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
     if (*fd != -EEXIST) break;
   }
   int rc = *fd < 0 ? *fd : host_fstat(s, *fd, id);
-  if (rc < 0) return host_fail(s, rc, "cannot open", path);
+  if (rc < 0) return host_fail(rc, "cannot open", path);
   if (id->type == ZKE_FILE_REGULAR) return ZKE_OK;
   return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
 }
@@ -5475,7 +5474,7 @@ static int side_open(store *s) {
   if (rc == -ENOTDIR || rc == -ELOOP)
     return base_fail(ZKE_CANTOPEN, "%s is not a directory", s->dir);
   if (rc < 0)
-    return host_fail(s, rc, there ? "cannot open" : "cannot make", s->dir);
+    return host_fail(rc, there ? "cannot open" : "cannot make", s->dir);
   rc = side_open_file(s, s->gate, &s->gate_fd, &s->gate_id);
   if (rc == ZKE_OK) rc = side_open_file(s, s->line, &s->line_fd, &s->line_id);
   if (rc == ZKE_OK) rc = side_open_file(s, s->live, &s->live_fd, &s->live_id);
@@ -5534,7 +5533,7 @@ static int side_read_known(store *s, int64_t *known, int64_t *epoch) {
   *known = *epoch = 0;
   int64_t n = side_read(s, known, sizeof *known, SIDE_ZXID_AT);
   if (n >= 0) n = side_read(s, epoch, sizeof *epoch, SIDE_EPOCH_AT);
-  return n < 0 ? host_fail(s, (int)n, "cannot read", s->live) : ZKE_OK;
+  return n < 0 ? host_fail((int)n, "cannot read", s->live) : ZKE_OK;
 }
 
 /* Note an epoch in the file before it gives its first zxid.  A power cut can
@@ -5545,7 +5544,7 @@ static int side_note_epoch(store *s, int64_t zxid) {
                            SIDE_EPOCH_AT);
   int rc = n < 0 ? (int)n : n < (int64_t)sizeof zxid ? -EIO : 0;
   if (rc == 0) rc = s->os.fsync(s->os.context, s->live_fd);
-  return rc < 0 ? host_fail(s, rc, "cannot write", s->live) : ZKE_OK;
+  return rc < 0 ? host_fail(rc, "cannot write", s->live) : ZKE_OK;
 }
 
 /* ======================================================================
@@ -5659,19 +5658,19 @@ static bool carrier_room(struct carrier *c) {
   return true;
 }
 
-/* ---- the host's time ---- */
+/* ---- the carrier's time ---- */
 
-/* The host's time, ns: it advances while the host dispatches.  A gap of more
- * than `longest` between two dispatches means that the host stood still; the
- * rest of the gap does not count for its kept sessions.  A waiting host looks
- * once a tick. */
+/* The carrier's time, ns: it advances while the carrier dispatches.  A gap of
+ * more than `longest` between two dispatches means that the carrier stood
+ * still; the rest of the gap does not count for its kept sessions.  A waiting
+ * carrier looks once a tick. */
 static int64_t carrier_clock(const struct carrier *c, int64_t now) {
   int64_t longest = TICK_PLAIN * 3 / 2;
   int64_t passed = now - atomic_load(&c->clock_at);
   return atomic_load(&c->clock) + base_max(base_min(passed, longest), 0);
 }
 
-/* The host dispatches: let its time advance.  With this order of writes, a
+/* The carrier dispatches: let its time advance.  With this order of writes, a
  * concurrent zke_touch() of another thread gets a time that is too late, never
  * too early: it must not shorten a timeout. */
 static void carrier_advance(struct carrier *c, int64_t now) {
@@ -5927,7 +5926,7 @@ static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   *life = (int64_t)s->live_id.inode;
   *fd = fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
   rc = *fd < 0 ? *fd : host_fstat(s, *fd, &id);
-  if (rc < 0) return host_fail(s, rc, "cannot open", s->live);
+  if (rc < 0) return host_fail(rc, "cannot open", s->live);
   if (host_same_file(&id, &s->live_id)) return ZKE_OK;
   return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
 }
@@ -5990,8 +5989,7 @@ static enum life_state life_look(store *s, int64_t session, int64_t life) {
 
 /* Fail a call that needs to know who lives, after LIFE_BLIND. */
 static int life_say_blind(store *s) {
-  return host_fail(s, s->life.blind, "cannot check for live sessions in",
-                   s->live);
+  return host_fail(s->life.blind, "cannot check for live sessions in", s->live);
 }
 
 /* ======================================================================
@@ -6132,12 +6130,12 @@ static int equip_take_life(txn *t, struct carrier *c) {
     if (rc != ZKE_OK) return rc;
     rc = s->os.lock(s->os.context, c->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
   }
-  if (rc < 0) return host_fail(s, rc, "cannot lock", s->live);
+  if (rc < 0) return host_fail(rc, "cannot lock", s->live);
   zke_file now; /* if replaced, others look for this life elsewhere */
   rc = host_stat(s, s->live, &now);
   if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->live_id)))
     return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
-  return rc < 0 ? host_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
+  return rc < 0 ? host_fail(rc, "cannot stat", s->live) : ZKE_OK;
 }
 
 /* Make the session's FIFO and open both ends: with its own writing end, no
@@ -6149,19 +6147,19 @@ static int equip_make_fifo(struct carrier *c) {
   if (!c->fifo) return base_nomem();
   s->os.unlink(s->os.context, c->fifo); /* left by a death before COMMIT */
   int rc = s->os.mkfifo(s->os.context, c->fifo, s->file_id.mode | 0600u);
-  if (rc < 0) return host_fail(s, rc, "cannot make", c->fifo);
+  if (rc < 0) return host_fail(rc, "cannot make", c->fifo);
   int flags = O_NONBLOCK | O_NOFOLLOW;
   c->wake_rfd = rc = side_enter(s, c->fifo, O_RDONLY | flags);
   if (rc >= 0) c->wake_wfd = rc = fd_open(s, c->fifo, O_WRONLY | flags, 0);
   if (rc >= 0) rc = side_adopt(s, c->wake_rfd, s->file_id.mode & 0222u);
-  return rc < 0 ? host_fail(s, rc, "cannot open", c->fifo) : ZKE_OK;
+  return rc < 0 ? host_fail(rc, "cannot open", c->fifo) : ZKE_OK;
 }
 
 /* In memory a pipe wakes the session, since no other process can. */
 static int equip_make_pipe(struct carrier *c) {
   int fds[2];
   int rc = fd_make(c->s, FD_PIPE, NULL, 0, 0, fds);
-  if (rc < 0) return host_fail(c->s, rc, "cannot open", "a pipe");
+  if (rc < 0) return host_fail(rc, "cannot open", "a pipe");
   c->wake_rfd = fds[0];
   c->wake_wfd = fds[1];
   return ZKE_OK;
@@ -6184,7 +6182,7 @@ static int equip_make_poller(struct carrier *c) {
     rc = s->os.poller_add(os, c->poller, c->wake_rfd, 1);
   }
   if (rc == 0) rc = s->os.poller_add(os, c->poller, c->timer, 1);
-  return rc < 0 ? host_fail(s, rc, "cannot make", "a poller") : ZKE_OK;
+  return rc < 0 ? host_fail(rc, "cannot make", "a poller") : ZKE_OK;
 }
 
 /* Unlink a carrier's FIFO and close its descriptors.  The life lock is dropped
@@ -6629,7 +6627,7 @@ static int gate_lock(store *s, const zke *z, bool *held) {
                             ZKE_LOCK_EXCLUSIVE);
   *held = rc == -EAGAIN;
   s->gated = rc == 0;
-  return rc == 0 || *held ? ZKE_OK : host_fail(s, rc, "cannot lock", s->gate);
+  return rc == 0 || *held ? ZKE_OK : host_fail(rc, "cannot lock", s->gate);
 }
 
 /* The number of the gate's holder; 0: the gate is free. */
@@ -6832,7 +6830,7 @@ static int recover_verify_file(store *s) {
     guard_give_up(s, s->file);
     return base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
   }
-  return rc < 0 ? host_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
+  return rc < 0 ? host_fail(rc, "cannot stat", s->file) : ZKE_OK;
 }
 
 SQL_STATEMENT(
@@ -9254,14 +9252,14 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
  * Start reading at sess_life().
  * ==================================================================== */
 
-/* Why a session ends.  If the host of a kept session is dead, the session is
+/* Why a session ends.  If the carrier of a kept session is dead, the session is
  * detached instead, and ends when its timeout is over. */
 enum sess_why {
   SESS_CLOSE,   /* zke_close() */
   SESS_DEAD,    /* found by a sweep, or by a notice of death */
   SESS_LEASE,   /* found by a sweep */
   SESS_EXPIRE,  /* zke_expire() */
-  SESS_TIMEOUT, /* found by its host, or by a sweep */
+  SESS_TIMEOUT, /* found by its carrier, or by a sweep */
   SESS_DETACH   /* zke_detach() */
 };
 
@@ -9410,10 +9408,10 @@ static int sess_list_carried(store *s, int64_t carrier, buf *out) {
   return sql_collect_ints(s, st, out);
 }
 
-/* Tell a host that a session was taken from it, since it may be alive.  The
- * number in the meta row makes the hosts of light sessions find out which
+/* Tell a carrier that a session was taken from it, since it may be alive.  The
+ * number in the meta row makes the carriers of light sessions find out which
  * session it is. */
-static void sess_wake_host(txn *t, const sess_row *r) {
+static void sess_wake_carrier(txn *t, const sess_row *r) {
   if (sess_is_detached(r)) return;
   buf_add_int(&t->wake, sess_carrier(r));
   if (r->carrier) t->lost = base_wrap(t->lost, 1);
@@ -9453,10 +9451,10 @@ static int sess_forget_fifo(txn *t, const sess_row *r) {
  * ==================================================================== */
 
 /* Is a kept session's timeout over, and may this store decide that?  While the
- * host lives, only the host decides, by its own time.  For a detached session
- * any process may, by the stamp of its detachment.  A sweep uses the time of
- * its start, also in its transactions, so that a time in which it is stopped
- * does not count. */
+ * carrier lives, only the carrier decides, by its own time.  For a detached
+ * session any process may, by the stamp of its detachment.  A sweep uses the
+ * time of its start, also in its transactions, so that a time in which it is
+ * stopped does not count. */
 static bool kept_is_over(store *s, const sess_row *r) {
   zke *own = sess_find_own(s, r);
   if (own)
@@ -9479,8 +9477,8 @@ SQL_STATEMENT(
     SESSION_DETACH,
     "UPDATE zkembed_session SET carrier=0,life=0,heard=?2 WHERE id=?1");
 
-/* Detach a kept session from its host: from now on it has its whole timeout to
- * be attached.  Its watches and events end, its nodes stay. */
+/* Detach a kept session from its carrier: from now on it has its whole timeout
+ * to be attached.  Its watches and events end, its nodes stay. */
 static int kept_detach(txn *t, const sess_row *r, enum sess_why why) {
   REQUIRE(WRITING(t->s));
   int64_t values[] = {r->id, kept_stamp(t->s)};
@@ -9494,7 +9492,7 @@ static int kept_detach(txn *t, const sess_row *r, enum sess_why why) {
 
 /* Note that the end of a handle's session could not be written, for
  * kept_is_owed().  Without memory for this the session is detached, as if its
- * host had died. */
+ * carrier had died. */
 static void kept_owe(store *s, const zke *z) {
   if (!z->timeout) return;
   buf_add_int(&s->sess.owed, z->id);
@@ -9527,7 +9525,7 @@ static void kept_owe_no_more(store *s, int64_t session) {
 static int kept_make_password(zke *z) {
   store *s = z->s;
   int rc = s->os.random(s->os.context, z->password, SESS_PASSWORD);
-  return rc < 0 ? host_fail(s, rc, "cannot make", "a password") : ZKE_OK;
+  return rc < 0 ? host_fail(rc, "cannot make", "a password") : ZKE_OK;
 }
 
 typedef struct kept_attach_arg {
@@ -9567,8 +9565,8 @@ SQL_STATEMENT(
     "carrier=:carrier,event_limit=:event_limit,seen=:seen,"
     "timeout=:timeout WHERE id=:id");
 
-/* Take over a kept session from any host.  The watches and events of the former
- * attachment end; its host is told. */
+/* Take over a kept session from any carrier.  The watches and events of the
+ * former attachment end; its carrier is told. */
 static int kept_attach_body(txn *t, void *arg) {
   REQUIRE(WRITING(t->s));
   kept_attach_arg *a = arg;
@@ -9589,7 +9587,7 @@ static int kept_attach_body(txn *t, void *arg) {
   if (!z->timeout)
     z->timeout = base_min(base_max(row.timeout, 1), ZKE_MAX_TIMEOUT * ZKE_MS);
   memcpy(z->password, a->password, SESS_PASSWORD);
-  sess_wake_host(t, &row);
+  sess_wake_carrier(t, &row);
   rc = watch_end(t, z->id);
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, z->id);
   if (rc != ZKE_OK) return rc;
@@ -9697,7 +9695,7 @@ static int end_remove(txn *t, const sess_row *r, enum sess_why why) {
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
   t->kin = false;
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, r->id);
-  if (why == SESS_LEASE || why == SESS_EXPIRE) sess_wake_host(t, r);
+  if (why == SESS_LEASE || why == SESS_EXPIRE) sess_wake_carrier(t, r);
   if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
   return rc;
 }
@@ -9937,7 +9935,7 @@ static int judge_find_facts(store *s, judge_facts *now) {
   if (rc == -ENOENT || rc == -ENOSYS || rc == -EACCES || rc == -EPERM)
     now->boot[0] = '\0';
   else if (rc < 0)
-    return host_fail(s, rc, "cannot read the boot id for", s->name);
+    return host_fail(rc, "cannot read the boot id for", s->name);
   now->n[0] = (int64_t)s->file_id.device;
   now->n[1] = (int64_t)s->file_id.inode;
   now->n[2] = (int64_t)s->live_id.device;
@@ -10179,8 +10177,7 @@ static int begin_insert(txn *t, zke *z, const char *identity) {
   if (z->lease && !t->s->memory) {
     rc = lease_write(t->s, z->slot, z->lease_at);
     if (rc < 0)
-      return host_fail(t->s, rc, "cannot write the lease's stamp into",
-                       t->s->live);
+      return host_fail(rc, "cannot write the lease's stamp into", t->s->live);
   }
   sql_bind_int(st, 1, ":id", z->id);
   sql_bind_text(st, 2, ":identity", identity, -1);
@@ -13465,7 +13462,7 @@ static int store_check_network(store *s, const char *path) {
                      s->name);
   }
   if (network >= 0 || network == -ENOSYS || network == -EPERM) return ZKE_OK;
-  return host_fail(s, network, "cannot see which file system has", s->name);
+  return host_fail(network, "cannot see which file system has", s->name);
 }
 
 /* Check the name before anything is opened or created, so that a file that is
@@ -16347,12 +16344,12 @@ int zke_keepalive_fd(zke *z, int *fd_out) {
     if (fd >= 0)
       *fd_out = fd;
     else
-      rc = host_fail(z->s, fd, "cannot duplicate", z->s->live);
+      rc = host_fail(fd, "cannot duplicate", z->s->live);
   }
   return api_leave_light(z, rc);
 }
 
-/* Can a host vouch for this?  A scheme's name must fit into an entry's line
+/* Can a program vouch for this?  A scheme's name must fit into an entry's line
  * (acl_next()).  The schemes world and auth name no user. */
 static int api_check_vouch(const char *scheme, const char *id) {
   size_t len = strlen(scheme);
@@ -16542,7 +16539,7 @@ static int api_check_guest(store *s, sqlite3 *db) {
     return base_fail(ZKE_BADARGUMENTS, "the connection is zkembed's own");
   int rc = s->memory || !file ? -ENOENT : host_stat(s, file, &f);
   if (rc == 0 && host_same_file(&f, &s->file_id)) return ZKE_OK;
-  if (rc < 0 && rc != -ENOENT) return host_fail(s, rc, "cannot stat", file);
+  if (rc < 0 && rc != -ENOENT) return host_fail(rc, "cannot stat", file);
   return base_fail(ZKE_BADARGUMENTS,
                    "%s: the connection is to another file: %s", s->name,
                    file && *file ? file : "in memory");
