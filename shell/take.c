@@ -121,7 +121,8 @@ int take_fork(shell *sh) {
 /* Lets the timer run for so long. */
 static int take_set_timer(int64_t ms) {
   struct itimerspec end = {
-      .it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}};
+      .it_value = {.tv_sec = ms / 1000,
+                   .tv_nsec = (long)(ms % 1000 * 1000000)}};
   return timerfd_settime(take.timer, 0, &end, NULL);
 }
 
