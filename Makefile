@@ -270,6 +270,9 @@ $(call put,$(MANDIR)/man1,$(COMMAND:%=doc/zke.1))
 $(call put,$(MANDIR)/man3,$(shell ls $(BUILD)/man3/*.3))
 endef
 
+# Directories for files of zkembed alone, deeper ones first.
+OWN_DIRECTORIES = $(INCLUDEDIR)/zkembed $(DOCDIR)/examples/coprocess \
+  $(DOCDIR)/examples $(DOCDIR) $(SHAREDIR)
 LINKS = libzkembed.so libzkembed.so.$(MAJOR) \
   libzkembed-recipes.so libzkembed-recipes.so.$(MAJOR)
 COMPLETION = $(COMMAND:%=$(BUILD)/completion/zke)
@@ -292,6 +295,7 @@ endif
 uninstall: $(MAN3)
 	$(put_all)
 	$(call put,$(LIBDIR),$(LINKS))
+	@rmdir $(OWN_DIRECTORIES:%="$(DESTDIR)%") 2>/dev/null || :
 
 # ---- releases, layout ------------------------------------------------------
 
