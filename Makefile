@@ -108,8 +108,9 @@ COMMAND_SOURCES := $(wildcard shell/*.c shell/serve/*.c)
 COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
 # All of it except main(), for other programs.
 COMMAND_ARCHIVE = $(BUILD)/shell/shell.a
-EDIT := $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
-COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
+EDIT := $(shell $(CC) -E -include histedit.h -x c /dev/null >/dev/null 2>&1 && \
+  echo 1)
+COMMAND_LIBS = -ljansson $(if $(EDIT),-ledit)
 
 # Engine, recipes and SQL functions, for the SQLite of the program that loads
 # it.  So the files that call SQLite are compiled for that; only one of the

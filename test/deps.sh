@@ -130,8 +130,9 @@ there() {
         $(pkg-config --libs check 2>/dev/null) -lpthread ;;
     jansson) links '#include <jansson.h>
       int main(void) { return json_null() == NULL; }' -ljansson ;;
-    libedit) command -v pkg-config >/dev/null &&
-      pkg-config --exists libedit ;;
+    libedit) links '#include <histedit.h>
+      int main(void) { return el_init("", stdin, stdout, stderr) == NULL; }' \
+      -ledit ;;
     shell) command -v sqlite3 >/dev/null && command -v curl >/dev/null ;;
     zookeeper) command -v java >/dev/null &&
       [ -e "${ZOOKEEPER_HOME:-/usr/share/java/zookeeper.jar}" ] ;;
@@ -175,8 +176,8 @@ packages() {
       esac ;;
     sqlite) echo libsqlite3-dev ;;
     check) echo check libsubunit-dev pkg-config ;;
-    jansson) echo libjansson-dev ;;
-    libedit) echo libedit-dev pkg-config ;;
+    jansson) echo libjansson-dev libedit-dev ;; # make does not ask for libedit
+    libedit) echo libedit-dev ;;
     node) echo nodejs ;;
     shell) echo sqlite3 curl ;;
     zookeeper) echo default-jre-headless zookeeper ;;
