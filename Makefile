@@ -30,12 +30,13 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
   -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
   $(if $(WERROR),-Werror)
 
-# Compiling the tests takes minutes of processor time: so make uses all
-# processors for them, unless -j or JOBS says otherwise, and one job more, since
-# tests run at the same time.
-ifeq ($(MAKELEVEL) $(words $(MAKECMDGOALS)),0 1)
-MAKEFLAGS += $(if $(filter test test-% transcripts valgrind coverage mutate, \
-  $(MAKECMDGOALS)),-j$(or $(JOBS),$(shell expr $$(nproc) + 1)))
+# Compiling takes most of the time: so make uses all processors for these goals,
+# unless -j or JOBS says otherwise, and one job more, since tests run at the
+# same time.
+ifeq ($(MAKELEVEL) $(word 2,$(MAKECMDGOALS)),0 )
+MAKEFLAGS += $(if $(filter all install demo test test-% transcripts valgrind \
+  coverage mutate,$(or $(MAKECMDGOALS),all)),-j$(or $(JOBS),$(shell \
+  expr $$(nproc) + 1)))
 endif
 
 # ---- derived from the settings ---------------------------------------------
