@@ -13644,8 +13644,8 @@ static int store_tell_shm(store *s, int rc) {
   if (rc != ZKE_CANTOPEN && rc != ZKE_READONLY) return rc;
   return base_fail(ZKE_CANTOPEN,
                    "%s: reading needs its -shm file, which cannot be made or "
-                   "used here (%s); a copy by \"zke %s backup COPY\" needs "
-                   "none",
+                   "used here (%s); let a user who may write there run \"zke "
+                   "%s backup COPY\", and read the copy",
                    s->name, sqlite3_errmsg(s->db), s->name);
 }
 

@@ -250,8 +250,9 @@ TEST(looking_at_a_copy_needs_no_directory_to_write) {
   run("exec /proc/self/fd/9 app.db ls / 2>../spare/out");
   ck_prints("cat ../spare/out",
             "zke: CANTOPEN: app.db: reading needs its -shm file, which cannot "
-            "be made or used here (attempt to write a readonly database); a "
-            "copy by \"zke app.db backup COPY\" needs none");
+            "be made or used here (attempt to write a readonly database); let "
+            "a user who may write there run \"zke app.db backup COPY\", and "
+            "read the copy");
   run("exec /proc/self/fd/9 ../spare/new.db restore app.db 2>../spare/out");
   ck_prints("cat ../spare/out",
             "zke: CANTOPEN: app.db: reading needs its -shm file, which cannot "
