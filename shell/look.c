@@ -83,11 +83,25 @@ static int names_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* For qsort(): entries of other libraries by directory, and there by the number
+ * at the end of the name: the order of their line. */
+static int foreign_compare(const void *a, const void *b) {
+  const char *x = *(char *const *)a, *y = *(char *const *)b;
+  size_t in_x = (size_t)(strrchr(x, '/') - x);
+  size_t in_y = (size_t)(strrchr(y, '/') - y);
+  int by = memcmp(x, y, in_x < in_y ? in_x : in_y);
+  if (by == 0) by = (in_x > in_y) - (in_x < in_y);
+  if (by == 0)
+    by = strcmp(x + strlen(x) - ZKE_RECIPE_DIGITS,
+                y + strlen(y) - ZKE_RECIPE_DIGITS);
+  return by ? by : strcmp(x, y);
+}
+
 /* Sorts the names and drops duplicates. */
-static void names_sort(look_names *n) {
+static void names_sort(look_names *n,
+                       int (*compare)(const void *, const void *)) {
   int kept = 0;
-  if (n->count)
-    qsort(n->data, (size_t)n->count, sizeof *n->data, names_compare);
+  if (n->count) qsort(n->data, (size_t)n->count, sizeof *n->data, compare);
   for (int i = 0; i < n->count; i++) {
     if (kept && strcmp(n->data[kept - 1], n->data[i]) == 0)
       free(n->data[i]);
@@ -237,10 +251,10 @@ static int look_take(call *c, look *l) {
     if (l->sessions->data[i].ephemerals)
       status = look_ephemerals(c, l, l->sessions->data[i].id);
   }
-  names_sort(&l->places);
-  names_sort(&l->queues);
-  names_sort(&l->claims);
-  names_sort(&l->foreign);
+  names_sort(&l->places, names_compare);
+  names_sort(&l->queues, names_compare);
+  names_sort(&l->claims, names_compare);
+  names_sort(&l->foreign, foreign_compare);
   if (status || l->places.count == 0) return status;
   l->lines = calloc((size_t)l->places.count, sizeof *l->lines);
   if (!l->lines) return no_memory(c);
