@@ -13668,8 +13668,10 @@ static int store_open_readonly(store *s) {
   rc = schema_recognise(s, &kind);
   if (rc != ZKE_OK) return store_tell_shm(s, rc);
   /* refuse what is not ours, and what would have to be created first */
-  bool nothing =
-      kind <= SCHEMA_UNFINISHED || (kind == SCHEMA_STRANGER && s->host);
+  if (kind <= SCHEMA_UNFINISHED)
+    return base_fail(ZKE_NOTADB, "%s is empty: there is no tree in it",
+                     s->name);
+  bool nothing = kind == SCHEMA_STRANGER && s->host;
   rc = schema_accept(s, nothing ? SCHEMA_NO_DATABASE : kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
