@@ -1046,7 +1046,7 @@ TEST(a_session_goes_on_after_the_server_was_killed) {
   int64_t id = zke_session_id(z);
   ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   kill(s.pid, SIGKILL);
-  waitpid(s.pid, NULL, 0);
+  ended(s);
   s = serve(test_path("db"), "");
   proxy_aim(&p, s.port);
   ck_assert_int_eq(test_stat(z, "/e").version, 0); /* reads wait for it */

@@ -10,7 +10,7 @@
 
 #include "test/server/wire.h"
 
-enum { QUOTAEXCEEDED = -125 };
+enum { QUOTAEXCEEDED = ZKE_JUTE_QUOTAEXCEEDED };
 
 /* Set a quota like ZooKeeper's setquota: the parent nodes, the limits, and then
  * the statistics. */
@@ -50,76 +50,60 @@ static void ck_stats(wire *w, const char *path, const char *expected) {
 /* They are calculated at each read, whoever has changed the tree. */
 TEST(statistics_are_right_when_they_are_read) {
   const char *file = test_path("app.db");
-  serving s = serve(file, "");
-  wire w = begin(s);
+  wire *w = begin(serve(file, ""));
   zke *z;
-  create(&w, "/a", "12", 0);
-  set_quota(&w, "/a", "count=5,bytes=-1");
-  ck_stats(&w, "/a", "count=1,bytes=2");
-  create(&w, "/a/b", "1234", ZKE_EPHEMERAL);
-  create(&w, "/ab", "1", 0);
-  ck_stats(&w, "/a", "count=2,bytes=6");
+  create(w, "/a", "12", 0);
+  set_quota(w, "/a", "count=5,bytes=-1");
+  ck_stats(w, "/a", "count=1,bytes=2");
+  create(w, "/a/b", "1234", ZKE_EPHEMERAL);
+  create(w, "/ab", "1", 0);
+  ck_stats(w, "/a", "count=2,bytes=6");
   ck_ok(zke_open(file, NULL, &z));
   ck_ok(
       zke_create(z, "/a/c", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
   ck_ok(zke_close(z));
-  ck_stats(&w, "/a", "count=3,bytes=7");
-  set(&w, "/a/c", "", -1);
-  ask_delete(&w, "/a/b");
-  ck_assert_int_eq(answer(&w), 0);
-  ck_stats(&w, "/a", "count=2,bytes=2");
-  hang_up(&w);
-  stop(s);
+  ck_stats(w, "/a", "count=3,bytes=7");
+  set(w, "/a/c", "", -1);
+  ck_assert_int_eq(erase(w, "/a/b"), 0);
+  ck_stats(w, "/a", "count=2,bytes=2");
 }
 
 /* A multiRead shows the same.  A quota without limits, or of "/", has no
  * statistics: its node has its own data. */
 TEST(statistics_are_those_of_a_quota) {
-  serving s = serve(":memory:", "");
-  wire w = begin(s);
-  zke_jute_multi_header head;
+  wire *w = begin(serve(":memory:", ""));
   zke_jute_get_data_response got;
-  create(&w, "/a", "12", 0);
-  set_quota(&w, "/a", "count=5,bytes=-1");
-  request(&w, ZKE_JUTE_MULTI_READ);
-  PUT(&w, multi_header, ZKE_JUTE_GET_DATA, 0, -1);
-  PUT(&w, read_request, "/zookeeper/quota/a/zookeeper_stats", 0);
-  PUT(&w, multi_header, -1, 1, -1);
-  ask(&w);
-  ck_assert_int_eq(answer(&w), 0);
-  GET(&w, multi_header, &head);
-  GET(&w, get_data_response, &got);
+  create(w, "/a", "12", 0);
+  set_quota(w, "/a", "count=5,bytes=-1");
+  request(w, ZKE_JUTE_MULTI_READ);
+  PART(w, ZKE_JUTE_GET_DATA, read_request, "/zookeeper/quota/a/zookeeper_stats",
+       0);
+  ck_assert_int_eq(end_multi(w), 0);
+  ck_result(w, ZKE_JUTE_GET_DATA, 0);
+  GET(w, get_data_response, &got);
   ck_assert_int_eq(got.data.len, 15);
   ck_assert_mem_eq(got.data.data, "count=1,bytes=2", 15);
-  ask_delete(&w, "/zookeeper/quota/a/zookeeper_limits");
-  ck_assert_int_eq(answer(&w), 0);
-  ck_stats(&w, "/a", "count=0,bytes=0");
-  set_quota(&w, "", "count=5,bytes=-1");
-  ck_stats(&w, "", "count=0,bytes=0");
-  set_quota(&w, "/none", "count=5,bytes=-1");
-  ck_stats(&w, "/none", "count=0,bytes=0");
-  create(&w, "/zookeeper_stats", "x", 0);
-  ck_assert_str_eq(data_at(&w, "/zookeeper_stats"), "x");
-  hang_up(&w);
-  stop(s);
+  ck_assert_int_eq(erase(w, "/zookeeper/quota/a/zookeeper_limits"), 0);
+  ck_stats(w, "/a", "count=0,bytes=0");
+  set_quota(w, "", "count=5,bytes=-1");
+  ck_stats(w, "", "count=0,bytes=0");
+  set_quota(w, "/none", "count=5,bytes=-1");
+  ck_stats(w, "/none", "count=0,bytes=0");
+  create(w, "/zookeeper_stats", "x", 0);
+  ck_assert_str_eq(data_at(w, "/zookeeper_stats"), "x");
 }
 
 /* Counting needs no permission to read. */
 TEST(statistics_count_what_is_protected) {
   static const zke_acl nobody = {ZKE_PERM_CREATE, "world", "anyone"};
-  serving s = serve(":memory:", "--enforce-quota");
-  wire w = begin(s);
-  request(&w, ZKE_JUTE_CREATE);
-  PUT(&w, create_request, "/a", {3, "123"}, {1, &nobody}, 0);
-  ask(&w);
-  ck_assert_int_eq(answer(&w), 0);
-  set_quota(&w, "/a", "count=-1,bytes=-1=;countHardLimit=2");
-  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
-  ck_stats(&w, "/a", "count=1,bytes=3");
-  ck_assert_int_eq(create(&w, "/a/b", "", 0), 0);
-  ck_assert_int_eq(create(&w, "/a/c", "", 0), QUOTAEXCEEDED);
-  hang_up(&w);
-  stop(s);
+  wire *w = begin(serve(":memory:", "--enforce-quota"));
+  ck_call(w, ZKE_JUTE_CREATE, create_request, "/a", {3, "123"}, {1, &nobody},
+          0);
+  set_quota(w, "/a", "count=-1,bytes=-1=;countHardLimit=2");
+  ck_assert_int_eq(look(w, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  ck_stats(w, "/a", "count=1,bytes=3");
+  ck_assert_int_eq(create(w, "/a/b", "", 0), 0);
+  ck_assert_int_eq(create(w, "/a/c", "", 0), QUOTAEXCEEDED);
 }
 
 /* ------------------------------------------------------------------------
@@ -129,181 +113,140 @@ TEST(statistics_count_what_is_protected) {
 /* A create beyond the limit is refused and makes nothing; the quota's own node
  * counts, other subtrees do not, and a deletion makes room. */
 TEST(a_hard_limit_of_nodes_is_enforced) {
-  serving s = serve(":memory:", "--enforce-quota");
-  wire w = begin(s);
-  create(&w, "/a", "", 0);
-  create(&w, "/b", "", 0);
-  set_quota(&w, "/a", "count=1,bytes=-1=;byteHardLimit=-1;countHardLimit=3");
-  ck_assert_int_eq(create(&w, "/a/1", "", 0), 0);
-  ck_assert_int_eq(create(&w, "/a/1/2", "", ZKE_EPHEMERAL), 0);
-  ck_assert_int_eq(create(&w, "/a/3", "", 0), QUOTAEXCEEDED);
-  ck_assert_int_eq(create(&w, "/a/1/", "", ZKE_PERSISTENT_SEQUENTIAL),
+  wire *w = begin(serve(":memory:", "--enforce-quota"));
+  create(w, "/a", "", 0);
+  create(w, "/b", "", 0);
+  set_quota(w, "/a", "count=1,bytes=-1=;byteHardLimit=-1;countHardLimit=3");
+  ck_assert_int_eq(create(w, "/a/1", "", 0), 0);
+  ck_assert_int_eq(create(w, "/a/1/2", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(create(w, "/a/3", "", 0), QUOTAEXCEEDED);
+  ck_assert_int_eq(create(w, "/a/1/", "", ZKE_PERSISTENT_SEQUENTIAL),
                    QUOTAEXCEEDED);
-  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a/3", 0), ZKE_NONODE);
-  ck_assert_int_eq(set(&w, "/a", "any", -1), 0);
-  ck_assert_int_eq(create(&w, "/b/1", "", 0), 0);
-  ck_assert_int_eq(create(&w, "/ab", "", 0), 0);
-  ask_delete(&w, "/a/1/2");
-  ck_assert_int_eq(answer(&w), 0);
-  ck_assert_int_eq(create(&w, "/a/3", "", 0), 0);
-  hang_up(&w);
-  stop(s);
+  ck_assert_int_eq(look(w, ZKE_JUTE_EXISTS, "/a/3", 0), ZKE_NONODE);
+  ck_assert_int_eq(set(w, "/a", "any", -1), 0);
+  ck_assert_int_eq(create(w, "/b/1", "", 0), 0);
+  ck_assert_int_eq(create(w, "/ab", "", 0), 0);
+  ck_assert_int_eq(erase(w, "/a/1/2"), 0);
+  ck_assert_int_eq(create(w, "/a/3", "", 0), 0);
 }
 
 /* A create or a change that brings the subtree's data above the limit is
  * refused; one that reaches the limit is not. */
 TEST(a_hard_limit_of_bytes_is_enforced) {
-  serving s = serve(":memory:", "--enforce-quota");
-  wire w = begin(s);
-  create(&w, "/a", "1234", 0);
-  set_quota(&w, "/a", "count=-1,bytes=1=;byteHardLimit=10");
-  ck_assert_int_eq(create(&w, "/a/1", "123456", 0), 0);
-  ck_assert_int_eq(create(&w, "/a/2", "1", 0), QUOTAEXCEEDED);
-  ck_assert_int_eq(create(&w, "/a/2", "", 0), 0);
-  ck_assert_int_eq(set(&w, "/a/1", "1234567", -1), QUOTAEXCEEDED);
-  ck_assert_int_eq(set(&w, "/a/1", "1234567", 9), QUOTAEXCEEDED);
-  ck_assert_int_eq(set(&w, "/a/1", "654321", -1), 0);
-  ck_assert_int_eq(set(&w, "/a", "", -1), 0);
-  ck_assert_int_eq(set(&w, "/a/2", "1234", -1), 0);
-  ck_assert_int_eq(set(&w, "/a/2", "12345", -1), QUOTAEXCEEDED);
-  ck_stats(&w, "/a", "count=3,bytes=10");
-  hang_up(&w);
-  stop(s);
+  wire *w = begin(serve(":memory:", "--enforce-quota"));
+  create(w, "/a", "1234", 0);
+  set_quota(w, "/a", "count=-1,bytes=1=;byteHardLimit=10");
+  ck_assert_int_eq(create(w, "/a/1", "123456", 0), 0);
+  ck_assert_int_eq(create(w, "/a/2", "1", 0), QUOTAEXCEEDED);
+  ck_assert_int_eq(create(w, "/a/2", "", 0), 0);
+  ck_assert_int_eq(set(w, "/a/1", "1234567", -1), QUOTAEXCEEDED);
+  ck_assert_int_eq(set(w, "/a/1", "1234567", 9), QUOTAEXCEEDED);
+  ck_assert_int_eq(set(w, "/a/1", "654321", -1), 0);
+  ck_assert_int_eq(set(w, "/a", "", -1), 0);
+  ck_assert_int_eq(set(w, "/a/2", "1234", -1), 0);
+  ck_assert_int_eq(set(w, "/a/2", "12345", -1), QUOTAEXCEEDED);
+  ck_stats(w, "/a", "count=3,bytes=10");
 }
 
 /* Other errors of a change come first, as in ZooKeeper: clients that make
  * parents rely on NODEEXISTS. */
 TEST(another_fault_is_told_first) {
-  serving s = serve(":memory:", "--enforce-quota");
-  wire w = begin(s);
-  create(&w, "/a", "", 0);
-  create(&w, "/a/1", "", ZKE_EPHEMERAL);
-  set_quota(&w, "/a", "count=-1,bytes=-1=;byteHardLimit=0;countHardLimit=1");
-  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_NODEEXISTS);
-  ck_assert_int_eq(create(&w, "/a/x/y", "", 0), ZKE_NONODE);
-  ck_assert_int_eq(create(&w, "/a/1/2", "", 0), ZKE_NOCHILDRENFOREPHEMERALS);
-  ck_assert_int_eq(set(&w, "/a/x", "1", -1), ZKE_NONODE);
-  ck_assert_int_eq(create(&w, "/a/2", "", 0), QUOTAEXCEEDED);
-  hang_up(&w);
-  stop(s);
+  wire *w = begin(serve(":memory:", "--enforce-quota"));
+  create(w, "/a", "", 0);
+  create(w, "/a/1", "", ZKE_EPHEMERAL);
+  set_quota(w, "/a", "count=-1,bytes=-1=;byteHardLimit=0;countHardLimit=1");
+  ck_assert_int_eq(create(w, "/a", "", 0), ZKE_NODEEXISTS);
+  ck_assert_int_eq(create(w, "/a/x/y", "", 0), ZKE_NONODE);
+  ck_assert_int_eq(create(w, "/a/1/2", "", 0), ZKE_NOCHILDRENFOREPHEMERALS);
+  ck_assert_int_eq(set(w, "/a/x", "1", -1), ZKE_NONODE);
+  ck_assert_int_eq(create(w, "/a/2", "", 0), QUOTAEXCEEDED);
 }
 
 /* A multi with a change beyond a limit does nothing, and that change has the
  * quota's error. */
 TEST(a_multi_is_refused_for_the_change_that_passes_a_limit) {
-  serving s = serve(":memory:", "--enforce-quota");
-  wire w = begin(s);
-  zke_jute_multi_header head;
-  zke_jute_error_response error;
+  wire *w = begin(serve(":memory:", "--enforce-quota"));
   static const char *const paths[] = {"/b", "/a/b", "/c"};
   static const int errors[] = {0, QUOTAEXCEEDED, ZKE_RUNTIMEINCONSISTENCY};
-  create(&w, "/a", "", 0);
-  set_quota(&w, "/a", "count=-1,bytes=-1=;countHardLimit=1");
-  request(&w, ZKE_JUTE_MULTI);
-  for (int i = 0; i < 3; i++) {
-    PUT(&w, multi_header, ZKE_JUTE_CREATE, 0, -1);
-    PUT(&w, create_request, paths[i], {0, ""}, zke_open_acl, 0);
-  }
-  PUT(&w, multi_header, -1, 1, -1);
-  ask(&w);
-  ck_assert_int_eq(answer(&w), 0);
-  for (int i = 0; i < 3; i++) {
-    GET(&w, multi_header, &head);
-    GET(&w, error_response, &error);
-    ck_assert_int_eq(error.err, errors[i]);
-  }
-  ck_assert(!is_there(&w, "/b"));
-  hang_up(&w);
-  stop(s);
+  create(w, "/a", "", 0);
+  set_quota(w, "/a", "count=-1,bytes=-1=;countHardLimit=1");
+  request(w, ZKE_JUTE_MULTI);
+  for (int i = 0; i < 3; i++)
+    PART(w, ZKE_JUTE_CREATE, create_request, paths[i], {0, ""}, zke_open_acl,
+         0);
+  ck_assert_int_eq(end_multi(w), 0);
+  for (int i = 0; i < 3; i++) ck_result(w, ZKE_JUTE_ERROR, errors[i]);
+  ck_assert(!is_there(w, "/b"));
 }
 
 /* Of nested quotas the deepest counts; a removed quota no longer counts;
  * malformed limits are no limits. */
 TEST(the_quota_that_counts_is_found) {
-  serving s = serve(":memory:", "--enforce-quota");
-  wire w = begin(s);
-  create(&w, "/a", "", 0);
-  create(&w, "/a/b", "", 0);
-  set_quota(&w, "/a", "count=-1,bytes=-1=;countHardLimit=2");
-  ck_assert_int_eq(create(&w, "/a/b/c", "", 0), QUOTAEXCEEDED);
-  set_quota(&w, "/a/b", "count=-1,bytes=-1=;countHardLimit=2");
-  ck_assert_int_eq(create(&w, "/a/b/c", "", 0), 0);
-  ck_assert_int_eq(create(&w, "/a/b/d", "", 0), QUOTAEXCEEDED);
-  ck_assert_int_eq(create(&w, "/a/d", "", 0), QUOTAEXCEEDED);
+  wire *w = begin(serve(":memory:", "--enforce-quota"));
+  create(w, "/a", "", 0);
+  create(w, "/a/b", "", 0);
+  set_quota(w, "/a", "count=-1,bytes=-1=;countHardLimit=2");
+  ck_assert_int_eq(create(w, "/a/b/c", "", 0), QUOTAEXCEEDED);
+  set_quota(w, "/a/b", "count=-1,bytes=-1=;countHardLimit=2");
+  ck_assert_int_eq(create(w, "/a/b/c", "", 0), 0);
+  ck_assert_int_eq(create(w, "/a/b/d", "", 0), QUOTAEXCEEDED);
+  ck_assert_int_eq(create(w, "/a/d", "", 0), QUOTAEXCEEDED);
   static const char *const malformed[] = {
       "",      "countHardLimit=",  "countHardLimit", "countHardLimit=x",
       ";,;=,", "xcountHardLimit=1"};
   for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
     char path[20];
     ck_assert_int_eq(
-        set(&w, "/zookeeper/quota/a/zookeeper_limits", malformed[i], -1), 0);
+        set(w, "/zookeeper/quota/a/zookeeper_limits", malformed[i], -1), 0);
     snprintf(path, sizeof path, "/a/m%d", (int)i);
-    ck_assert_int_eq(create(&w, path, "", 0), 0);
+    ck_assert_int_eq(create(w, path, "", 0), 0);
   }
-  ask_delete(&w, "/zookeeper/quota/a/b/zookeeper_limits");
-  ck_assert_int_eq(answer(&w), 0);
-  ck_assert_int_eq(create(&w, "/a/b/d", "", 0), 0);
-  hang_up(&w);
-  stop(s);
+  ck_assert_int_eq(erase(w, "/zookeeper/quota/a/b/zookeeper_limits"), 0);
+  ck_assert_int_eq(create(w, "/a/b/d", "", 0), 0);
 }
 
 /* Without the option nothing is refused, as with ZooKeeper. */
 TEST(limits_are_not_enforced_unasked) {
-  serving s = serve(":memory:", "");
-  wire w = begin(s);
-  create(&w, "/a", "", 0);
-  set_quota(&w, "/a", "count=1,bytes=0=;countHardLimit=1");
-  ck_assert_int_eq(create(&w, "/a/b", "x", 0), 0);
-  ck_stats(&w, "/a", "count=2,bytes=1");
-  hang_up(&w);
-  stop(s);
-}
-
-/* A file's content, as a text that the next call overwrites. */
-static const char *content(const char *path) {
-  static char said[1000];
-  FILE *f = fopen(path, "r");
-  size_t len = f ? fread(said, 1, sizeof said - 1, f) : 0;
-  if (f) fclose(f);
-  said[len] = '\0';
-  return said;
+  wire *w = begin(serve(":memory:", ""));
+  create(w, "/a", "", 0);
+  set_quota(w, "/a", "count=1,bytes=0=;countHardLimit=1");
+  ck_assert_int_eq(create(w, "/a/b", "x", 0), 0);
+  ck_stats(w, "/a", "count=2,bytes=1");
 }
 
 /* A soft limit refuses nothing.  With the option it is reported on standard
  * error, once for many changes, and not for a change that is refused for
  * another reason; without the option nothing is counted. */
 TEST_LOOP(a_soft_limit_warns, 0, 2) {
-  char options[600];
   const char *log = test_path("log");
-  snprintf(options, sizeof options, "%s 2>'%s'", _i ? "--enforce-quota" : "",
-           log);
-  serving s = serve(":memory:", options);
-  wire w = begin(s);
-  create(&w, "/a", "", 0);
-  create(&w, "/b", "", 0);
-  set_quota(&w, "/a", "count=2,bytes=-1");
-  set_quota(&w, "/b", "count=-1,bytes=3");
-  create(&w, "/c", "", 0);
-  set_quota(&w, "/c", "count=-1,bytes=3=;countHardLimit=1");
-  ck_assert_int_eq(create(&w, "/a/1", "", 0), 0);
-  ck_assert_int_eq(set(&w, "/b", "123", -1), 0);
-  ck_assert_int_eq(create(&w, "/a/1", "", 0), ZKE_NODEEXISTS);
-  ck_assert_int_eq(set(&w, "/b", "1234", 9), ZKE_BADVERSION);
+  serving s =
+      serve_with(":memory:", "%s 2>'%s'", _i ? "--enforce-quota" : "", log);
+  wire *w = begin(s);
+  create(w, "/a", "", 0);
+  create(w, "/b", "", 0);
+  set_quota(w, "/a", "count=2,bytes=-1");
+  set_quota(w, "/b", "count=-1,bytes=3");
+  create(w, "/c", "", 0);
+  set_quota(w, "/c", "count=-1,bytes=3=;countHardLimit=1");
+  ck_assert_int_eq(create(w, "/a/1", "", 0), 0);
+  ck_assert_int_eq(set(w, "/b", "123", -1), 0);
+  ck_assert_int_eq(create(w, "/a/1", "", 0), ZKE_NODEEXISTS);
+  ck_assert_int_eq(set(w, "/b", "1234", 9), ZKE_BADVERSION);
   ck_assert_int_eq(access(log, F_OK), 0);
-  ck_assert_str_eq(content(log), "");
+  ck_assert_str_eq(file_text(log), "");
   for (int i = 2; i < 9; i++) {
     char path[20];
     snprintf(path, sizeof path, "/a/%d", i);
-    ck_assert_int_eq(create(&w, path, "", 0), 0);
+    ck_assert_int_eq(create(w, path, "", 0), 0);
   }
-  ck_assert_int_eq(set(&w, "/b", "1234", -1), 0);
-  ck_assert_int_eq(set(&w, "/c", "1234", -1), 0);
+  ck_assert_int_eq(set(w, "/b", "1234", -1), 0);
+  ck_assert_int_eq(set(w, "/c", "1234", -1), 0);
   /* the refusal is reported although the soft limit was just reported */
-  ck_assert_int_eq(create(&w, "/c/1", "", 0), _i ? QUOTAEXCEEDED : 0);
-  hang_up(&w);
+  ck_assert_int_eq(create(w, "/c/1", "", 0), _i ? QUOTAEXCEEDED : 0);
+  hang_up(w);
   stop(s);
   ck_assert_str_eq(
-      content(log),
+      file_text(log),
       _i ? "zke: serve: quota exceeded: /a: 3 nodes, soft limit 2\n"
            "zke: serve: quota exceeded: /b: 4 bytes, soft limit 3\n"
            "zke: serve: quota exceeded: /c: 4 bytes, soft limit 3\n"
@@ -314,22 +257,20 @@ TEST_LOOP(a_soft_limit_warns, 0, 2) {
 /* A refused change is reported once for many, with the numbers that it would
  * have caused. */
 TEST(a_hard_limit_is_told) {
-  char options[600];
   const char *log = test_path("log");
-  snprintf(options, sizeof options, "--enforce-quota 2>'%s'", log);
-  serving s = serve(":memory:", options);
-  wire w = begin(s);
-  create(&w, "/a", "1", 0);
-  create(&w, "/b", "1", 0);
-  set_quota(&w, "/a", "count=9,bytes=-1=;byteHardLimit=-1;countHardLimit=1");
-  set_quota(&w, "/b", "count=-1,bytes=9=;byteHardLimit=3;countHardLimit=-1");
+  serving s = serve_with(":memory:", "--enforce-quota 2>'%s'", log);
+  wire *w = begin(s);
+  create(w, "/a", "1", 0);
+  create(w, "/b", "1", 0);
+  set_quota(w, "/a", "count=9,bytes=-1=;byteHardLimit=-1;countHardLimit=1");
+  set_quota(w, "/b", "count=-1,bytes=9=;byteHardLimit=3;countHardLimit=-1");
   for (int i = 0; i < 3; i++) {
-    ck_assert_int_eq(create(&w, "/a/1", "", 0), QUOTAEXCEEDED);
-    ck_assert_int_eq(set(&w, "/b", "1234", -1), QUOTAEXCEEDED);
+    ck_assert_int_eq(create(w, "/a/1", "", 0), QUOTAEXCEEDED);
+    ck_assert_int_eq(set(w, "/b", "1234", -1), QUOTAEXCEEDED);
   }
-  hang_up(&w);
+  hang_up(w);
   stop(s);
-  ck_assert_str_eq(content(log),
+  ck_assert_str_eq(file_text(log),
                    "zke: serve: quota exceeded: /a: 2 nodes, hard limit 1\n"
                    "zke: serve: quota exceeded: /b: 4 bytes, hard limit 3\n");
 }
@@ -349,39 +290,32 @@ static int full_pipe(const char *name) {
  * other processes can write.  Two changes that arrive together are one
  * transaction, which meets the refusal. */
 TEST(a_full_standard_error_stops_no_other_writer) {
-  char options[600], bytes[4096];
+  char bytes[4096];
   const char *file = test_path("app.db"), *log = test_path("log");
   zke *z;
   int fd = full_pipe(log);
-  snprintf(options, sizeof options, "--enforce-quota 2>'%s'", log);
-  serving s = serve(file, options);
-  wire w = begin(s);
-  create(&w, "/a", "", 0);
-  set_quota(&w, "/a", "count=9,bytes=-1=;byteHardLimit=-1;countHardLimit=1");
-  for (int i = 0; i < 2; i++) {
-    request(&w, ZKE_JUTE_CREATE);
-    PUT(&w, create_request, i ? "/a/1" : "/b", {0, ""}, zke_open_acl, 0);
-    zke_jute_end(&w.out, w.begun);
-  }
-  send_out(&w);
+  serving s = serve_with(file, "--enforce-quota 2>'%s'", log);
+  wire *w = begin(s);
+  create(w, "/a", "", 0);
+  set_quota(w, "/a", "count=9,bytes=-1=;byteHardLimit=-1;countHardLimit=1");
+  for (int i = 0; i < 2; i++)
+    ADD(w, ZKE_JUTE_CREATE, create_request, i ? "/a/1" : "/b", {0, ""},
+        zke_open_acl, 0);
+  send_out(w);
   ck_ok(zke_open(file, NULL, &z));
   ck_until(zke_exists(z, "/b", NULL, NULL, NULL) == ZKE_OK, SOON);
   ck_ok(zke_create(z, "/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
   ck_ok(zke_close(z));
   while (read(fd, bytes, sizeof bytes) > 0) {
   }
-  ck_assert_int_eq(answer_to(&w, w.xid - 1), 0);
-  ck_assert_int_eq(answer_to(&w, w.xid), QUOTAEXCEEDED);
-  hang_up(&w);
+  ck_assert_int_eq(answer_to(w, w->xid - 1), 0);
+  ck_assert_int_eq(answer_to(w, w->xid), QUOTAEXCEEDED);
   stop(s);
   close(fd);
 }
 
 /* ZooKeeper's getConfig returns nothing from a standalone server. */
 TEST(the_configuration_is_empty) {
-  serving s = serve(":memory:", "");
-  wire w = begin(s);
-  ck_assert_str_eq(data_at(&w, "/zookeeper/config"), "");
-  hang_up(&w);
-  stop(s);
+  wire *w = begin(serve(":memory:", ""));
+  ck_assert_str_eq(data_at(w, "/zookeeper/config"), "");
 }

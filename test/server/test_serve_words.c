@@ -51,14 +51,9 @@ static void ck_text(serving s, const char *word, const char *text) {
 /* A server whose clock stands still, so that sessions end together; with a file
  * or in memory. */
 static serving serve_still(const char *file) {
-  static const char text[] =
-      "POST /control HTTP/1.1\r\nContent-Length: 10\r\n\r\nstop-clock";
   ck_assert_int_eq(setenv("TZ", "UTC", 1), 0);
   serving s = serve(file, "--control");
-  wire w = dial(s.port);
-  send_bytes(&w, text, strlen(text));
-  ck_assert_ptr_nonnull(strstr(receive_rest(&w), " 200 OK"));
-  hang_up(&w);
+  order(s, "stop-clock");
   return s;
 }
 
@@ -76,11 +71,12 @@ static serving serve_still(const char *file) {
  * a heading; the connection that asks has no session. */
 TEST(dump_has_zookeepers_form) {
   serving s = serve_still(":memory:");
-  wire a = begin_with(s, TIMEOUT_S * 1000), b = begin_with(s, 2000 * TIMEOUT_S);
-  wire c = begin_with(s, TIMEOUT_S * 1000);
-  ck_assert_int_eq(create(&a, "/e1", "", ZKE_EPHEMERAL), 0);
-  ck_assert_int_eq(create(&a, "/e2", "", ZKE_EPHEMERAL), 0);
-  ck_assert_int_eq(create(&b, "/e3", "", ZKE_EPHEMERAL), 0);
+  wire *a = begin_with(s, TIMEOUT_S * 1000),
+       *b = begin_with(s, 2000 * TIMEOUT_S);
+  begin_with(s, TIMEOUT_S * 1000);
+  ck_assert_int_eq(create(a, "/e1", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(create(a, "/e2", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(create(b, "/e3", "", ZKE_EPHEMERAL), 0);
   ck_text(s, "dump",
           "SessionTracker dump:\nSession Sets (2)/(3):\n2 expire at DATE:\n"
           "\t0x1\n\t0x1\n1 expire at DATE:\n\t0x1\nephemeral nodes dump:\n"
@@ -92,15 +88,13 @@ TEST(dump_has_zookeepers_form) {
           "\tip: /127.0.0.1:1 sessionId: 0x1\n");
   ck_word(s, "dump", "Sessions with Ephemerals (2):\n");
   ck_word(s, "dump", "Connections Sets (2)/(4):\n3 expire at ");
-  hang_up(&a), hang_up(&b), hang_up(&c);
-  stop(s);
 }
 
 /* The connection that asks comes first, since it is the newest. */
 TEST(cons_and_stat_have_zookeepers_form) {
   serving s = serve_still(":memory:");
-  wire w = begin(s);
-  create(&w, "/a", "", 0);
+  wire *w = begin(s);
+  create(w, "/a", "", 0);
   ck_text(s, "cons",
           " /127.0.0.1:1[0](queued=0,recved=1,sent=0)\n /127.0.0.1:1[1]("
           "queued=0,recved=2,sent=2,sid=0x1,lop=CREA,est=1,to=10000,lcxid=0x1,"
@@ -110,24 +104,20 @@ TEST(cons_and_stat_have_zookeepers_form) {
           "Clients:\n /127.0.0.1:1[0](queued=0,recved=1,sent=0)\n "
           "/127.0.0.1:1[1](queued=0,recved=2,sent=2)\n\n" STATE);
   ck_text(s, "srvr", VERSION STATE);
-  hang_up(&w);
-  stop(s);
 }
 
 /* Pings and auths have numbers below 0, which are not the client's. */
 TEST(a_ping_is_not_the_last_request) {
   serving s = serve_still(":memory:");
-  wire w = begin(s);
+  wire *w = begin(s);
   ck_word(s, "cons", ",lop=SESS,");
   ck_word(s, "cons", ",lcxid=0x0,");
-  for (int i = 0; i < 3; i++) create(&w, "/a", "", 0);
+  for (int i = 0; i < 3; i++) create(w, "/a", "", 0);
   ck_word(s, "cons", ",lcxid=0x3,");
-  ck_assert_int_eq(add_auth(&w, "digest", "a:b"), 0);
-  ck_assert_int_eq(ping(&w), 0);
+  ck_assert_int_eq(add_auth(w, "digest", "a:b"), 0);
+  ck_assert_int_eq(ping(w), 0);
   ck_word(s, "cons", ",lop=PING,");
   ck_word(s, "cons", ",lcxid=0x3,");
-  hang_up(&w);
-  stop(s);
 }
 
 /* A database in memory has no size. */
@@ -152,7 +142,6 @@ TEST(conf_tells_the_sizes_of_files) {
   snprintf(text, sizeof text,
            "clientPort=1\nsecureClientPort=-1\ndataDir=:memory:\n%s", rest);
   ck_text(s, "conf", text);
-  stop(s);
 }
 
 /* Each value is true of this host and this process. */
@@ -166,19 +155,16 @@ TEST(envi_has_zookeepers_form) {
            "host.name=%s\nos.name=%s\nos.arch=%s\nos.version=%s\n",
            host.nodename, host.sysname, host.machine, host.release);
   ck_text(s, "envi", text);
-  stop(s);
 }
 
 /* Paths by session, the newest first, and sessions by path. */
 TEST(lists_of_watches_have_zookeepers_form) {
   serving s = serve_still(":memory:");
-  wire w = begin(s), other = begin(s);
-  look(&w, ZKE_JUTE_EXISTS, "/a", 1);
-  look(&w, ZKE_JUTE_EXISTS, "/b", 1);
-  look(&other, ZKE_JUTE_EXISTS, "/a", 1);
+  wire *w = begin(s), *other = begin(s);
+  look(w, ZKE_JUTE_EXISTS, "/a", 1);
+  look(w, ZKE_JUTE_EXISTS, "/b", 1);
+  look(other, ZKE_JUTE_EXISTS, "/a", 1);
   ck_text(s, "wchs", "2 connections watching 2 paths\nTotal watches:3\n");
   ck_text(s, "wchc", "0x1\n\t/a\n0x1\n\t/a\n\t/b\n\n");
   ck_text(s, "wchp", "/a\n\t0x1\n\t0x1\n/b\n\t0x1\n\n");
-  hang_up(&w), hang_up(&other);
-  stop(s);
 }

@@ -9,13 +9,12 @@
 /* The counters agree with what was done. */
 TEST(the_numbers_of_mntr_are_true) {
   serving s = serve(":memory:", "--connections 2");
-  wire w = begin(s), other = begin(s), third = dial(s.port);
-  ck_assert(!next_frame(&third));
-  hang_up(&third);
-  for (int i = 0; i < 3; i++) set(&w, "/", "x", -1);
-  look(&w, ZKE_JUTE_GET_DATA, "/", 1);
-  look(&w, ZKE_JUTE_EXISTS, "/no", 0);
-  hang_up(&other);
+  wire *w = begin(s), *other = begin(s), *third = dial(s.port);
+  ck_assert(!next_frame(third));
+  for (int i = 0; i < 3; i++) set(w, "/", "x", -1);
+  look(w, ZKE_JUTE_GET_DATA, "/", 1);
+  look(w, ZKE_JUTE_EXISTS, "/no", 0);
+  hang_up(other);
   const char *got;
   ck_until((got = says(s, "mntr"), strstr(got, "zk_version")) != NULL, SOON);
   static const char *const lines[] = {"zk_server_state\tstandalone",
@@ -32,21 +31,6 @@ TEST(the_numbers_of_mntr_are_true) {
                                       "zk_packets_received\t8"};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
     ck_assert_msg(strstr(got, lines[i]) != NULL, "%s: %s", lines[i], got);
-  hang_up(&w);
-  stop(s);
-}
-
-/* Send a test's order, which succeeds. */
-static void order(serving s, const char *line) {
-  char text[200];
-  snprintf(text, sizeof text,
-           "POST /control HTTP/1.1\r\nContent-Length: %zu\r\n\r\n%s",
-           strlen(line), line);
-  wire w = dial(s.port);
-  send_bytes(&w, text, strlen(text));
-  const char *told = receive_rest(&w);
-  ck_assert_msg(strncmp(told, "HTTP/1.1 200 OK", 15) == 0, "%s", told);
-  hang_up(&w);
 }
 
 /* Make `count` ephemeral nodes, and watch them. */
@@ -57,16 +41,11 @@ static void make_many(wire *w, int count) {
   for (int i = 0; i < count; i++) {
     snprintf(path, sizeof path, "/%05d", i);
     paths[i] = strdup(path);
-    PUT(w, multi_header, ZKE_JUTE_CREATE, 0, -1);
-    PUT(w, create_request, path, {0, ""}, zke_open_acl, ZKE_EPHEMERAL);
+    PART(w, ZKE_JUTE_CREATE, create_request, path, {0, ""}, zke_open_acl,
+         ZKE_EPHEMERAL);
   }
-  PUT(w, multi_header, -1, 1, -1);
-  ask(w);
-  ck_assert_int_eq(answer(w), 0);
-  request(w, ZKE_JUTE_SET_WATCHES);
-  PUT(w, set_watches, w->head.zxid, all, none, none);
-  ask(w);
-  ck_assert_int_eq(answer(w), 0);
+  ck_assert_int_eq(end_multi(w), 0);
+  ck_call(w, ZKE_JUTE_SET_WATCHES, set_watches, w->head.zxid, all, none, none);
   for (int i = 0; i < count; i++) free(paths[i]);
 }
 
@@ -85,30 +64,28 @@ TEST(numbers_of_many_rows_are_kept_for_a_second) {
       {"wchs", "Total watches:10001\n", "Total watches:10002\n"}};
   size_t count = sizeof numbers / sizeof *numbers;
   serving s = serve(":memory:", "--control");
-  wire w = begin(s);
-  make_many(&w, MANY);
+  wire *w = begin(s);
+  make_many(w, MANY);
   order(s, "stop-clock");
   for (size_t i = 0; i < count; i++)
     ck_word(s, numbers[i].word, numbers[i].before);
-  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
-  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/e", 1), 0);
+  ck_assert_int_eq(create(w, "/e", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(look(w, ZKE_JUTE_GET_DATA, "/e", 1), 0);
   for (size_t i = 0; i < count; i++)
     ck_word(s, numbers[i].word, numbers[i].before);
   order(s, "advance by=1s");
   for (size_t i = 0; i < count; i++)
     ck_word(s, numbers[i].word, numbers[i].after);
-  hang_up(&w);
-  stop(s);
 }
 
 /* All fields of ZooKeeper 3.8 for a connection, in its order. */
 TEST(cons_has_the_form_that_old_clients_parse) {
   serving s = serve(":memory:", "");
-  wire w = begin(s);
+  wire *w = begin(s);
   char op[8], rest[8];
   long long n[10];
   unsigned long long sid, xid, zxid;
-  look(&w, ZKE_JUTE_GET_DATA, "/", 0);
+  look(w, ZKE_JUTE_GET_DATA, "/", 0);
   const char *line = strstr(says(s, "cons"), "sid="), *start = line;
   while (start[-1] != '/') start--;
   ck_assert_int_eq(
@@ -119,14 +96,12 @@ TEST(cons_has_the_form_that_old_clients_parse) {
              &n[0], &n[1], &n[2], &n[3], &sid, op, &n[4], &n[5], &xid, &zxid,
              &n[6], &n[7], &n[8], &n[9], rest),
       15);
-  ck_assert_int_eq(sid, w.id);
+  ck_assert_int_eq(sid, w->id);
   ck_assert_str_eq(op, "GETD");
   ck_assert_int_eq(n[1], 0);
   ck_assert_int_eq(n[2], 2);
   ck_assert_int_eq(n[3], 2);
   ck_assert_int_eq(n[5], 30000);
-  ck_assert_int_eq(xid, w.xid);
-  ck_assert_int_eq(zxid, w.head.zxid);
-  hang_up(&w);
-  stop(s);
+  ck_assert_int_eq(xid, w->xid);
+  ck_assert_int_eq(zxid, w->head.zxid);
 }

@@ -39,12 +39,7 @@ static serving serve_logged(const char *file, const char *options) {
 /* All its lines, with # for each number; valid until the next call. */
 static const char *said(void) {
   static char text[8000];
-  char raw[8000];
-  FILE *f = fopen(test_path("log"), "r");
-  size_t len = f ? fread(raw, 1, sizeof raw - 1, f) : 0;
-  if (f) fclose(f);
-  raw[len] = '\0';
-  mask_numbers(text, raw);
+  mask_numbers(text, file_text(test_path("log")));
   return text;
 }
 
@@ -55,62 +50,45 @@ static void ck_said(serving s, const char *lines) {
   ck_assert_str_eq(said(), lines);
 }
 
-/* Send a test's order, which succeeds. */
-static void order(serving s, const char *line) {
-  char text[300];
-  wire w = dial(s.port);
-  snprintf(text, sizeof text,
-           "POST /control HTTP/1.1\r\nContent-Length: %zu\r\n\r\n%s",
-           strlen(line), line);
-  send_bytes(&w, text, strlen(text));
-  const char *told = receive_rest(&w);
-  ck_assert_msg(strncmp(told, "HTTP/1.1 200 OK", 15) == 0, "%s", told);
-  hang_up(&w);
-}
-
 /* ------------------------------------------------------------------------
  * How clients get refused
  * --------------------------------------------------------------------- */
 
 /* Send bytes on a new connection, which the server then closes. */
 static void send_first(serving s, const void *bytes, size_t len) {
-  wire w = dial(s.port);
-  send_bytes(&w, bytes, len);
-  ck_closed(&w);
-  hang_up(&w);
+  wire *w = dial(s.port);
+  send_bytes(w, bytes, len);
+  ck_closed(w);
 }
 
 static void one_connection_more(serving s) {
-  wire w = begin(s), other = dial(s.port);
-  ck_closed(&other);
-  hang_up(&other), hang_up(&w);
+  begin(s);
+  ck_closed(dial(s.port));
 }
 
 /* The server has no free descriptor until it has reported that. */
 static void no_descriptor(serving s) {
   struct rlimit before, few;
-  wire w = begin(s);
+  wire *w = begin(s);
   ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, NULL, &before), 0);
   few = (struct rlimit){3, before.rlim_max};
   ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, &few, NULL), 0);
-  wire waiting = dial(s.port);
+  wire *waiting = dial(s.port);
   ck_until(*said(), SOON);
   ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, &before, NULL), 0);
-  hang_up(&waiting), hang_up(&w);
+  hang_up(waiting), hang_up(w);
 }
 
 static void immense_frame(serving s) {
-  wire w = begin(s);
-  send_bytes(&w, "\x7f\xff\xff\xff", 4);
-  ck_closed(&w);
-  hang_up(&w);
+  wire *w = begin(s);
+  send_bytes(w, "\x7f\xff\xff\xff", 4);
+  ck_closed(w);
 }
 
 static void negative_frame(serving s) {
-  wire w = begin(s);
-  send_bytes(&w, "\xff\xff\xff\xff", 4);
-  ck_closed(&w);
-  hang_up(&w);
+  wire *w = begin(s);
+  send_bytes(w, "\xff\xff\xff\xff", 4);
+  ck_closed(w);
 }
 
 static void unknown_word(serving s) { send_first(s, "srst", 4); }
@@ -121,67 +99,58 @@ static void strange_bytes(serving s) { send_first(s, "\x1b[2J", 4); }
 static void short_frame(serving s) { send_first(s, "\0\0\0\4abcd", 8); }
 
 static void later_zxid(serving s) {
-  static const char none[16];
-  wire w = dial(s.port);
-  send_connect(&w, 0, none, 10000, 0x77777777777);
-  ck_closed(&w);
-  hang_up(&w);
+  wire *w = dial(s.port);
+  send_connect(w, 0, NULL, 10000, 0x77777777777);
+  ck_closed(w);
 }
 
 static void wrong_password(serving s) {
-  wire w = begin(s), again;
-  w.password[0] ^= 1;
-  ck_assert_int_eq(attach(s, &again, &w), 0);
-  hang_up(&again), hang_up(&w);
+  wire *w = begin(s), *again;
+  w->password[0] ^= 1;
+  ck_assert_int_eq(attach(s, &again, w), 0);
+  hang_up(again), hang_up(w);
 }
 
 static void unknown_scheme(serving s) {
-  wire w = begin(s);
-  ck_assert_int_eq(add_auth(&w, "kerberos", "x"), ZKE_AUTHFAILED);
-  hang_up(&w);
+  wire *w = begin(s);
+  ck_assert_int_eq(add_auth(w, "kerberos", "x"), ZKE_AUTHFAILED);
+  hang_up(w);
 }
 
 static void empty_token(serving s) {
-  wire w = begin(s);
-  request(&w, ZKE_JUTE_SASL);
-  PUT(&w, sasl_token, {-1, NULL});
-  ask(&w);
-  ck_closed(&w);
-  hang_up(&w);
+  wire *w = begin(s);
+  ASK(w, ZKE_JUTE_SASL, sasl_token, {-1, NULL});
+  ck_closed(w);
 }
 
 static void no_token(serving s) {
-  wire w = begin(s);
-  ask_delete(&w, "/a");
-  ck_closed(&w);
-  hang_up(&w);
+  wire *w = begin(s);
+  ask_delete(w, "/a");
+  ck_closed(w);
 }
 
 static void unknown_operation(serving s) {
-  wire w = begin(s);
-  request(&w, 999);
-  ask(&w);
-  ck_closed(&w);
-  hang_up(&w);
+  wire *w = begin(s);
+  request(w, 999);
+  ask(w);
+  ck_closed(w);
 }
 
 /* Leave events unread until the server keeps no more. */
 static void events_unread(serving s) {
   enum { BYTES = 1000000, MANY = 200 };
   static char path[BYTES];
-  wire w = begin_unix_with(600000), other = begin(s);
-  request(&w, ZKE_JUTE_ADD_WATCH);
-  PUT(&w, add_watch_request, "/", ZKE_WATCH_PERSISTENT_RECURSIVE);
-  ask(&w);
-  ck_assert_int_eq(answer(&w), 0);
+  wire *w = begin_unix_with(600000), *other = begin(s);
+  ck_call(w, ZKE_JUTE_ADD_WATCH, add_watch_request, "/",
+          ZKE_WATCH_PERSISTENT_RECURSIVE);
   memset(path, 'x', sizeof path - 1);
   path[0] = '/';
   for (int i = 0; i < MANY && !*said(); i++) {
     path[1 + i] = 'y';
-    ck_assert_int_eq(create(&other, path, "", 0), 0);
+    ck_assert_int_eq(create(other, path, "", 0), 0);
   }
   ck_until(*said(), SOON);
-  hang_up(&other), hang_up(&w);
+  hang_up(other), hang_up(w);
 }
 
 /* Clients ask for a list and leave it unread, until others are refused; when
@@ -189,23 +158,23 @@ static void events_unread(serving s) {
 static void lists_unread(serving s) {
   enum { BYTES = 500000, NODES = 10, MANY = 40 };
   static char path[BYTES];
-  wire w[MANY], owner = begin(s);
+  wire *w[MANY], *owner = begin(s);
   int count = 0;
   memset(path, 'x', sizeof path - 1);
   path[0] = '/';
   for (int i = 0; i < NODES; i++) {
     path[1 + i] = 'y';
-    ck_assert_int_eq(create(&owner, path, "", ZKE_EPHEMERAL), 0);
+    ck_assert_int_eq(create(owner, path, "", ZKE_EPHEMERAL), 0);
   }
   while (count < MANY && !*said()) {
     w[count] = dial_unix();
-    send_bytes(&w[count++], "dump", 4);
-    ck_assert_int_eq(ping(&owner), 0);
+    send_bytes(w[count++], "dump", 4);
+    ck_assert_int_eq(ping(owner), 0);
   }
   ck_assert_int_gt(count, 10);
-  while (count) hang_up(&w[--count]);
+  while (count) hang_up(w[--count]);
   ck_until(strcmp(says(s, "ruok"), "imok") == 0, SOON);
-  hang_up(&owner);
+  hang_up(owner);
 }
 
 static const struct {
@@ -257,24 +226,14 @@ static const struct {
      "client does not read: a client at the Unix socket: refused a list, since "
      "other clients have left # bytes unread"}};
 
-/* A file of users; its path. */
-static const char *users_file(void) {
-  const char *path = test_path("users");
-  FILE *f = fopen(path, "w");
-  ck_assert_ptr_nonnull(f);
-  fputs("ann:secret\n", f);
-  fclose(f);
-  ck_assert_int_eq(chmod(path, 0600), 0);
-  return path;
-}
-
 /* The operator reads one line for each refused client, with its address, what
  * was refused, and the option that changes it. */
 TEST(each_refusal_has_a_line_of_its_own) {
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
     char options[600], line[400];
     bool is_unix = strstr(refusals[i].options, "--unix");
-    const char *path = is_unix ? test_path("socket") : users_file();
+    const char *path =
+        is_unix ? test_path("socket") : users_file("ann:secret\n");
     const char *at = strstr(refusals[i].options, "%s");
     size_t before = at ? (size_t)(at - refusals[i].options) : 0;
     snprintf(options, sizeof options, "%.*s%s%s", (int)before,
@@ -302,19 +261,18 @@ TEST(clients_that_do_nothing_have_lines) {
   char options[600];
   snprintf(options, sizeof options, "--unix '%s'", test_path("socket"));
   serving s = serve_logged(":memory:", options);
-  wire other = begin_with(s, 40000);
-  wire says_nothing = dial(s.port), w = begin_unix();
+  wire *other = begin_with(s, 40000);
+  dial(s.port); /* and say nothing */
+  wire *w = begin_unix();
   memset(data, 'x', BYTES);
-  ck_assert_int_eq(create(&other, "/a", data, 0), 0);
-  ask_read(&w, ZKE_JUTE_GET_DATA, "/a", 0);
-  request(&w, ZKE_JUTE_CLOSE);
-  ask(&w);
+  ck_assert_int_eq(create(other, "/a", data, 0), 0);
+  ask_read(w, ZKE_JUTE_GET_DATA, "/a", 0);
+  request(w, ZKE_JUTE_CLOSE);
+  ask(w);
   ck_until(strlen(said()) >= strlen(silent) + strlen(unread), SOON);
   ck_assert_msg(strstr(said(), silent) && strstr(said(), unread), "%s", said());
   ck_assert_uint_eq(strlen(said()), strlen(silent) + strlen(unread));
-  ck_assert_int_eq(ping(&other), 0);
-  hang_up(&other), hang_up(&says_nothing), hang_up(&w);
-  stop(s);
+  ck_assert_int_eq(ping(other), 0);
 }
 
 /* ------------------------------------------------------------------------
@@ -332,34 +290,28 @@ TEST(a_full_disk_has_a_line) {
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &full), 0);
   serving s = serve_logged(test_path("app.db"), "");
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &usual), 0);
-  wire w = begin(s);
+  wire *w = begin(s);
   memset(data, 'x', BYTES);
   for (int i = 0; i < TRIES && !*said(); i++) {
-    ask_create(&w, "/n-", data, ZKE_PERSISTENT_SEQUENTIAL);
-    if (!next_frame(&w)) break;
+    ask_create(w, "/n-", data, ZKE_PERSISTENT_SEQUENTIAL);
+    if (!next_frame(w)) break;
   }
   ck_until(*said(), SOON);
   static const char begins[] =
       "zke: serve: system error: #.#.#.#:#: its request failed: ";
   ck_assert_msg(strncmp(said(), begins, strlen(begins)) == 0, "%s", said());
   ck_assert_msg(strlen(said()) > strlen(begins) + 5, "%s", said());
-  hang_up(&w);
-  stop(s);
 }
 
 /* Another process does not let go of the file. */
 TEST(a_busy_database_has_a_line) {
   const char *file = test_path("app.db");
   serving s = serve_logged(file, "");
-  wire w = begin(s);
-  sqlite3 *db;
-  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                   SQLITE_OK);
-  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-  sqlite3_close(db);
-  hang_up(&w);
+  wire *w = begin(s);
+  sqlite3 *db = hold(file);
+  ck_assert_int_eq(create(w, "/a", "", 0), ZKE_OPERATIONTIMEOUT);
+  release(db);
+  hang_up(w);
   ck_said(s,
           "zke: serve: database busy: #.#.#.#:#: its request was refused: "
           "another process has held the database for # ms (zke --timeout)\n");
@@ -403,25 +355,22 @@ static size_t fill(int fd) {
 TEST(a_full_pipe_does_not_stop_the_server) {
   static char text[1 << 20];
   const char *pipe = test_path("pipe");
-  char options[600];
-  snprintf(options, sizeof options, "2>'%s'", pipe);
   ck_assert_int_eq(mkfifo(pipe, 0600), 0);
   int fd = open(pipe, O_RDWR);
   size_t len = fill(fd);
-  serving s = serve(":memory:", options);
-  wire w = begin(s);
+  serving s = serve_with(":memory:", "2>'%s'", pipe);
+  wire *w = begin(s);
   unknown_word(s);
   wrong_password(s);
-  ck_assert_int_eq(ping(&w), 0);
+  ck_assert_int_eq(ping(w), 0);
   ck_assert_uint_lt(len, sizeof text);
   ck_assert_int_eq(read(fd, text, len), (ssize_t)len);
   memset(text, 0, len);
   size_t got = 0;
   ck_until(read(fd, text + got, 1) == 1 && text[got++] == '\n', SOON);
   ck_assert_str_eq(text, "zke: serve: 2 lines were left out\n");
-  hang_up(&w);
+  hang_up(w);
   close(fd);
-  stop(s);
 }
 
 /* A line is at most as long as a pipe takes in one write: a quota's path may be
@@ -429,22 +378,18 @@ TEST(a_full_pipe_does_not_stop_the_server) {
 TEST(a_line_has_an_end) {
   enum { BYTES = 6000 };
   static char name[BYTES + 1], path[BYTES + 100];
-  serving s = serve_logged(":memory:", "--enforce-quota");
-  wire w = begin(s);
+  wire *w = begin(serve_logged(":memory:", "--enforce-quota"));
   memset(name, 'x', BYTES);
   snprintf(path, sizeof path, "/%s", name);
-  ck_assert_int_eq(create(&w, path, "", 0), 0);
+  ck_assert_int_eq(create(w, path, "", 0), 0);
   snprintf(path, sizeof path, "/zookeeper/quota/%s", name);
-  ck_assert_int_eq(create(&w, path, "", 0), 0);
+  ck_assert_int_eq(create(w, path, "", 0), 0);
   snprintf(path, sizeof path, "/zookeeper/quota/%s/zookeeper_limits", name);
-  ck_assert_int_eq(create(&w, path, "count=1,bytes=-1=;countHardLimit=1", 0),
-                   0);
+  ck_assert_int_eq(create(w, path, "count=1,bytes=-1=;countHardLimit=1", 0), 0);
   snprintf(path, sizeof path, "/%s/a", name);
-  ck_assert_int_eq(create(&w, path, "", 0), ZKE_JUTE_QUOTAEXCEEDED);
+  ck_assert_int_eq(create(w, path, "", 0), ZKE_JUTE_QUOTAEXCEEDED);
   ck_until(strlen(said()) == PIPE_BUF, SOON);
   ck_assert_str_eq(said() + PIPE_BUF - 5, "x...\n");
-  hang_up(&w);
-  stop(s);
 }
 
 /* ------------------------------------------------------------------------
@@ -454,8 +399,8 @@ TEST(a_line_has_an_end) {
 /* If the server is opened to other hosts, a line tells what that means. */
 TEST(a_host_that_others_reach_is_warned_of) {
   serving s = serve_logged(":memory:", "--host 0.0.0.0");
-  wire w = begin(s);
-  hang_up(&w);
+  wire *w = begin(s);
+  hang_up(w);
   ck_said(s,
           "zke: serve: #.#.#.# is not only for this host: whoever reaches it "
           "can read and change the database as far as ACLs let them, and "
@@ -537,9 +482,6 @@ TEST(localhost_is_served_without_ipv6) {
   const char *got = refusal("--host ::1");
   ck_assert_msg(strstr(got, "::1 port 0: Cannot assign requested address\n"),
                 "%s", got);
-  serving s = serve(":memory:", "--host localhost");
-  wire w = begin(s);
-  ck_assert_int_eq(ping(&w), 0);
-  hang_up(&w);
-  stop(s);
+  wire *w = begin(serve(":memory:", "--host localhost"));
+  ck_assert_int_eq(ping(w), 0);
 }

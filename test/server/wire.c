@@ -3,10 +3,12 @@
 #include <ctype.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +18,10 @@
 /* ------------------------------------------------------------------------
  * The server
  * --------------------------------------------------------------------- */
+
+/* The servers that have not ended. */
+enum { SERVERS_MOST = 16 };
+static pid_t servers[SERVERS_MOST];
 
 /* Start "zke FILE serve --port 0 --print-port OPTIONS…", and wait for the
  * port. */
@@ -41,6 +47,9 @@ serving serve_within(const char *timeout, const char *file,
   serving s = {pid, 0};
   ck_assert_msg(fscanf(told, "%d", &s.port) == 1, "the server has not begun");
   fclose(told);
+  int at = 0;
+  while (servers[at]) ck_assert_int_lt(++at, SERVERS_MOST);
+  servers[at] = pid;
   return s;
 }
 
@@ -48,10 +57,21 @@ serving serve(const char *file, const char *options) {
   return serve_within("5s", file, options);
 }
 
+serving serve_with(const char *file, const char *format, ...) {
+  char options[600];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(options, sizeof options, format, arguments);
+  va_end(arguments);
+  return serve(file, options);
+}
+
 /* Wait for its end, for a limited time; the exit code. */
 int ended(serving s) {
   int outcome = 0;
   ck_until(waitpid(s.pid, &outcome, WNOHANG) == s.pid, SOON);
+  for (int i = 0; i < SERVERS_MOST; i++)
+    if (servers[i] == s.pid) servers[i] = 0;
   return test_status(outcome);
 }
 
@@ -72,26 +92,82 @@ long memory_of(serving s) {
   return kib;
 }
 
+const char *users_file(const char *text) {
+  const char *path = test_path("users");
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  fputs(text, f);
+  fclose(f);
+  ck_assert_int_eq(chmod(path, 0600), 0);
+  return path;
+}
+
+const char *file_text(const char *path) {
+  static char text[8000];
+  FILE *f = fopen(path, "r");
+  size_t len = f ? fread(text, 1, sizeof text - 1, f) : 0;
+  if (f) fclose(f);
+  text[len] = '\0';
+  return text;
+}
+
+sqlite3 *hold(const char *file) {
+  sqlite3 *db;
+  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  return db;
+}
+
+void release(sqlite3 *db) {
+  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
 /* ------------------------------------------------------------------------
  * A client
  * --------------------------------------------------------------------- */
 
-wire dial(int port) {
-  struct sockaddr_in a = {.sin_family = AF_INET,
-                          .sin_port = htons((uint16_t)port),
-                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  wire w = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
-  ck_assert_int_eq(connect(w.fd, (struct sockaddr *)&a, sizeof a), 0);
+static wire *latest; /* of all connections of the test */
+
+static wire *new_connection(int domain, const void *address, socklen_t len) {
+  wire *w = calloc(1, sizeof *w);
+  ck_assert_ptr_nonnull(w);
+  w->before = latest;
+  latest = w;
+  w->fd = socket(domain, SOCK_STREAM, 0);
+  ck_assert_int_eq(connect(w->fd, address, len), 0);
   return w;
 }
 
+wire *dial(int port) {
+  struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_port = htons((uint16_t)port),
+                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  return new_connection(AF_INET, &a, sizeof a);
+}
+
 void hang_up(wire *w) {
-  close(w->fd);
+  if (w->fd >= 0) close(w->fd);
   zke_jute_reader_free(&w->r);
   zke_jute_writer_free(&w->out);
   free(w->in);
-  *w = (wire){.fd = -1};
+  w->fd = -1;
+  w->in = NULL;
 }
+
+/* Runs after each test. */
+static void end_all(void) {
+  while (latest) {
+    wire *w = latest;
+    latest = w->before;
+    hang_up(w);
+    free(w);
+  }
+  for (int i = 0; i < SERVERS_MOST; i++)
+    if (servers[i]) stop((serving){.pid = servers[i]});
+}
+AFTER_EACH(end_all);
 
 void send_bytes(wire *w, const void *bytes, size_t len) {
   const char *at = bytes;
@@ -166,8 +242,10 @@ void ck_closed(wire *w) {
 
 void send_connect(wire *w, int64_t id, const char *password, int timeout_ms,
                   int64_t seen) {
+  static const char none[16];
   size_t at = zke_jute_begin(&w->out);
-  PUT(w, connect_request, 0, seen, timeout_ms, id, {16, password});
+  PUT(w, connect_request, 0, seen, timeout_ms, id,
+      {16, password ? password : none});
   PUT(w, read_only, 0);
   zke_jute_end(&w->out, at);
   send_out(w);
@@ -186,54 +264,50 @@ int64_t take_connected(wire *w) {
   return w->id;
 }
 
-/* A connection with a new session. */
-wire begin_with(serving s, int timeout_ms) {
-  static const char none[16];
-  wire w = dial(s.port);
-  send_connect(&w, 0, none, timeout_ms, 0);
-  ck_assert_int_ne(take_connected(&w), 0);
+static wire *begun(wire *w, int timeout_ms) {
+  send_connect(w, 0, NULL, timeout_ms, 0);
+  ck_assert_int_ne(take_connected(w), 0);
   return w;
 }
 
-wire begin(serving s) { return begin_with(s, 30000); }
+/* A connection with a new session. */
+wire *begin_with(serving s, int timeout_ms) {
+  return begun(dial(s.port), timeout_ms);
+}
+
+wire *begin(serving s) { return begin_with(s, 30000); }
 
 /* Another connection for the same session: its id, 0 if it is over. */
-int64_t attach(serving s, wire *w, const wire *before) {
+int64_t attach(serving s, wire **w, const wire *before) {
   *w = dial(s.port);
-  send_connect(w, before->id, before->password, 30000, 0);
-  return take_connected(w);
+  send_connect(*w, before->id, before->password, 30000, 0);
+  return take_connected(*w);
 }
 
-wire dial_unix(void) {
+wire *dial_unix(void) {
   struct sockaddr_un a = {.sun_family = AF_UNIX};
-  wire w = {.fd = socket(AF_UNIX, SOCK_STREAM, 0)};
   snprintf(a.sun_path, sizeof a.sun_path, "%s", test_path("socket"));
-  ck_assert_int_eq(connect(w.fd, (struct sockaddr *)&a, sizeof a), 0);
-  return w;
+  return new_connection(AF_UNIX, &a, sizeof a);
 }
 
-wire begin_unix_with(int timeout_ms) {
-  static const char none[16];
-  wire w = dial_unix();
-  send_connect(&w, 0, none, timeout_ms, 0);
-  ck_assert_int_ne(take_connected(&w), 0);
-  return w;
-}
+wire *begin_unix_with(int timeout_ms) { return begun(dial_unix(), timeout_ms); }
 
-wire begin_unix(void) { return begin_unix_with(10000); }
+wire *begin_unix(void) { return begin_unix_with(10000); }
 
-serving serve_unix(wire *w) {
-  char options[600];
-  snprintf(options, sizeof options, "--unix '%s'", test_path("socket"));
-  serving s = serve(":memory:", options);
+serving serve_unix(wire **w) {
+  serving s = serve_with(":memory:", "--unix '%s'", test_path("socket"));
   *w = begin_unix();
   return s;
 }
 
 /* The error of a server that does not start. */
-const char *refusal(const char *options) {
+const char *refusal(const char *format, ...) {
   static char said[2000];
-  char command[1200];
+  char command[1200], options[800];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(options, sizeof options, format, arguments);
+  va_end(arguments);
   snprintf(command, sizeof command,
            "timeout 20 '%s' :memory: serve --port 0 %s 2>&1 </dev/null",
            test_zke(), options);
@@ -257,12 +331,33 @@ void mask_numbers(char *to, const char *text) {
   *to = '\0';
 }
 
-/* A connection for one word. */
-const char *says(serving s, const char *word) {
-  wire w = dial(s.port);
-  send_bytes(&w, word, 4);
-  const char *text = receive_rest(&w);
-  hang_up(&w);
+const char *post_text(const char *line) {
+  static char text[2000];
+  snprintf(text, sizeof text,
+           "POST /control HTTP/1.1\r\nHost: localhost\r\n"
+           "Content-Length: %zu\r\n\r\n%s",
+           strlen(line), line);
+  return text;
+}
+
+const char *order(serving s, const char *format, ...) {
+  char line[1000];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  const char *told = says(s, post_text(line));
+  ck_assert_msg(strncmp(told, "HTTP/1.1 200 OK\r\n", 17) == 0, "%s: %s", line,
+                told);
+  return strstr(told, "\r\n\r\n") + 4;
+}
+
+/* A connection for one text. */
+const char *says(serving s, const char *asked) {
+  wire *w = dial(s.port);
+  send_bytes(w, asked, strlen(asked));
+  const char *text = receive_rest(w);
+  hang_up(w);
   return text;
 }
 
@@ -273,9 +368,10 @@ void request(wire *w, int type) {
   PUT(w, request_header, ++w->xid, type);
 }
 
-/* Send the written request. */
+void add(wire *w) { zke_jute_end(&w->out, w->begun); }
+
 void ask(wire *w) {
-  zke_jute_end(&w->out, w->begun);
+  add(w);
   send_out(w);
 }
 
@@ -290,6 +386,38 @@ int answer_to(wire *w, int xid) {
 
 int answer(wire *w) { return answer_to(w, w->xid); }
 
+int call(wire *w, int type) {
+  request(w, type);
+  ask(w);
+  return answer(w);
+}
+
+int end_multi(wire *w) {
+  PUT(w, multi_header, -1, 1, -1);
+  ask(w);
+  return answer(w);
+}
+
+/* The next result's header. */
+void ck_result(wire *w, int type, int err) {
+  zke_jute_multi_header head;
+  zke_jute_error_response error;
+  GET(w, multi_header, &head);
+  ck_assert_int_eq(head.type, type);
+  ck_assert_int_eq(head.done, 0);
+  ck_assert_int_eq(head.err, err);
+  if (type != ZKE_JUTE_ERROR) return;
+  GET(w, error_response, &error);
+  ck_assert_int_eq(error.err, err);
+}
+
+void ck_results_end(wire *w) {
+  zke_jute_multi_header head;
+  GET(w, multi_header, &head);
+  ck_assert_int_eq(head.done, 1);
+  ck_assert_ptr_eq(w->r.at, w->r.end);
+}
+
 /* The next frame is this event. */
 void ck_event(wire *w, int type, const char *path) {
   zke_jute_watcher_event e;
@@ -302,9 +430,8 @@ void ck_event(wire *w, int type, const char *path) {
 }
 
 void ask_create(wire *w, const char *path, const char *data, int flags) {
-  request(w, ZKE_JUTE_CREATE);
-  PUT(w, create_request, path, {(int)strlen(data), data}, zke_open_acl, flags);
-  ask(w);
+  ASK(w, ZKE_JUTE_CREATE, create_request, path, {(int)strlen(data), data},
+      zke_open_acl, flags);
 }
 
 int create(wire *w, const char *path, const char *data, int flags) {
@@ -313,9 +440,7 @@ int create(wire *w, const char *path, const char *data, int flags) {
 }
 
 void ask_read(wire *w, int type, const char *path, int watch) {
-  request(w, type);
-  PUT(w, read_request, path, watch);
-  ask(w);
+  ASK(w, type, read_request, path, watch);
 }
 
 int look(wire *w, int type, const char *path, int watch) {
@@ -324,9 +449,8 @@ int look(wire *w, int type, const char *path, int watch) {
 }
 
 void ask_set(wire *w, const char *path, const char *data, int version) {
-  request(w, ZKE_JUTE_SET_DATA);
-  PUT(w, set_data_request, path, {(int)strlen(data), data}, version);
-  ask(w);
+  ASK(w, ZKE_JUTE_SET_DATA, set_data_request, path, {(int)strlen(data), data},
+      version);
 }
 
 int set(wire *w, const char *path, const char *data, int version) {
@@ -335,9 +459,12 @@ int set(wire *w, const char *path, const char *data, int version) {
 }
 
 void ask_delete(wire *w, const char *path) {
-  request(w, ZKE_JUTE_DELETE);
-  PUT(w, delete_request, path, -1);
-  ask(w);
+  ASK(w, ZKE_JUTE_DELETE, delete_request, path, -1);
+}
+
+int erase(wire *w, const char *path) {
+  ask_delete(w, path);
+  return answer(w);
 }
 
 int ping(wire *w) {
