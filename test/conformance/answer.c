@@ -15,19 +15,7 @@
 
 typedef struct part {
   const zke_jute_record *record;
-  union {
-    zke_jute_multi_header multi;
-    zke_jute_path_response path;
-    zke_jute_create2_response create2;
-    zke_jute_stat_response stat;
-    zke_jute_get_data_response data;
-    zke_jute_children_response children;
-    zke_jute_children2_response children2;
-    zke_jute_acl_response acl;
-    zke_jute_count_response count;
-    zke_jute_error_response error;
-    zke_jute_who_am_i_response ids;
-  } is;
+  cf_body is;
 } part;
 
 /* A parsed reply; the reader holds its vectors. */
@@ -48,8 +36,7 @@ static part *read_part(reply *r, const zke_jute_record *record) {
   return p;
 }
 
-/* The record after an answer's header, for this type; NULL: none. */
-static const zke_jute_record *record_of(int type) {
+const zke_jute_record *cf_record_of(int type) {
   switch (type) {
     case ZKE_JUTE_CREATE:
     case ZKE_JUTE_SYNC:
@@ -89,7 +76,7 @@ static bool read_results(reply *r) {
     const part *head = read_part(r, &zke_jute_of_multi_header);
     if (!head || head->is.multi.done) return head != NULL;
     r->refused |= head->is.multi.type == ZKE_JUTE_ERROR;
-    const zke_jute_record *record = record_of(head->is.multi.type);
+    const zke_jute_record *record = cf_record_of(head->is.multi.type);
     if (record && !read_part(r, record)) return false;
   }
 }
@@ -102,7 +89,7 @@ static bool read_reply(reply *r, const cf_frame *frame, int type) {
   r->parts = cf_alloc((size_t)r->cap * sizeof *r->parts);
   if (!zke_jute_read(&r->in, &zke_jute_of_reply_header, &r->head)) return false;
   bool several = type == ZKE_JUTE_MULTI || type == ZKE_JUTE_MULTI_READ;
-  const zke_jute_record *record = record_of(type);
+  const zke_jute_record *record = cf_record_of(type);
   if (r->head.err != 0) record = NULL;
   if (several && r->head.err == 0 && !read_results(r)) return false;
   if (record && !read_part(r, record)) return false;
@@ -334,10 +321,6 @@ static const char *compare_reply(cf_compare *c, cf_pair *p, const cf_op *op,
 
 /* ---- all frames ---- */
 
-static bool is_event(const cf_frame *f) {
-  return f->len >= 4 && zke_jute_length(f->at) == ZKE_JUTE_XID_EVENT;
-}
-
 static int by_bytes(const void *a, const void *b) {
   const cf_frame *x = a, *y = b;
   int order = memcmp(x->at, y->at, x->len < y->len ? x->len : y->len);
@@ -350,12 +333,12 @@ static cf_answers arranged(const cf_answers *from, unsigned how) {
   a.count = 0;
   a.frames = cf_alloc((size_t)(from->count + 1) * sizeof *a.frames);
   for (int i = 0; i < from->count; i++) {
-    bool dropped = how & CF_OWN_END && is_event(&from->frames[i]);
+    bool dropped = how & CF_OWN_END && cf_is_event(&from->frames[i]);
     cf_mask_used[CF_MASK_OWN_END] += dropped;
     if (!dropped) a.frames[a.count++] = from->frames[i];
   }
   for (int i = 0, end; i < a.count && how & CF_UNORDERED; i = end + 1) {
-    for (end = i; end < a.count && is_event(&a.frames[end]);) end++;
+    for (end = i; end < a.count && cf_is_event(&a.frames[end]);) end++;
     cf_mask_used[CF_MASK_END_ORDER] += end > i + 1;
     qsort(a.frames + i, (size_t)(end - i), sizeof *a.frames, by_bytes);
   }
@@ -400,9 +383,9 @@ const char *cf_compare_answers(cf_compare *c, cf_pair *p, const cf_op *ops,
   int at = 0;
   *bad = 0;
   for (int i = 0; i < a.count && i < b.count; i++) {
-    bool event = is_event(&a.frames[i]);
+    bool event = cf_is_event(&a.frames[i]);
     while (!event && at < count && !cf_is_answered(&ops[at])) at++;
-    if (event != is_event(&b.frames[i]))
+    if (event != cf_is_event(&b.frames[i]))
       return all_differ("events: not at the same place", &a, &b);
     if (!event && at == count) return all_differ("answers: too many", &a, &b);
     const char *why =

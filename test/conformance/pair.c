@@ -66,7 +66,7 @@ static void keep_frame(cf_answers *a, const zke_jute_reader *in) {
   a->frames[a->count++] = (cf_frame){cf_copy(in->at, len), len};
 }
 
-static bool is_event(const cf_frame *f) {
+bool cf_is_event(const cf_frame *f) {
   return f->len >= 4 && zke_jute_length(f->at) == ZKE_JUTE_XID_EVENT;
 }
 
@@ -77,7 +77,7 @@ static void take(cf_end *e, int answers, cf_answers *a) {
     a->outcome = peer_next(&e->peer, ANSWER_MS, &in);
     if (a->outcome != PEER_FRAME) return;
     keep_frame(a, &in);
-    if (!is_event(&a->frames[a->count - 1])) answers--;
+    if (!cf_is_event(&a->frames[a->count - 1])) answers--;
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static bool has_ttl(int mode) {
+bool cf_has_ttl(int mode) {
   return mode == ZKE_PERSISTENT_WITH_TTL ||
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
@@ -15,7 +15,7 @@ static bool has_ttl(int mode) {
 static int create_type(const cf_op *op) {
   if (op->type) return op->type;
   if (op->mode == ZKE_CONTAINER) return ZKE_JUTE_CREATE_CONTAINER;
-  if (has_ttl(op->mode)) return ZKE_JUTE_CREATE_TTL;
+  if (cf_has_ttl(op->mode)) return ZKE_JUTE_CREATE_TTL;
   return op->whole ? ZKE_JUTE_CREATE2 : ZKE_JUTE_CREATE;
 }
 

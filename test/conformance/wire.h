@@ -1,5 +1,6 @@
-/* wire.h - what the parts of a run over the wire share
+/* wire.h - what the parts share that know the frames of the wire
  *
+ *     raw.c      a session of ZooKeeper, for runs by calls
  *     request.c  an operation as a frame
  *     pair.c     a session on both sides: two connections that do the same
  *     answer.c   comparison byte by byte, except for what masks.h names
@@ -26,6 +27,25 @@ int cf_wire_type(const cf_op *op);
 void cf_put_request(zke_jute_writer *w, const cf_op *op, int xid, int64_t zxid);
 
 bool cf_is_utf8(const char *text);
+bool cf_has_ttl(int mode);
+
+/* The record after an answer's header, for this type; NULL: none. */
+const zke_jute_record *cf_record_of(int type);
+
+/* Large enough for each of them. */
+typedef union cf_body {
+  zke_jute_multi_header multi;
+  zke_jute_path_response path;
+  zke_jute_create2_response create2;
+  zke_jute_stat_response stat;
+  zke_jute_get_data_response data;
+  zke_jute_children_response children;
+  zke_jute_children2_response children2;
+  zke_jute_acl_response acl;
+  zke_jute_count_response count;
+  zke_jute_error_response error;
+  zke_jute_who_am_i_response ids;
+} cf_body;
 
 /* Does the server end the connection after it, whatever it answers? */
 bool cf_ends_connection(const cf_op *op);
@@ -73,6 +93,8 @@ typedef struct cf_greeting {
   bool from_the_future;
   bool wrong_password, unknown;
 } cf_greeting;
+
+bool cf_is_event(const cf_frame *f);
 
 /* Connect both and send the first frame; with id 0 for a new session. */
 void cf_pair_greet(cf_pair *p, const cf_greeting *g);
