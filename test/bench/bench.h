@@ -2,7 +2,7 @@
  *
  *   bench.c    settings, parts, main
  *   base.c     clocks, CPUs, files, samples
- *   report.c   the table, bench.json, the targets
+ *   report.c   the table, bench.json
  *   process.c  other processes, and their reports
  *   measure.c  one process: operations side by side
  *   lock.c     locks between processes
@@ -97,7 +97,7 @@ void forget(samples *s);
 void report_begin(void);
 void report_setting(const char *name, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void report_end(void); /* the targets, too */
+void report_end(void);
 
 /* The part of the following figures. */
 void report_part(const char *part);
@@ -128,8 +128,6 @@ typedef enum action {
   ACT_MULTI,      /* create count ephemeral ones in one step */
   ACT_MULTI_UNDO, /* delete them */
   ACT_FILL,       /* create count persistent ones in one step, synced or not */
-  ACT_FLIGHT,     /* create count persistent ones, each with its own result: in
-                   * a batch, or in flight together */
   ACT_CHILDREN,
   ACT_WATCH,   /* the next change of a node; it need not exist */
   ACT_AWAIT,   /* until such a watch has fired */
@@ -226,7 +224,6 @@ int role_main(int argc, char **argv);
 typedef void (*role_fn)(char **argv);
 void role_contend(char **argv);
 void role_watch(char **argv);
-void role_own(char **argv);
 void role_write(char **argv);
 void role_enter(char **argv);
 void role_load(char **argv);
@@ -248,10 +245,6 @@ typedef struct runner {
 
 /* A process that takes and gives up a subject's lock as ordered. */
 worker contender_start(const subject *s, const char *place, int cpu);
-
-/* Kill the victim, which is asleep; the time until another process reports it,
- * us. */
-double death(worker *victim, worker *heir);
 
 /* ---- parts ---- */
 

@@ -330,7 +330,6 @@ const subject subject_raw = {
             [ACT_MULTI] = do_multi,
             [ACT_MULTI_UNDO] = do_multi_undo,
             [ACT_FILL] = do_fill,
-            [ACT_FLIGHT] = do_fill,
             [ACT_CHILDREN] = do_children,
             [ACT_WATCH] = do_watch,
             [ACT_AWAIT] = do_await,

@@ -1,11 +1,10 @@
 /* line.c - many processes that write without pause
  *
  * This measures the longest wait of any change.  If writers are served strictly
- * in turn, each waits as many turns as there are writers.  That time is given
- * in three ways: from the change of a single writer, from the mean turn of the
- * run, and from the slowest such number of successive turns.  Independently of
- * time, each wait is also counted in turns: the zxids tell how many others were
- * served between the beginning of a change and its commit.
+ * in turn, each waits as many turns as there are writers.  The wait is compared
+ * with that many changes of a single writer.  Independently of time, each wait
+ * is also counted in turns: the zxids tell how many others were served between
+ * the beginning of a change and its commit.
  *
  * A sync takes its real time, or 10 ms, by a VFS that sleeps instead; or the
  * changes are of ephemeral nodes, which are not synced.
@@ -159,8 +158,6 @@ static change *write_together(int writers, const load *l, int each) {
 typedef struct waits {
   double longest; /* from the beginning of a change to its end */
   double turn;    /* mean time from one commit to the next */
-  double slowest; /* the longest such time */
-  double row;     /* the slowest turns in a row, as many as there are writers */
   int turns;      /* others' changes during one wait, at most */
   int late;       /* changes that timed out */
 } waits;
@@ -188,18 +185,9 @@ static int ended_by(const int64_t *ends, int count, int64_t time) {
   return from;
 }
 
-/* The longest time from one end to the row-th after it. */
-static double longest_row(const int64_t *ends, int count, int row) {
-  int64_t longest = 0;
-  for (int i = row; i < count; i++) {
-    if (ends[i] - ends[i - row] > longest) longest = ends[i] - ends[i - row];
-  }
-  return (double)longest / 1e6;
-}
-
 /* Calculate the turns from the ends of changes: ends[0] is the beginning of
  * all. */
-static void count_turns(const change *all, int count, int writers, waits *out) {
+static void count_turns(const change *all, int count, waits *out) {
   int64_t *ends = allocate(((size_t)count + 1) * sizeof *ends);
   ends[0] = all[0].begun;
   for (int i = 0; i < count; i++) {
@@ -212,8 +200,6 @@ static void count_turns(const change *all, int count, int writers, waits *out) {
     if (turns > out->turns) out->turns = turns;
   }
   out->turn = (double)(ends[count] - ends[0]) / 1e6 / count;
-  out->slowest = longest_row(ends, count + 1, 1);
-  out->row = longest_row(ends, count + 1, writers);
   free(ends);
 }
 
@@ -227,8 +213,7 @@ static waits tell_waits(int writers, const load *l, int each) {
   }
   qsort(all, (size_t)count, sizeof *all, by_zxid);
   while (out.late < count && !all[out.late].zxid) out.late++;
-  if (out.late < count)
-    count_turns(all + out.late, count - out.late, writers, &out);
+  if (out.late < count) count_turns(all + out.late, count - out.late, &out);
   free(all);
   return out;
 }
@@ -243,11 +228,8 @@ static void tell(const load *l, int writers, const char *what, const char *unit,
 static void tell_all(const load *l, int writers, const waits *w, double one) {
   tell(l, writers, "longest wait", "ms", w->longest);
   tell(l, writers, "mean turn", "us", w->turn * 1e3);
-  tell(l, writers, "slowest turn", "ms", w->slowest);
   tell(l, writers, "longest in turns each", "", (double)w->turns / writers);
   tell(l, writers, "to one alone", "", w->longest / (one * writers));
-  tell(l, writers, "to mean turns", "", w->longest / (w->turn * writers));
-  tell(l, writers, "to slowest turns", "", w->longest / w->row);
   tell(l, writers, "too late", "", w->late);
 }
 

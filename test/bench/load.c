@@ -152,7 +152,6 @@ static double read_once(raw *r, void *self, const raw_key *key) {
 
 static void read_in_turns(const char *name, raw *r, void *self) {
   samples took[2] = {{0}}, ratio = {0};
-  char longest[64];
   unsigned state = 1;
   for (int i = 0; i < times(20000, 20); i++) {
     double us[2];
@@ -168,9 +167,6 @@ static void read_in_turns(const char *name, raw *r, void *self) {
   }
   report(name, 0, subject_zke.name, "us", &took[0], &took[1], &ratio);
   report(name, 0, subject_raw.name, "us", &took[1], NULL, NULL);
-  snprintf(longest, sizeof longest, "%s, longest", name);
-  report_one(longest, 0, subject_zke.name, "us", quantile(&took[0], 1));
-  report_one(longest, 0, subject_raw.name, "us", quantile(&took[1], 1));
   forget(&took[0]);
   forget(&took[1]);
   forget(&ratio);
@@ -182,7 +178,6 @@ void part_reader(void) {
   file_in(path, sizeof path, "zke-read.db");
   void *self = subject_zke.open("read", FOR_WORK);
   raw *r = raw_open_reader(path);
-  read_in_turns("get, nobody writes", r, self);
   for (int durable = 0; durable < 2; durable++) {
     worker writer =
         worker_start("write", run.cpu[1], "read", durable ? "1" : "0", NULL);

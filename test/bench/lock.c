@@ -5,8 +5,8 @@
  *                one process to the return of acquire in another, on the other
  *                CPU.  The one that released joins the line again
  *   contention   every process acquires, holds for 20 us and releases, without
- *                pause: the time from holder to holder, the distribution, the
- *                cost
+ *                pause: how often all of them, and the one with the fewest, and
+ *                the longest wait
  *   death        like hand-over, but the holder is killed
  *
  * Subjects that sleep until they are woken alternate in one loop.  A subject
@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -36,51 +35,23 @@ enum {
 
 /* ---- a contender ---- */
 
-typedef struct turn {
-  int64_t asked, got, gave;
-} turn;
-
 static int64_t sent(const subject *s, const void *self) {
   return s->wakeups ? s->wakeups(self) : 0;
 }
 
-static int64_t own_sleeps(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nvcsw;
-}
-
-static turn *grown(turn *turns, int64_t count) {
-  bool full = count >= 256 && (count & (count - 1)) == 0;
-  if (!full) return turns;
-  turns = realloc(turns, 2 * (size_t)count * sizeof *turns);
-  if (!turns) exit(1);
-  return turns;
-}
-
-/* Acquire and release without pause until a time, then report all turns. */
+/* Acquire and release without pause until a time, then report how often, and the
+ * longest wait. */
 static void contend_until(const subject *s, void *self, int64_t end) {
-  turn *turns = allocate(256 * sizeof *turns);
-  int64_t count = 0, cpu = own_cpu_ns(), sleeps = own_sleeps();
-  int64_t wakeups = sent(s, self);
+  int64_t count = 0, longest = 0;
   for (int64_t asked; (asked = now_ns()) < end; count++) {
-    turn *t = &(turns = grown(turns, count))[count];
     s->act[ACT_LOCK](self, NULL, 0);
-    *t = (turn){.asked = asked, .got = now_ns()};
-    while ((t->gave = now_ns()) < t->got + HOLD_NS) {
-    }
+    int64_t got = now_ns();
+    if (got - asked > longest) longest = got - asked;
+    while (now_ns() < got + HOLD_NS) continue;
     s->act[ACT_UNLOCK](self, NULL, 0);
   }
-  say(own_cpu_ns() - cpu);
-  say(own_sleeps() - sleeps);
-  say(sent(s, self) - wakeups);
   say(count);
-  for (int64_t i = 0; i < count; i++) {
-    say(turns[i].asked);
-    say(turns[i].got);
-    say(turns[i].gave);
-  }
-  free(turns);
+  say(longest);
 }
 
 /* Acquire or release; report when it acquired or began to release, and how many
@@ -129,8 +100,8 @@ typedef struct line {
   int count, holder;
   worker w[PROCESSES_MOST + 1];
   samples took, ratio;
-  int64_t releasing, taking; /* wake-ups sent */
-  int64_t passes;            /* hand-overs, with those for warming up */
+  int64_t releasing; /* wake-ups sent */
+  int64_t passes;    /* hand-overs, with those for warming up */
 } line;
 
 /* Neighbours are on different CPUs. */
@@ -189,23 +160,13 @@ static double line_pass(line *l) {
   int64_t start = worker_word(holder), releasing = worker_word(holder);
   int next = worker_first(l->w, l->count);
   double took = (double)(worker_word(&l->w[next]) - start) / 1000;
-  int64_t taking = worker_word(&l->w[next]);
+  worker_word(&l->w[next]);
   bool counts = cpu_of(next) != cpu_of(l->holder);
   line_join(l, l->holder);
   l->holder = next;
   if (!counts && run.cpu[0] != run.cpu[1]) return -1;
   l->releasing += releasing;
-  l->taking += taking;
   l->passes++;
-  return took;
-}
-
-double death(worker *victim, worker *heir) {
-  sleep_us(PAUSE_US);
-  int64_t start = now_ns();
-  kill(victim->pid, SIGKILL);
-  double took = (double)(worker_word(heir) - start) / 1000;
-  worker_end(victim);
   return took;
 }
 
@@ -280,8 +241,6 @@ static void report_wakeups(const line *l, int waiting) {
   if (!l->s->wakeups || !l->passes) return;
   report_one("wake-ups a release", waiting, l->s->name, "each",
              (double)l->releasing / (double)l->passes);
-  report_one("wake-ups by who takes over", waiting, l->s->name, "each",
-             (double)l->taking / (double)l->passes);
 }
 
 /* Run the open lines, report them, and close them. */
@@ -395,93 +354,28 @@ void part_election(void) {
 
 /* ---- contention ---- */
 
-/* All turns of all processes, and their holders. */
-typedef struct held {
-  turn t;
-  int by;
-} held;
-
-typedef struct history {
-  held *at;
-  int64_t count, room;
-  int64_t cpu, sleeps, wakeups;
-  int64_t least, longest; /* turns of the process with the fewest; ns waited */
-} history;
-
-static void history_take(history *h, worker *w, int by) {
-  int64_t head[4];
-  worker_words(w, head, 4);
-  h->cpu += head[0];
-  h->sleeps += head[1];
-  h->wakeups += head[2];
-  if (by == 0 || head[3] < h->least) h->least = head[3];
-  if (h->count + head[3] > h->room) {
-    h->room = 2 * (h->count + head[3]);
-    h->at = realloc(h->at, (size_t)h->room * sizeof *h->at);
-    if (!h->at) die("out of memory");
-  }
-  for (int64_t i = 0; i < head[3]; i++) {
-    held *next = &h->at[h->count++];
-    worker_words(w, &next->t.asked, 3);
-    next->by = by;
-    int64_t waited = next->t.got - next->t.asked;
-    if (waited > h->longest) h->longest = waited;
-  }
-}
-
-static int by_got(const void *a, const void *b) {
-  const held *x = a, *y = b;
-  return (x->t.got > y->t.got) - (x->t.got < y->t.got);
-}
-
-/* Times from holder to holder, if the next one was already waiting. */
-static void history_passes(history *h, samples *took) {
-  if (h->count) qsort(h->at, (size_t)h->count, sizeof *h->at, by_got);
-  for (int64_t i = 1; i < h->count; i++) {
-    const held *before = &h->at[i - 1], *next = &h->at[i];
-    if (next->by == before->by || next->t.asked > before->t.gave) continue;
-    add(took, (double)(next->t.got - before->t.gave) / 1000);
-  }
-}
-
 /* The results of several passes of one subject. */
 typedef struct tally {
-  samples took, rate, least, longest, sleeps, cpu, wakeups;
+  samples rate, least, longest;
 } tally;
-
-static void tally_add(tally *t, history *h, int processes, double seconds) {
-  double turns = (double)h->count + 1e-9;
-  history_passes(h, &t->took);
-  add(&t->rate, turns / seconds);
-  add(&t->least, (double)h->least * processes / turns);
-  add(&t->longest, (double)h->longest / 1e6);
-  add(&t->sleeps, (double)h->sleeps / turns);
-  add(&t->cpu, (double)h->cpu / 1000 / turns);
-  add(&t->wakeups, (double)h->wakeups / turns);
-}
 
 static void tally_report(tally *t, const subject *s, int processes) {
   const struct {
     const char *name, *unit;
     samples *of;
-  } lines[] = {{"contended hand-over", "us", &t->took},
-               {"contended, acquisitions", "1/s", &t->rate},
+  } lines[] = {{"contended, acquisitions", "1/s", &t->rate},
                {"contended, least share", "of 1", &t->least},
-               {"contended, longest wait", "ms", &t->longest},
-               {"contended, sleeps a turn", "each", &t->sleeps},
-               {"contended, CPU a turn", "us", &t->cpu},
-               {"contended, wake-ups a turn", "each", &t->wakeups}};
+               {"contended, longest wait", "ms", &t->longest}};
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-    if (lines[i].of != &t->wakeups || s->wakeups)
-      report(lines[i].name, processes, s->name, lines[i].unit, lines[i].of,
-             NULL, NULL);
+    report(lines[i].name, processes, s->name, lines[i].unit, lines[i].of, NULL,
+           NULL);
     forget(lines[i].of);
   }
 }
 
 static void contend(const subject *s, int processes, tally *t) {
   static line l;
-  history h = {0};
+  int64_t turns = 0, least = INT64_MAX, longest = 0;
   int64_t ns = times(1000, 50) * INT64_C(1000000);
   l = (line){.s = s};
   line_place(&l, s);
@@ -491,16 +385,22 @@ static void contend(const subject *s, int processes, tally *t) {
     worker_go(&l.w[i], 'l');
     worker_tell(&l.w[i], &end, sizeof end);
   }
-  for (int i = 0; i < processes; i++) history_take(&h, &l.w[i], i);
-  tally_add(t, &h, processes, (double)ns / 1e9);
-  free(h.at);
+  for (int i = 0; i < processes; i++) {
+    int64_t count = worker_word(&l.w[i]), waited = worker_word(&l.w[i]);
+    turns += count;
+    if (count < least) least = count;
+    if (waited > longest) longest = waited;
+  }
+  add(&t->rate, (double)turns * 1e9 / (double)ns);
+  add(&t->least, (double)least * processes / ((double)turns + 1e-9));
+  add(&t->longest, (double)longest / 1e6);
   line_close(&l);
 }
 
 void part_contention(void) {
   for (int processes = 2; processes <= times(CONTENDERS_MOST, 4);
        processes *= 2) {
-    tally t[SUBJECTS_MOST] = {{.took = {0}}};
+    tally t[SUBJECTS_MOST] = {{.rate = {0}}};
     for (int pass = 0; pass < times(PASSES, 1); pass++) {
       for (int k = 0; k < subject_count; k++) {
         int i = in_turn(pass, k, subject_count);

@@ -72,8 +72,6 @@ static void store_and_sessions(void) {
              (store - before) / 1024);
   report_one("further session", 0, subject_zke.name, "KiB",
              (all - store) / 1024 / SESSIONS);
-  report_one("left after closing", 0, subject_zke.name, "KiB",
-             (used() - before) / 1024);
 }
 
 static void nodes_in_memory(void) {
@@ -90,17 +88,6 @@ static void nodes_in_memory(void) {
   report_one("znode of :memory:", nodes, subject_zke.name, "B",
              (used() - before) / nodes);
   must(zke_close(z), "zke_close");
-}
-
-/* A process's memory without its files, with one connection. */
-static void process(const subject *s) {
-  worker w = worker_start("session", run.cpu[1], s->name, "memory", NULL);
-  char path[64];
-  worker_ready(&w);
-  snprintf(path, sizeof path, "/proc/%ld/status", (long)w.pid);
-  report_one("anonymous memory of a process", 0, s->name, "KiB",
-             atof(proc_value(path, "RssAnon")));
-  worker_kill(&w);
 }
 
 /* By size(1); BENCH_LIBRARY names the file. */
@@ -120,6 +107,4 @@ void part_memory(void) {
   library();
   store_and_sessions();
   nodes_in_memory();
-  process(&subject_zke);
-  process(&subject_raw);
 }

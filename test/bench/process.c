@@ -50,12 +50,12 @@ int role_main(int argc, char **argv) {
   static const struct {
     const char *name;
     role_fn run;
-  } roles[] = {
-      {"contend", role_contend}, {"watch", role_watch}, {"own", role_own},
-      {"session", role_session}, {"enter", role_enter}, {"load", role_load},
-      {"write", role_write},     {"queue", role_queue}, {"crowd", role_crowd},
-      {"line", role_line},       {"take", role_take},   {"await", role_await},
-      {"host", role_host}};
+  } roles[] = {{"contend", role_contend}, {"watch", role_watch},
+               {"session", role_session}, {"enter", role_enter},
+               {"load", role_load},       {"write", role_write},
+               {"queue", role_queue},     {"crowd", role_crowd},
+               {"line", role_line},       {"take", role_take},
+               {"await", role_await},     {"host", role_host}};
   if (argc < 5) return 1;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != (pid_t)atol(argv[3])) return 1; /* it died before that */

@@ -1,8 +1,8 @@
 /* removal.c - many deletions, many watchers
  *
  * How long others wait while a session with many ephemerals ends; how long a
- * dispatch takes that finds many nodes due, or many that are overdue but have
- * children; watchers of one node, and pairs that hear of a session's end.
+ * dispatch takes that finds many nodes due; watchers of one node, and pairs that
+ * hear of a session's end.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -16,12 +16,9 @@
 
 enum { AT_ONCE = 1000, PATIENCE_MS = 60000 };
 
-static zke *open_for(const char *name, bool synced) {
+static zke *open_for(const char *name) {
   char path[PATH_BYTES];
-  zke_options o = {
-      .size = sizeof o,
-      .busy_timeout_ms = PATIENCE_MS,
-      .durability = synced ? ZKE_DURABLE_BY_KIND : ZKE_DURABLE_NONE};
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENCE_MS};
   zke *z;
   file_in(path, sizeof path, name);
   must(zke_open(path, &o, &z), "zke_open");
@@ -33,23 +30,18 @@ static void make(zke *z, const char *path) {
        "zke_create");
 }
 
-/* count nodes /PARENT/nNNNNNN, each with a child if wanted. */
-static void make_many(zke *z, const char *parent, int count, int mode,
-                      bool with_child) {
+/* count nodes /PARENT/nNNNNNN. */
+static void make_many(zke *z, const char *parent, int count, int mode) {
   static zke_op op[AT_ONCE];
   static char path[AT_ONCE][48];
   for (int i = 0; i < count;) {
     int n = 0;
-    for (; i < count && n + 1 < AT_ONCE; i++, n++) {
+    for (; i < count && n < AT_ONCE; i++, n++) {
       snprintf(path[n], sizeof path[n], "%s/n%06d", parent, i);
       if (mode == ZKE_EPHEMERAL)
         zke_op_create(&op[n], path[n], "", 0, ZKE_OPEN_ACL, mode);
       else
         zke_op_create_ttl(&op[n], path[n], "", 0, ZKE_OPEN_ACL, mode, 1);
-      if (!with_child) continue;
-      snprintf(path[n + 1], sizeof path[n + 1], "%s/n%06d/c", parent, i);
-      n++;
-      zke_op_create(&op[n], path[n], "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
     }
     must(zke_multi(z, op, n, NULL), "zke_multi");
   }
@@ -74,10 +66,10 @@ static void watch_something(zke *z) {
 static void end_of_a_session(void) {
   int most = times(100000, 1000);
   for (int nodes = 1000; nodes <= most; nodes *= 10) {
-    zke *owner, *z = open_for("zke-removal.db", true);
+    zke *owner, *z = open_for("zke-removal.db");
     must(zke_open_session(z, NULL, &owner), "zke_open_session");
     if (nodes == 1000) make(z, "/e");
-    make_many(owner, "/e", nodes, ZKE_EPHEMERAL, false);
+    make_many(owner, "/e", nodes, ZKE_EPHEMERAL);
     int64_t since = now_ns();
     must(zke_expire(z, zke_session_id(owner)), "zke_expire");
     report_one("end of a session, each ephemeral", nodes, subject_zke.name,
@@ -97,9 +89,9 @@ static int children(zke *z, const char *path) {
 static void due_nodes(void) {
   int nodes = times(10000, 100);
   double longest = 0;
-  zke *z = open_for("zke-due.db", true);
+  zke *z = open_for("zke-due.db");
   make(z, "/t");
-  make_many(z, "/t", nodes, ZKE_PERSISTENT_WITH_TTL, false);
+  make_many(z, "/t", nodes, ZKE_PERSISTENT_WITH_TTL);
   watch_something(z);
   int64_t start = now_ns();
   while (children(z, "/t")) {
@@ -116,35 +108,13 @@ static void due_nodes(void) {
   must(zke_close(z), "zke_close");
 }
 
-/* A process that ticks four times a second, with nodes that wait for the
- * deletion of their children. */
-static void overdue_parents(void) {
-  int nodes = times(400000, 1000), ticks = times(8, 2);
-  zke *z = open_for("zke-overdue.db", false);
-  make(z, "/t");
-  make_many(z, "/t", nodes, ZKE_PERSISTENT_WITH_TTL, true);
-  watch_something(z);
-  double longest = 0;
-  int64_t end = now_ns() + ticks * INT64_C(250000000);
-  while (now_ns() < end) {
-    int64_t since = now_ns();
-    must(zke_dispatch(z, NULL), "zke_dispatch");
-    double took = ms_since(since);
-    if (took > longest) longest = took;
-    sleep_us(10000);
-  }
-  report_one("longest dispatch beside overdue parents", nodes, subject_zke.name,
-             "ms", longest);
-  must(zke_close(z), "zke_close");
-}
-
 /* The time to register each of many watchers of one node; then, on nodes of
  * their own, to tell all of them of the session's end. */
 static void many_watchers(void) {
   int one = times(30000, 1000), pairs = times(80000, 1000);
   char *contexts = allocate((size_t)pairs);
   char path[32];
-  zke *heir, *z = open_for("zke-watchers.db", true);
+  zke *heir, *z = open_for("zke-watchers.db");
   must(zke_open_session(z, NULL, &heir), "zke_open_session");
   int64_t since = now_ns();
   for (int i = 0; i < one; i++)
@@ -170,6 +140,5 @@ static void many_watchers(void) {
 void part_removal(void) {
   end_of_a_session();
   due_nodes();
-  overdue_parents();
   many_watchers();
 }

@@ -12,8 +12,6 @@
  * The servers are `zke serve` and ZooKeeper.  BENCH_SERVED and BENCH_ZOOKEEPER
  * are host:port; peers.sh starts the servers.
  *
- * On a shared machine BENCH_PAUSE_MS=300 lets others run between two blocks of
- * requests: then all of it may run at real-time priority.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -130,18 +128,26 @@ static void wait_for_all(client *c, bool greeting) {
   while (c->on_the_way) receive(c, greeting);
 }
 
-/* Make a node, unless it exists. */
-static void need_node(client *c, const char *path, int mode) {
+/* Send a frame, with a request's header or a record, or both, and wait for its
+ * answer; if it is a greeting the answer has no header. */
+static void ask(client *c, const zke_jute_request_header *head,
+                const zke_jute_record *record, const void *r, bool greeting) {
   zke_jute_writer w = {0};
-  zke_jute_request_header head = {1, ZKE_JUTE_CREATE};
-  zke_jute_create_request r = {path, {DATA_BYTES, data}, zke_open_acl, mode};
   size_t at = zke_jute_begin(&w);
-  zke_jute_write(&w, &zke_jute_of_request_header, &head);
-  zke_jute_write(&w, &zke_jute_of_create_request, &r);
+  if (head) zke_jute_write(&w, &zke_jute_of_request_header, head);
+  if (record) zke_jute_write(&w, record, r);
   zke_jute_end(&w, at);
   send_all(c, &w);
   c->on_the_way = 1;
-  wait_for_all(c, true); /* whatever the answer */
+  wait_for_all(c, greeting);
+}
+
+/* Make a node, unless it exists. */
+static void need_node(client *c, const char *path, int mode) {
+  zke_jute_request_header head = {1, ZKE_JUTE_CREATE};
+  zke_jute_create_request r = {path, {DATA_BYTES, data}, zke_open_acl, mode};
+  ask(c, &head, &zke_jute_of_create_request, &r,
+      true); /* whatever the answer */
 }
 
 /* Connect to host:port, and begin a session. */
@@ -160,14 +166,8 @@ static client *client_begin(const char *address, int number) {
   if (connect(c->fd, (struct sockaddr *)&to, sizeof to) != 0)
     die("served: %s: %s", address, strerror(errno));
   setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  zke_jute_writer w = {0};
   zke_jute_connect_request greeting = {0, 0, 30000, 0, {sizeof none, none}};
-  size_t at = zke_jute_begin(&w);
-  zke_jute_write(&w, &zke_jute_of_connect_request, &greeting);
-  zke_jute_end(&w, at);
-  send_all(c, &w);
-  c->on_the_way = 1;
-  wait_for_all(c, true);
+  ask(c, NULL, &zke_jute_of_connect_request, &greeting, true);
   snprintf(c->set, sizeof c->set, NODE "/set-%d", number);
   need_node(c, NODE, ZKE_PERSISTENT);
   need_node(c, c->set, ZKE_PERSISTENT);
@@ -176,14 +176,7 @@ static client *client_begin(const char *address, int number) {
 
 /* End its session, and so its ephemeral nodes. */
 static void client_end(client *c) {
-  zke_jute_writer w = {0};
-  zke_jute_request_header head = {1, ZKE_JUTE_CLOSE};
-  size_t at = zke_jute_begin(&w);
-  zke_jute_write(&w, &zke_jute_of_request_header, &head);
-  zke_jute_end(&w, at);
-  send_all(c, &w);
-  c->on_the_way = 1;
-  wait_for_all(c, false);
+  ask(c, &(zke_jute_request_header){1, ZKE_JUTE_CLOSE}, NULL, NULL, false);
   close(c->fd);
   free(c);
 }
@@ -243,13 +236,6 @@ enum { SERVERS = 2 };
 static const char *const names[SERVERS] = {"served", "zookeeper"};
 static const char *address[SERVERS]; /* NULL: not available */
 
-/* A block of requests to a server: how many a second. */
-static double measure_rate(crowd *w, kind k, int ahead) {
-  const char *pause = getenv("BENCH_PAUSE_MS");
-  if (pause) sleep_us(1000 * strtol(pause, NULL, 10));
-  return rate(w, k, ahead);
-}
-
 static void report_requests(kind k, int clients, int ahead, int i,
                             samples *rates) {
   char name[64];
@@ -267,7 +253,7 @@ static void compare(kind k, int clients, int ahead) {
   for (int pass = 0; pass < times(PASSES, 1); pass++) {
     for (int turn = 0; turn < SERVERS; turn++) {
       int i = in_turn(pass, turn, SERVERS);
-      if (address[i]) add(&rates[i], measure_rate(&w[i], k, ahead));
+      if (address[i]) add(&rates[i], rate(&w[i], k, ahead));
     }
   }
   for (int i = 0; i < SERVERS; i++) {
@@ -340,16 +326,9 @@ static int begin_idle(const char *where) {
 
 /* Each connection sends a ping, and takes its answer. */
 static void ping_all(const int *fds, int count) {
-  for (int i = 0; i < count; i++) {
-    client c = {.fd = fds[i], .on_the_way = 1};
-    zke_jute_writer w = {0};
-    zke_jute_request_header head = {-2, ZKE_JUTE_PING};
-    size_t at = zke_jute_begin(&w);
-    zke_jute_write(&w, &zke_jute_of_request_header, &head);
-    zke_jute_end(&w, at);
-    send_all(&c, &w);
-    wait_for_all(&c, false);
-  }
+  zke_jute_request_header head = {ZKE_JUTE_XID_PING, ZKE_JUTE_PING};
+  for (int i = 0; i < count; i++)
+    ask(&(client){.fd = fds[i]}, &head, NULL, NULL, false);
 }
 
 /* A server's memory without files, KiB. */

@@ -129,17 +129,14 @@ static void call_open(zke *z, const char *file) {
 }
 
 static const struct {
-  const char *name, *ratio;
+  const char *name;
   call_fn call;
-} calls[] = {{"get among sessions", "get, to 10 sessions", call_get},
-             {"create among sessions", "create, to 10 sessions", call_create},
-             {"open among sessions", "open, to 10 sessions", call_open}};
+} calls[] = {{"get among sessions", call_get},
+             {"create among sessions", call_create},
+             {"open among sessions", call_open}};
 enum { KINDS = sizeof calls / sizeof calls[0] };
 
-/* The median of single calls, and its ratio to that with the fewest
- * sessions. */
-static void measure_calls(zke *z, const char *file, int sessions,
-                          double *first) {
+static void measure_calls(zke *z, const char *file, int sessions) {
   for (int kind = 0; kind < KINDS; kind++) {
     samples s = {0};
     int64_t warm = now_ns() + INT64_C(200000000); /* after the long sleep */
@@ -150,44 +147,18 @@ static void measure_calls(zke *z, const char *file, int sessions,
       add(&s, (double)(now_ns() - start) / 1000);
     }
     report(calls[kind].name, sessions, "zkembed", "us", &s, NULL, NULL);
-    sort(&s);
-    double median = quantile(&s, 0.5);
     forget(&s);
-    if (first[kind] <= 0)
-      first[kind] = median;
-    else
-      report_one(calls[kind].ratio, sessions, "zkembed", "x",
-                 median / first[kind]);
   }
 }
 
 /* ---- light sessions ---- */
 
-/* One of many light sessions watches a node, which is set, and the carrier is
- * dispatched. */
-static void measure_light_dispatch(zke *z, zke *const *light, int count) {
-  samples s = {0};
-  for (int i = 0; i < times(CALLS * 10, CALLS); i++) {
-    zke *one = light[i * 7919 % count];
-    int64_t start = now_ns();
-    must(zke_get(one, "/light", ignore, NULL, NULL, NULL, NULL), "zke_get");
-    must(zke_set(z, "/light", data, DATA_BYTES, -1, NULL), "zke_set");
-    must(zke_dispatch(z, NULL), "zke_dispatch");
-    add(&s, (double)(now_ns() - start) / 1000);
-  }
-  report("watch, set, dispatch, light", count, "zkembed", "us", &s, NULL, NULL);
-  forget(&s);
-}
-
-/* Open, use and close many light sessions on one handle. */
+/* Open and close many light sessions on one handle. */
 static void measure_light(const char *file, int count) {
   zke *z, **light = allocate((size_t)count * sizeof(zke *));
   samples opens = {0}, closes = {0};
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_LIGHT};
   must(zke_open(file, NULL, &z), "zke_open");
-  must(zke_create(z, "/light", data, DATA_BYTES, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
-                  NULL, NULL),
-       "zke_create");
   struct mallinfo2 before = mallinfo2();
   for (int i = 0; i < count; i++) {
     int64_t start = now_ns();
@@ -198,7 +169,6 @@ static void measure_light(const char *file, int count) {
   forget(&opens);
   report_one("memory of a light session", count, "zkembed", "bytes",
              (double)(mallinfo2().uordblks - before.uordblks) / count);
-  measure_light_dispatch(z, light, count);
   for (int i = 0; i < count; i++) {
     int64_t start = now_ns();
     must(zke_close(light[i]), "zke_close");
@@ -212,7 +182,6 @@ static void measure_light(const char *file, int count) {
 
 void part_sessions(void) {
   const int sizes[] = {10, times(1000, 20), times(10000, 30)};
-  double first[KINDS] = {0};
   crowd c = {.sessions = 0};
   char file[PATH_BYTES];
   zke *z;
@@ -226,7 +195,7 @@ void part_sessions(void) {
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     grow(&c, file, sizes[i]);
     measure_waiting(&c);
-    measure_calls(z, file, sizes[i], first);
+    measure_calls(z, file, sizes[i]);
   }
   for (int i = 0; i < c.processes; i++) worker_kill(&c.w[i]);
   must(zke_close(z), "zke_close");

@@ -29,17 +29,6 @@ void role_watch(char **argv) {
   }
 }
 
-/* SUBJECT PLACE NODE: owns it during its life. */
-void role_own(char **argv) {
-  const subject *s = subject_named(argv[0]);
-  void *self = s->open(argv[1], FOR_WORK);
-  raw_key key;
-  key_set(&key, "/", argv[2]);
-  s->act[ACT_CREATE](self, &key, 1);
-  say(0);
-  await_command();
-}
-
 /* ---- delivery ---- */
 
 typedef struct delivery {
@@ -113,30 +102,9 @@ static void compare_deliveries(const char *name, const char *place,
   for (int i = 0; i < count; i++) delivery_close(&d[i]);
 }
 
-/* The owner of a watched node is killed. */
-static void owner_deaths(void) {
-  const subject *s = &subject_zke;
-  worker watcher =
-      worker_start("watch", run.cpu[1], s->name, "owned", "owned", NULL);
-  samples took = {0};
-  for (int i = times(100, 3); i > 0; i--) {
-    worker_ready(&watcher);
-    worker owner =
-        worker_start("own", run.cpu[0], s->name, "owned", "owned", NULL);
-    worker_ready(&owner);
-    worker_word(&watcher); /* it was created */
-    worker_ready(&watcher);
-    add(&took, death(&owner, &watcher));
-  }
-  worker_kill(&watcher);
-  report("owner's death to the watcher", 0, s->name, "us", &took, NULL, NULL);
-  forget(&took);
-}
-
 void part_watch(void) {
   compare_deliveries("watch delivery", "watched", false);
   compare_deliveries("watch delivery, durable set", "watched-durably", true);
-  owner_deaths();
 }
 
 /* ---- idling ---- */

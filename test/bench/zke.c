@@ -132,27 +132,6 @@ static void do_fill(void *self, const raw_key *key, int count) {
   create_all(self, key, count, ZKE_PERSISTENT);
 }
 
-typedef struct flight {
-  const raw_key *key;
-  int count;
-} flight;
-
-static int fly(zke *z, void *context) {
-  const flight *f = context;
-  for (int i = 0; i < f->count; i++) {
-    must(zke_create(z, f->key[i].path, data, DATA_BYTES, ZKE_OPEN_ACL,
-                    ZKE_PERSISTENT, NULL, NULL),
-         "zke_create");
-  }
-  return ZKE_OK;
-}
-
-static void do_flight(void *self, const raw_key *key, int count) {
-  connection *c = self;
-  flight f = {key, count};
-  must(zke_batch(c->z, fly, &f), "zke_batch");
-}
-
 static void do_multi_undo(void *self, const raw_key *key, int count) {
   connection *c = self;
   for (int i = 0; i < count; i++) zke_op_delete(&ops[i], key[i].path, -1);
@@ -257,7 +236,6 @@ const subject subject_zke = {
             [ACT_DELETE] = do_delete,
             [ACT_MULTI] = do_multi,
             [ACT_MULTI_UNDO] = do_multi_undo,
-            [ACT_FLIGHT] = do_flight,
             [ACT_FILL] = do_fill,
             [ACT_CHILDREN] = do_children,
             [ACT_WATCH] = do_watch,

@@ -33,7 +33,6 @@ typedef struct connection {
   pthread_cond_t changed;
   bool connected;
   int fired;
-  int answered; /* of the requests in flight */
 } connection;
 
 static const char *zookeeper_absent(void) {
@@ -173,30 +172,6 @@ static void do_fill(void *self, const raw_key *key, int count) {
   create_all(self, key, count, 0);
 }
 
-static void answered(int rc, const char *name, const void *context) {
-  connection *c = (connection *)(uintptr_t)context;
-  (void)name;
-  need(rc, "acreate");
-  pthread_mutex_lock(&c->lock);
-  c->answered++;
-  pthread_cond_broadcast(&c->changed);
-  pthread_mutex_unlock(&c->lock);
-}
-
-/* Send all before waiting for the first answer. */
-static void do_flight(void *self, const raw_key *key, int count) {
-  connection *c = self;
-  c->answered = 0; /* nothing is in flight here */
-  for (int i = 0; i < count; i++) {
-    need(zoo_acreate(c->zh, path_of(c, &key[i], paths[i]), data, DATA_BYTES,
-                     &ZOO_OPEN_ACL_UNSAFE, 0, answered, c),
-         "acreate");
-  }
-  pthread_mutex_lock(&c->lock);
-  while (c->answered < count) pthread_cond_wait(&c->changed, &c->lock);
-  pthread_mutex_unlock(&c->lock);
-}
-
 static void do_multi_undo(void *self, const raw_key *key, int count) {
   connection *c = self;
   for (int i = 0; i < count; i++) {
@@ -325,7 +300,6 @@ const subject subject_zookeeper = {
             [ACT_DELETE] = do_delete,
             [ACT_MULTI] = do_multi,
             [ACT_MULTI_UNDO] = do_multi_undo,
-            [ACT_FLIGHT] = do_flight,
             [ACT_FILL] = do_fill,
             [ACT_CHILDREN] = do_children,
             [ACT_WATCH] = do_watch,
