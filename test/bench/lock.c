@@ -39,8 +39,8 @@ static int64_t sent(const subject *s, const void *self) {
   return s->wakeups ? s->wakeups(self) : 0;
 }
 
-/* Acquire and release without pause until a time, then report how often, and the
- * longest wait. */
+/* Acquire and release without pause until a time, then report how often, and
+ * the longest wait. */
 static void contend_until(const subject *s, void *self, int64_t end) {
   int64_t count = 0, longest = 0;
   for (int64_t asked; (asked = now_ns()) < end; count++) {

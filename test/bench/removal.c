@@ -1,8 +1,8 @@
 /* removal.c - many deletions, many watchers
  *
  * How long others wait while a session with many ephemerals ends; how long a
- * dispatch takes that finds many nodes due; watchers of one node, and pairs that
- * hear of a session's end.
+ * dispatch takes that finds many nodes due; watchers of one node, and pairs
+ * that hear of a session's end.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,10 +1,10 @@
 /* raw.c - a ZooKeeper session through its wire protocol
  *
  * One connection, which waits for each reply.  It makes the checks that
- * ZooKeeper's C client makes before sending (semantics.md 1.3, 2.1, 4, 6), since
- * zkembed is client and server together.  For operations that the C client
- * lacks it applies the same rules.  Replies come in order, with events between
- * them.
+ * ZooKeeper's C client makes before sending (semantics.md 1.3, 2.1, 4, 6),
+ * since zkembed is client and server together.  For operations that the C
+ * client lacks it applies the same rules.  Replies come in order, with events
+ * between them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
