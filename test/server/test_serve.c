@@ -1,7 +1,8 @@
 /* test_serve.c - zke serve: the wire protocol as a client sees it, its sessions
  * and their time, hostile clients, and direct users of the same file
  *
- * The client here is the raw one of wire.h.  kazoo.sh runs a real client.
+ * The client here is the raw one of wire.h.  kazoo.sh runs a real client, and
+ * test_zookeeper compares the answers to all operations with a file's.
  */
 #include <errno.h>
 #include <limits.h>
@@ -24,59 +25,6 @@
 /* ------------------------------------------------------------------------
  * Nodes
  * --------------------------------------------------------------------- */
-
-/* Each answer has its xid and the change's zxid, and a record only if the
- * request was not refused. */
-TEST(nodes_are_made_read_changed_and_removed) {
-  wire *w = begin(serve(":memory:", ""));
-  zke_jute_path_response made;
-  zke_jute_stat_response stat;
-  ck_assert_int_eq(create(w, "/a", "one", 0), 0);
-  GET(w, path_response, &made);
-  ck_assert_str_eq(made.path, "/a");
-  int64_t zxid = w->head.zxid;
-  ck_assert_int_eq(create(w, "/a", "", 0), ZKE_NODEEXISTS);
-  ck_assert_int_eq(create(w, "/b/c", "", 0), ZKE_NONODE);
-  ck_assert_str_eq(data_at(w, "/a"), "one");
-  ck_assert_int_eq(set(w, "/a", "two", 7), ZKE_BADVERSION);
-  ck_assert_int_eq(set(w, "/a", "two", 0), 0);
-  GET(w, stat_response, &stat);
-  ck_assert_int_eq(stat.stat.version, 1);
-  ck_assert_int_eq(stat.stat.czxid, zxid);
-  ck_assert_int_eq(stat.stat.mzxid, w->head.zxid);
-  ck_assert_str_eq(data_at(w, "/a"), "two");
-  ck_assert_int_eq(erase(w, "/a"), 0);
-  ck_assert_int_gt(w->head.zxid, stat.stat.mzxid);
-  ck_assert_int_eq(look(w, ZKE_JUTE_EXISTS, "/a", 0), ZKE_NONODE);
-}
-
-/* Both forms of the children, their count, and a session's ephemerals below a
- * path are answered. */
-TEST(children_counts_and_ephemerals_are_listed) {
-  wire *w = begin(serve(":memory:", ""));
-  zke_jute_children2_response two;
-  zke_jute_children_response one;
-  zke_jute_count_response count;
-  create(w, "/p", "", 0);
-  create(w, "/p/e-", "", ZKE_EPHEMERAL_SEQUENTIAL);
-  create(w, "/p/q", "", 0);
-  ck_assert_int_eq(look(w, ZKE_JUTE_GET_CHILDREN2, "/p", 0), 0);
-  GET(w, children2_response, &two);
-  ck_assert_int_eq(two.children.count, 2);
-  ck_assert_int_eq(two.stat.numChildren, 2);
-  ck_assert_str_eq(two.children.data[0], "e-0000000000");
-  ck_assert_int_eq(look(w, ZKE_JUTE_GET_CHILDREN, "/p", 0), 0);
-  GET(w, children_response, &one);
-  ck_assert_int_eq(one.children.count, 2);
-  ck_assert_ptr_eq(w->r.at, w->r.end);
-  ck_call(w, ZKE_JUTE_COUNT, path_request, "/p");
-  GET(w, count_response, &count);
-  ck_assert_int_eq(count.count, 2);
-  ck_call(w, ZKE_JUTE_GET_EPHEMERALS, path_request, "/p");
-  GET(w, children_response, &one);
-  ck_assert_int_eq(one.children.count, 1);
-  ck_assert_str_eq(one.children.data[0], "/p/e-0000000000");
-}
 
 /* Requests that are sent together are answered in order, however the server
  * groups them into transactions. */
@@ -299,36 +247,6 @@ static void put_create(wire *w, const char *path) {
   PART(w, ZKE_JUTE_CREATE, create_request, path, {0, ""}, zke_open_acl, 0);
 }
 
-static void put_check(wire *w, const char *path, int version) {
-  PART(w, ZKE_JUTE_CHECK, delete_request, path, version);
-}
-
-/* A successful multi has a result for each operation.  A refused one changes
- * nothing, and has an error for each, with ZooKeeper's numbers. */
-TEST(a_multi_is_done_as_a_whole_or_not_at_all) {
-  wire *w = begin(serve(":memory:", ""));
-  zke_jute_path_response made;
-  request(w, ZKE_JUTE_MULTI);
-  put_create(w, "/a");
-  put_check(w, "/a", 0);
-  ck_assert_int_eq(end_multi(w), 0);
-  ck_result(w, ZKE_JUTE_CREATE, 0);
-  GET(w, path_response, &made);
-  ck_assert_str_eq(made.path, "/a");
-  ck_result(w, ZKE_JUTE_CHECK, 0);
-  ck_results_end(w);
-  request(w, ZKE_JUTE_MULTI);
-  put_create(w, "/b");
-  put_check(w, "/a", 9);
-  put_create(w, "/c");
-  ck_assert_int_eq(end_multi(w), 0);
-  ck_result(w, ZKE_JUTE_ERROR, 0);
-  ck_result(w, ZKE_JUTE_ERROR, ZKE_BADVERSION);
-  ck_result(w, ZKE_JUTE_ERROR, ZKE_RUNTIMEINCONSISTENCY);
-  ck_results_end(w);
-  ck_assert_int_eq(look(w, ZKE_JUTE_EXISTS, "/b", 0), ZKE_NONODE);
-}
-
 /* A multi inside a multi, and other operations that cannot be part of one, are
  * malformed: the answer says so, and the connection stays. */
 TEST(a_multi_of_what_cannot_be_in_one_is_refused) {
@@ -363,23 +281,6 @@ TEST(a_multi_with_a_malformed_path_is_refused_for_that_one) {
   ck_result(w, ZKE_JUTE_CREATE, 0);
   GET(w, path_response, &made);
   ck_assert_str_eq(made.path, "/0000000000");
-}
-
-/* A failed operation of a multi-read has its error, and the others have their
- * results. */
-TEST(a_multi_read_has_a_result_for_each) {
-  wire *w = begin(serve(":memory:", ""));
-  zke_jute_get_data_response got;
-  create(w, "/a", "x", 0);
-  request(w, ZKE_JUTE_MULTI_READ);
-  PART(w, ZKE_JUTE_GET_DATA, read_request, "/none", 0);
-  PART(w, ZKE_JUTE_GET_DATA, read_request, "/a", 0);
-  ck_assert_int_eq(end_multi(w), 0);
-  ck_result(w, ZKE_JUTE_ERROR, ZKE_NONODE);
-  ck_result(w, ZKE_JUTE_GET_DATA, 0);
-  GET(w, get_data_response, &got);
-  ck_assert_mem_eq(got.data.data, "x", 1);
-  ck_results_end(w);
 }
 
 /* A short frame that asks for a large node very often is refused before its
@@ -675,21 +576,6 @@ TEST(watches_can_be_asked_for) {
     ck_assert_int_eq(
         CALL(w, ZKE_JUTE_CHECK_WATCHES, watches_request, "/a", types[i]),
         got[i]);
-}
-
-/* A direct user of the file and a client see each other's changes. */
-TEST(a_direct_user_of_the_file_is_seen) {
-  const char *file = test_path("app.db");
-  wire *w = begin(serve(file, ""));
-  zke *z;
-  ck_ok(zke_open(file, NULL, &z));
-  ck_assert_int_eq(look(w, ZKE_JUTE_EXISTS, "/a", 1), ZKE_NONODE);
-  ck_ok(zke_create(z, "/a", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_event(w, ZKE_EVENT_CREATED, "/a");
-  ck_assert_str_eq(data_at(w, "/a"), "x");
-  ck_assert_int_eq(create(w, "/b", "y", 0), 0);
-  ck_ok(zke_exists(z, "/b", NULL, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* ------------------------------------------------------------------------
@@ -1073,27 +959,6 @@ TEST(two_servers_show_one_tree) {
 /* ------------------------------------------------------------------------
  * Access
  * --------------------------------------------------------------------- */
-
-/* A node that an identity protects is closed to others and open to whoever has
- * the identity; a client can ask for its identities. */
-TEST(an_identity_opens_what_it_protects) {
-  serving s = serve(":memory:", "");
-  wire *w = begin(s), *other = begin(s);
-  zke_jute_who_am_i_response who;
-  ck_assert_int_eq(add_auth(w, "digest", "ann:secret"), 0);
-  ck_call(w, ZKE_JUTE_CREATE, create_request, "/a", {1, "x"},
-          zke_creator_all_acl, 0);
-  ck_assert_int_eq(look(other, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
-  ck_assert_int_eq(add_auth(other, "digest", "ann:secret"), 0);
-  ck_assert_int_eq(look(other, ZKE_JUTE_GET_DATA, "/a", 0), 0);
-  ck_assert_int_eq(call(w, ZKE_JUTE_WHO_AM_I), 0);
-  GET(w, who_am_i_response, &who);
-  ck_assert_int_eq(who.ids.count, 2);
-  ck_assert_str_eq(who.ids.data[0].scheme, "ip");
-  ck_assert_str_eq(who.ids.data[0].id, "127.0.0.1");
-  ck_assert_str_eq(who.ids.data[1].scheme, "digest");
-  ck_assert_str_eq(who.ids.data[1].id, "ann");
-}
 
 /* Identities belong to the connection: without them the session has none. */
 TEST(identities_go_with_their_connection) {
