@@ -1,8 +1,7 @@
 /* test_acl.c - access control lists beyond test/semantics/acl.txt: impossible
- * counts, long certificates and lists, the permission that each operation
- * needs, the identities that a host can vouch for, and memory.
+ * counts, long certificates and lists, the identities that a host can vouch
+ * for, and memory.
  */
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,14 +15,7 @@
 #define BOB "bob:R3bUSw3Enrs8ff9W5R1qlyZbH2M="
 #define ALICE "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E="
 
-enum {
-  R = ZKE_PERM_READ,
-  W = ZKE_PERM_WRITE,
-  C = ZKE_PERM_CREATE,
-  D = ZKE_PERM_DELETE,
-  A = ZKE_PERM_ADMIN,
-  ALL = ZKE_PERM_ALL
-};
+enum { ALL = ZKE_PERM_ALL };
 
 static int auth(zke *z, const char *cert) {
   return zke_add_auth(z, "digest", cert, (int)strlen(cert));
@@ -38,10 +30,6 @@ static const zke_acls *one(int perms, const char *scheme, const char *id) {
   entries[turn] = (zke_acl){perms, scheme, id};
   lists[turn] = (zke_acls){1, &entries[turn]};
   return &lists[turn];
-}
-
-static const zke_acls *world(int perms) {
-  return one(perms, "world", "anyone");
 }
 
 static int create_with(zke *z, const char *path, const zke_acls *acls) {
@@ -119,118 +107,7 @@ TEST_LOOP(digest_of_long_cert, 0, COUNT(long_digests)) {
   expect_acl(z, "/a", expected);
 }
 
-/* ---- the permission of each operation ---- */
-
-/* On /p, which has the child k. */
-static int op_get(zke *z) { return get(z, "/p"); }
-
-static int op_children(zke *z) {
-  return zke_children(z, "/p", NULL, NULL, NULL, NULL);
-}
-
-static int op_count(zke *z) { return zke_count(z, "/p", NULL); }
-static int op_usage(zke *z) { return zke_usage(z, "/p", NULL, NULL); }
-
-static int op_check(zke *z) {
-  zke_op op;
-  zke_op_check(&op, "/p", -1);
-  return zke_multi(z, &op, 1, NULL);
-}
-
-static int op_set(zke *z) { return set(z, "/p", -1); }
-
-static int op_create(zke *z) { return create_with(z, "/p/n", ZKE_OPEN_ACL); }
-
-static int op_sequential(zke *z) {
-  return create(z, "/p/s", ZKE_EPHEMERAL_SEQUENTIAL);
-}
-
-static int op_delete(zke *z) { return zke_delete(z, "/p/k", -1); }
-
-static int op_set_acl(zke *z) {
-  return zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL, NULL);
-}
-
-static int op_get_acl(zke *z) { return zke_get_acl(z, "/p", NULL, NULL); }
-
-static int op_exists(zke *z) { return see(z, "/p"); }
-
-static int op_sync(zke *z) { return zke_sync(z, "/p"); }
-
-static int op_child(zke *z) { return get(z, "/p/k"); }
-
-static int op_grandchild(zke *z) {
-  return create_with(z, "/p/k/g", ZKE_OPEN_ACL);
-}
-
-static int op_watch(zke *z) {
-  return zke_add_watch(z, "/p", ZKE_WATCH_PERSISTENT, test_record, NULL);
-}
-
-static const struct {
-  const char *name;
-  int (*run)(zke *z);
-  int needs; /* any of these bits; 0: none */
-} needs[] = {
-    {"get", op_get, R},
-    {"children", op_children, R},
-    {"count", op_count, R},
-    {"usage", op_usage, R},
-    {"check", op_check, R},
-    {"set", op_set, W},
-    {"create", op_create, C},
-    {"create sequential", op_sequential, C},
-    {"delete", op_delete, D},
-    {"set_acl", op_set_acl, A},
-    {"get_acl", op_get_acl, R | A},
-    {"exists", op_exists, 0},
-    {"sync", op_sync, 0},
-    {"get of a child", op_child, 0},
-    {"create below a child", op_grandchild, 0},
-    {"add_watch", op_watch, 0},
-};
-
-static const int some_perms[] = {0,       R,  W,  C,       D,       A,    ALL,
-                                 ALL - R, 32, -1, ALL - A, INT_MIN, R | W};
-
-/* 8, 12 #35: each operation under each set of permissions. */
-TEST_LOOP(permission_needed, 0, COUNT(needs)) {
-  for (int i = 0; i < COUNT(some_perms); i++) {
-    int perms = some_perms[i];
-    zke *z = memory();
-    make(z, "/p");
-    make(z, "/p/k");
-    ck_ok(zke_set_acl(z, "/p", -1, world(perms), NULL));
-    bool allowed = !needs[_i].needs || (perms & needs[_i].needs);
-    int rc = needs[_i].run(z);
-    ck_assert_msg(rc == (allowed ? ZKE_OK : ZKE_NOAUTH), "%s with %d: %s",
-                  needs[_i].name, perms, zke_error_name(rc));
-    ck_ok(zke_close(z));
-  }
-}
-
 /* ---- long lists ---- */
-
-/* 8: an ACL of many entries comes back whole and in order. */
-TEST(long_list) {
-  enum { MANY = 500 };
-  static zke_acl entries[MANY];
-  static char ids[MANY][16];
-  zke_acls *acls = NULL;
-  zke *z = memory();
-  for (int i = 0; i < MANY; i++) {
-    snprintf(ids[i], sizeof ids[i], "user%d:%d", i, i);
-    entries[i] = (zke_acl){ALL, "digest", ids[i]};
-  }
-  entries[MANY - 1] = (zke_acl){A, "world", "anyone"};
-  ck_ok(create_with(z, "/a", &(zke_acls){MANY, entries}));
-  ck_ok(zke_get_acl(z, "/a", &acls, NULL));
-  ck_assert_int_eq(acls->count, MANY);
-  for (int i = 0; i < MANY; i++) {
-    ck_assert_str_eq(acls->data[i].id, entries[i].id);
-  }
-  zke_free(acls);
-}
 
 /* 8: of equal entries the first counts, in a list of any length.  An entry is
  * not compared with all earlier ones: that would take minutes. */
@@ -472,23 +349,4 @@ TEST(a_digest_names_a_user) {
   ck_assert_str_eq(hash, "2jmj7l5rSw0yVb/vlWAYkK/YBwk=");
   zke_digest("bob:p", -1, hash);
   ck_assert_str_eq(hash, "2jmj7l5rSw0yVb/vlWAYkK/YBwk=");
-}
-
-/* ---- resources ---- */
-
-/* P9: a list outlives its handle; when it is freed, nothing is left in the
- * handle's allocator. */
-TEST(an_acl_outlives_the_handle) {
-  test_heap heap = {0};
-  zke_acls *acls = NULL;
-  zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
-  ck_ok(auth(z, "bob:p"));
-  ck_ok(auth(z, "alice:secret"));
-  ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
-  ck_ok(zke_get_acl(z, "/a", &acls, NULL));
-  ck_ok(zke_close(z));
-  ck_assert_int_eq(acls->count, 2);
-  ck_assert_int_ge(heap.live, 1);
-  zke_free(acls);
-  ck_assert_int_eq(heap.live, 0);
 }

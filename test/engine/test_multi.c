@@ -288,18 +288,3 @@ TEST(results_clear) {
   zke_results_clear(b.results, 2);
   zke_results_clear(NULL, 0);
 }
-
-/* P9: results outlive the handle; once freed, nothing is left in its
- * allocator. */
-TEST(results_outlive_the_handle) {
-  test_heap heap = {0};
-  batch b = {0};
-  zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
-  add_create(&b, "/late", ZKE_PERSISTENT);
-  ck_ok(zke_multi(z, b.ops, 1, b.results));
-  ck_ok(zke_close(z));
-  ck_assert_str_eq(b.results[0].path, "/late");
-  ck_assert_int_ge(heap.live, 1);
-  clear(&b);
-  ck_assert_int_eq(heap.live, 0);
-}

@@ -236,21 +236,6 @@ TEST(unusual_names_are_kept_apart) {
   zke_free(got);
 }
 
-/* 1.1: a path can be long. */
-TEST(long_path) {
-  char path[5004];
-  zke *z = memory();
-  memset(path, 'p', sizeof path);
-  path[0] = '/';
-  path[5003] = '\0';
-  makes(z, path, ZKE_PERSISTENT, path);
-  zke_strings *got = NULL;
-  ck_ok(zke_children(z, "/", NULL, NULL, &got, NULL));
-  ck_assert_str_eq(got->data[0], path + 1);
-  zke_free(got);
-  ck_ok(run_delete(z, path));
-}
-
 /* zkembed.h, zke_create: at most 1 MiB, including the chroot and a number, so
  * that no length is truncated on its way. */
 TEST(a_path_has_a_limit) {

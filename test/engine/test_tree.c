@@ -1,6 +1,6 @@
 /* test_tree.c - the tree in one process, beyond test/semantics/tree.txt: data
- * of every size, numbers that wrap, missing handles and outputs, the names of
- * results, and ownership of memory.
+ * of every size, numbers that wrap, missing handles and outputs, and the names
+ * of results.
  */
 #include <limits.h>
 #include <sqlite3.h>
@@ -70,21 +70,6 @@ TEST(data_of_every_size) {
   }
   ck_ok(zke_check(z, NULL, NULL));
   free(data);
-}
-
-/* "Inputs are copied before a call returns." */
-TEST(inputs_are_copied) {
-  char path[] = "/a", data[] = "abc", scheme[] = "world", id[] = "anyone";
-  zke_acl entry = {ZKE_PERM_ALL, scheme, id};
-  zke_acls acls = {1, &entry};
-  zke *z = memory();
-  ck_ok(zke_create(z, path, data, 3, &acls, 0, NULL, NULL));
-  memset(path, 'x', sizeof path - 1);
-  memset(data, 'x', sizeof data - 1);
-  memset(scheme, 'x', sizeof scheme - 1);
-  memset(id, 'x', sizeof id - 1);
-  expect_bytes(z, "/a", "abc", 3);
-  make(z, "/a/b");
 }
 
 /* ---- a database changed from outside ---- */
@@ -161,33 +146,6 @@ TEST(aversion_leaves_minus_one_out) {
   ck_rc(zke_set_acl(z, "/c", -2, ZKE_OPEN_ACL, NULL), ZKE_BADVERSION);
 }
 
-/* ---- sessions ---- */
-
-/* 7: the sessions of one tree have different ids. */
-TEST(session_ids_differ) {
-  zke *z = memory();
-  int64_t last = zke_session_id(z);
-  for (int i = 0; i < 10; i++) {
-    zke *other = test_session(z, NULL);
-    ck_assert_int_gt(zke_session_id(other), last);
-    last = zke_session_id(other);
-    ck_ok(zke_close(other));
-  }
-}
-
-/* zkembed.h: a tree in memory is private, and lives as long as any session
- * on it. */
-TEST(memory_lives_with_its_last_session) {
-  zke *a = memory(), *other = memory(), *b = test_session(a, NULL);
-  make(a, "/a");
-  ck_rc(see(other, "/a"), ZKE_NONODE);
-  ck_ok(zke_close(a));
-  ck_ok(see(b, "/a"));
-  zke *c = test_session(b, NULL);
-  ck_ok(zke_close(b));
-  ck_ok(see(c, "/a"));
-}
-
 /* ---- bad input: P11 ---- */
 
 /* A NULL handle gives ZKE_BADARGUMENTS, and no output is touched, except that a
@@ -260,23 +218,4 @@ TEST(result_names_and_texts) {
     ck_assert_str_eq(zke_error_name(strangers[i]), "ZKE_UNKNOWN");
     ck_assert_str_eq(zke_error_text(strangers[i]), "unknown error");
   }
-}
-
-/* ---- resources ---- */
-
-/* P9: what the caller owns outlives the handle; when it is freed, nothing is
- * left in the handle's allocator. */
-TEST(data_outlives_the_handle) {
-  test_heap heap = {0};
-  char *data = NULL;
-  zke *z = open_as(":memory:", .allocator = {test_heap_resize, &heap});
-  zke *other = test_session(z, NULL);
-  ck_ok(zke_create(z, "/p", "outlives", 8, ZKE_OPEN_ACL, 0, NULL, NULL));
-  ck_ok(zke_get(other, "/p", NULL, NULL, &data, NULL, NULL));
-  ck_ok(zke_close(z));
-  ck_ok(zke_close(other));
-  ck_assert_str_eq(data, "outlives");
-  ck_assert_int_ge(heap.live, 1);
-  zke_free(data);
-  ck_assert_int_eq(heap.live, 0);
 }
