@@ -215,9 +215,8 @@ static void client_bytes(bool honest) {
   size_t len;
   char *bytes = client_take(fuzz_byte(&client.in), &len);
   uint32_t said = honest ? (uint32_t)len : (uint32_t)any;
-  unsigned char head[4] = {(unsigned char)(said >> 24),
-                           (unsigned char)(said >> 16),
-                           (unsigned char)(said >> 8), (unsigned char)said};
+  unsigned char head[4];
+  fuzz_length(head, said);
   client_send(head, sizeof head);
   if (client.fd >= 0) client_send(bytes, len);
   free(bytes);
@@ -486,8 +485,4 @@ int fuzz_client(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_client(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_client)

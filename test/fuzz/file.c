@@ -71,12 +71,8 @@ static void file_remove_all(void) {
   sqlite3_free(file_template);
 }
 
-/* In memory if possible: each input writes a database. */
 static void file_make_directory(void) {
-  const char *base = getenv("TMPDIR");
-  if (!base) base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-  snprintf(file_directory, sizeof file_directory, "%s/zke-fuzz-XXXXXX", base);
-  FUZZ_EXPECT(mkdtemp(file_directory));
+  fuzz_directory(file_directory, sizeof file_directory);
   snprintf(file_name, sizeof file_name, "%s/db", file_directory);
   snprintf(file_side, sizeof file_side, "%s-zke", file_name);
   snprintf(file_live, sizeof file_live, "%s/live", file_side);
@@ -594,8 +590,4 @@ static int fuzz_file(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_file(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_file)

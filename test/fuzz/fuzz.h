@@ -15,10 +15,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "zkembed.h"
 
+/* The target of a file, int fuzz_NAME(data, size).  In libFuzzer's program for
+ * it, that is what the library calls. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#ifdef FUZZ_TOGETHER
+#define FUZZ_TARGET(name)
+#else
+#define FUZZ_TARGET(name)                                        \
+  int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { \
+    return name(data, size);                                     \
+  }
+#endif
 
 /* What must hold whatever the input; libFuzzer keeps the input that aborts. */
 #define FUZZ_EXPECT(condition)                                             \
@@ -90,6 +101,29 @@ static inline char *fuzz_text(fuzz_input *in, size_t len) {
   in->at += len;
   in->left -= len;
   return text;
+}
+
+/* ---- what several targets need ---- */
+
+/* A stream that discards all output. */
+static inline FILE *fuzz_nowhere(void) {
+  static FILE *nowhere;
+  if (!nowhere) nowhere = fopen("/dev/null", "w");
+  FUZZ_EXPECT(nowhere);
+  return nowhere;
+}
+
+/* Make a directory, in memory if possible: each input writes files. */
+static inline void fuzz_directory(char *out, size_t size) {
+  const char *base = getenv("TMPDIR");
+  if (!base) base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  snprintf(out, size, "%s/zke-fuzz-XXXXXX", base);
+  FUZZ_EXPECT(mkdtemp(out));
+}
+
+/* The length of a frame as ZooKeeper's protocol sends it. */
+static inline void fuzz_length(unsigned char head[4], uint32_t len) {
+  for (int i = 0; i < 4; i++) head[i] = (unsigned char)(len >> (24 - 8 * i));
 }
 
 /* ---- the world around the library ---- */

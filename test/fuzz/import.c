@@ -55,12 +55,8 @@ static void import_remove_all(void) {
 }
 
 static void import_make_directory(void) {
-  const char *base = getenv("TMPDIR");
   if (import_owner == getpid()) return;
-  if (!base) base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-  snprintf(import_directory, sizeof import_directory, "%s/zke-fuzz-XXXXXX",
-           base);
-  FUZZ_EXPECT(mkdtemp(import_directory));
+  fuzz_directory(import_directory, sizeof import_directory);
   import_owner = getpid();
   atexit(import_remove_all);
 }
@@ -200,8 +196,4 @@ int fuzz_import(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_import(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_import)

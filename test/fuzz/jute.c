@@ -67,8 +67,4 @@ int fuzz_jute(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_jute(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_jute)

@@ -148,14 +148,6 @@ static void lines_run(shell *sh, const char *line, size_t len, unsigned how) {
   if (run) lines_check_status(run_line(sh, line, len));
 }
 
-/* A stream that discards all output. */
-static FILE *lines_nowhere(void) {
-  static FILE *nowhere;
-  if (!nowhere) nowhere = fopen("/dev/null", "w");
-  FUZZ_EXPECT(nowhere);
-  return nowhere;
-}
-
 int fuzz_lines(const uint8_t *data, size_t size) {
   fuzz_world world;
   zke_os os = fuzz_world_begin(&world);
@@ -169,7 +161,7 @@ int fuzz_lines(const uint8_t *data, size_t size) {
               .persists = true,
               .options = {.size = sizeof(zke_options), .os = &os}};
   FILE *out = stdout, *err = stderr;
-  stdout = stderr = lines_nowhere();
+  stdout = stderr = fuzz_nowhere();
   while (in.left && !sh.leaving) {
     const uint8_t *end = memchr(in.at, '\n', in.left);
     size_t len = end ? (size_t)(end - in.at) : in.left;
@@ -185,8 +177,4 @@ int fuzz_lines(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_lines(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_lines)

@@ -445,8 +445,4 @@ static int fuzz_ops(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_ops(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_ops)

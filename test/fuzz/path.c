@@ -205,8 +205,4 @@ static int fuzz_path(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_path(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_path)

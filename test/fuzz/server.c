@@ -324,11 +324,10 @@ static void server_send_bytes(server_peer *p, unsigned how) {
   size_t len = fuzz_byte(&around.in);
   if (len > around.in.left) len = around.in.left;
   uint32_t said = how ? (uint32_t)any : (uint32_t)len;
-  unsigned char head[4] = {(unsigned char)(said >> 24),
-                           (unsigned char)(said >> 16),
-                           (unsigned char)(said >> 8), (unsigned char)said};
+  unsigned char head[4];
   char *bytes = fuzz_text(&around.in, len);
   p->loose = true;
+  fuzz_length(head, said);
   if (how < 2) server_send(p, head, sizeof head);
   server_send(p, bytes, len);
   free(bytes);
@@ -437,14 +436,6 @@ static void server_play(server *s, bool is_controlled) {
   FUZZ_EXPECT(zke_check(s->z, NULL, NULL) == ZKE_OK);
 }
 
-/* A stream that discards the server's lines. */
-static FILE *server_nowhere(void) {
-  static FILE *nowhere;
-  if (!nowhere) nowhere = fopen("/dev/null", "w");
-  FUZZ_EXPECT(nowhere);
-  return nowhere;
-}
-
 int fuzz_server(const uint8_t *data, size_t size) {
   memset(&around, 0, sizeof around);
   around.in = (fuzz_input){data, size};
@@ -460,7 +451,7 @@ int fuzz_server(const uint8_t *data, size_t size) {
   server s;
   FILE *err = stderr;
   for (int i = 0; i < SERVER_PEERS; i++) around.peers[i].fd = -1;
-  stderr = server_nowhere();
+  stderr = fuzz_nowhere();
   unsigned how = fuzz_byte(&around.in);
   words *w = server_options(&c, how);
   server_begin(&s, &c);
@@ -475,8 +466,4 @@ int fuzz_server(const uint8_t *data, size_t size) {
   return 0;
 }
 
-#ifndef FUZZ_TOGETHER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  return fuzz_server(data, size);
-}
-#endif
+FUZZ_TARGET(fuzz_server)
