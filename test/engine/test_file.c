@@ -815,24 +815,6 @@ TEST(renamed_database_is_noticed) {
   zke_close(z);
 }
 
-/* design.md 8: another database is moved over it, and stays unharmed. */
-TEST(replaced_database_is_noticed) {
-  const char *path = sample(test_path("a.db")), *other = test_path("b.db");
-  zke *z = test_open(other);
-  make_with(z, "/other", "database");
-  ck_ok(zke_close(z));
-  z = test_open(path);
-  make_as(z, "/e", ZKE_EPHEMERAL);
-  ck_assert_int_eq(rename(other, path), 0);
-  expect_replaced(z);
-  zke_close(z);
-  for (int i = 1; i < BESIDE; i++) unlink(joined(path, beside[i]));
-  z = test_open(path);
-  expect_data(z, "/other", "database");
-  ck_rc(see(z, "/a"), ZKE_NONODE);
-  ck_rc(see(z, "/e"), ZKE_NONODE);
-}
-
 /* design.md 5: a session is alive, and the liveness file or the gate file is
  * missing or was replaced.  A new process is refused, since all lock bytes
  * would look free. */

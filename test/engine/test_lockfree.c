@@ -1504,11 +1504,10 @@ TEST_LOOP(removed_database_is_noticed_by_all, 0, TICKS) {
   end_sweeping();
 }
 
-/* … and that it was replaced by a new one, whose own users sweep too; at any
- * point of their tick. */
 enum { PHASES = 10 };
-/* The database is replaced under idle processes, each at another point of its
- * tick: all notice within three ticks. */
+
+/* … and that it was replaced by a new one, whose own users sweep too, at any
+ * point of their tick. */
 TEST_LOOP(replaced_database_is_noticed_by_all, 0, PHASES) {
   begin_sweeping();
   live_on(ZKE_TICK_MS + _i * ZKE_TICK_MS / PHASES);
