@@ -61,8 +61,6 @@ static void change(const char *path) {
   ck_ok(zke_set(writer, path, "x", 1, -1, NULL));
 }
 
-static void drop(const char *path) { ck_ok(zke_delete(writer, path, -1)); }
-
 /* ---- watches by the watcher ---- */
 
 static void on_exists(const char *path, test_events *events) {
@@ -170,75 +168,13 @@ static int64_t now(void) {
   return zke_zxid();
 }
 
-/* The event that each type gets immediately, by what has happened since its
- * zxid; "" if a watch is registered. */
-static const struct {
-  int type;
-  bool there; /* the node, initially */
-  int change; /* ZKE_EVENT_…: of the node, CHILD: a new child; -1: a new node */
-  const char *told;
-} missed[] = {
-    {ZKE_WATCH_DATA, true, 0, ""},
-    {ZKE_WATCH_DATA, true, ZKE_EVENT_CHANGED, "CHANGED /n"},
-    {ZKE_WATCH_DATA, true, ZKE_EVENT_CHILD, ""},
-    {ZKE_WATCH_DATA, true, ZKE_EVENT_DELETED, "DELETED /n"},
-    {ZKE_WATCH_DATA, true, -1, "CHANGED /n"},
-    {ZKE_WATCH_DATA, false, 0, "DELETED /n"},
-    {ZKE_WATCH_EXIST, false, 0, ""},
-    {ZKE_WATCH_EXIST, false, ZKE_EVENT_CREATED, "CREATED /n"},
-    {ZKE_WATCH_EXIST, true, 0, "CREATED /n"},
-    {ZKE_WATCH_CHILD, true, 0, ""},
-    {ZKE_WATCH_CHILD, true, ZKE_EVENT_CHANGED, ""},
-    {ZKE_WATCH_CHILD, true, ZKE_EVENT_CHILD, "CHILD /n"},
-    {ZKE_WATCH_CHILD, true, ZKE_EVENT_DELETED, "DELETED /n"},
-    {ZKE_WATCH_CHILD, true, -1, "CHILD /n"},
-    {ZKE_WATCH_CHILD, false, 0, "DELETED /n"},
-};
-enum { MISSED = sizeof missed / sizeof *missed };
-
-static void make_the_change(int type) {
-  if (type == ZKE_EVENT_CREATED) make("/n");
-  if (type == ZKE_EVENT_CHANGED) change("/n");
-  if (type == ZKE_EVENT_CHILD) make("/n/c");
-  if (type == ZKE_EVENT_DELETED || type == -1) drop("/n");
-  if (type == -1) make("/n");
-}
-
-/* The event comes in the next dispatch, for which the descriptor is readable,
- * once; without a missed change the watch fires at the next change. */
-TEST_LOOP(a_watch_set_once_more_tells_what_was_missed, 0, WAYS *MISSED) {
-  const char *told = missed[_i / WAYS].told;
-  int type = missed[_i / WAYS].type;
-  struct pollfd fd = {.events = POLLIN};
-  begin(_i % WAYS);
-  ck_ok(zke_fd(watcher, &fd.fd));
-  if (missed[_i / WAYS].there) make("/n");
-  int64_t zxid = now();
-  make_the_change(missed[_i / WAYS].change);
-  expect("");
-  set_once_more("/n", type, zxid, &seen);
-  ck_assert_int_eq(zke_zxid(), now());
-  if (*told) ck_assert_int_eq(poll(&fd, 1, 0), 1);
-  expect(told);
-  if (zke_exists(writer, "/n", NULL, NULL, NULL) == ZKE_NONODE)
-    make("/n");
-  else if (type == ZKE_WATCH_CHILD)
-    make("/n/later");
-  else
-    change("/n");
-  if (*told)
-    expect("");
-  else if (type == ZKE_WATCH_CHILD)
-    expect("CHILD /n");
-  else
-    expect(type == ZKE_WATCH_EXIST ? "CREATED /n" : "CHANGED /n");
-}
-
 /* The event has the zxid of the state in which it was found, and comes in that
- * order. */
+ * order.  The descriptor is readable at once. */
 TEST_LOOP(what_was_missed_has_its_place, 0, WAYS) {
+  struct pollfd fd = {.events = POLLIN};
   int more = 0;
   begin(_i);
+  ck_ok(zke_fd(watcher, &fd.fd));
   make("/n");
   int64_t zxid = now();
   on_all("/m", ZKE_WATCH_PERSISTENT, &seen);
@@ -246,6 +182,7 @@ TEST_LOOP(what_was_missed_has_its_place, 0, WAYS) {
   make("/m");
   set_once_more("/n", ZKE_WATCH_DATA, zxid, &seen);
   int64_t found = zke_zxid();
+  ck_assert_int_eq(found, now());
   change("/m");
   ck_ok(zke_dispatch_to(watcher, found - 1, NULL, &more));
   ck_assert_int_eq(seen.count, 0);
@@ -253,6 +190,9 @@ TEST_LOOP(what_was_missed_has_its_place, 0, WAYS) {
   ck_ok(zke_dispatch_to(watcher, found, NULL, &more));
   expect("CREATED /m; CHANGED /n; CHANGED /m");
   ck_assert_int_eq(more, 1);
+  set_once_more("/n", ZKE_WATCH_DATA, zxid, &seen);
+  ck_assert_int_eq(poll(&fd, 1, 0), 1);
+  expect("CHANGED /n");
 }
 
 /* In a dispatch that has read the file: make a change that the watcher hears
