@@ -8,7 +8,6 @@
 #include "bench.h"
 
 #include <errno.h>
-#include <math.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -10,7 +10,6 @@
 #include "bench.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { CROWD = 1000 };
 

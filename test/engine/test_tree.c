@@ -4,7 +4,6 @@
  */
 #include <limits.h>
 #include <sqlite3.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

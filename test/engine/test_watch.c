@@ -9,8 +9,6 @@
 #include "test/test.h"
 
 #include <poll.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,9 +10,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -1466,16 +1464,6 @@ TEST(words_tell_a_watched_path_once) {
   snprintf(text, sizeof text, "/a\n\t0x%llx\n\t0x%llx\n/b\n\t0x%llx\n\n", one,
            two, one);
   ck_assert_str_eq(says(s, "wchp"), text);
-}
-
-/* --unix names a file that is no socket: the server does not start, and the
- * file stays. */
-TEST(a_unix_socket_does_not_replace_a_file) {
-  const char *path = test_path("letter");
-  fclose(fopen(path, "w"));
-  const char *said = refusal("--unix '%s'", path);
-  ck_assert_msg(strstr(said, "Address already in use") != NULL, "%s", said);
-  ck_assert_int_eq(access(path, F_OK), 0);
 }
 
 /* A server that stands still accepts no connection, and its queue is full: the

@@ -5,7 +5,6 @@
  */
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdio.h>
 
 #include "test/server/wire.h"
 

@@ -1,5 +1,4 @@
-/* test_tell.c - what zke serve writes to standard error about what it refuses,
- * and why it does not start
+/* test_tell.c - what zke serve writes to standard error about what it refuses
  *
  * Each kind of refusal has one whole line.  Numbers in it, with ports and
  * addresses, are compared as #.
@@ -12,9 +11,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -407,48 +404,6 @@ TEST(a_host_that_others_reach_is_warned_of) {
           "nothing is encrypted\n");
   s = serve_logged(":memory:", "--host 127.0.0.2");
   ck_said(s, "");
-}
-
-/* A name of 64 letters, which no resolver asks for. */
-#define LETTERS \
-  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-
-/* Each mistake has a sentence, and no server starts. */
-TEST(a_start_that_is_refused_has_a_sentence) {
-  static const char shortest[] =
-      "zke: USAGE: --timeout-min is 20ms at least, and --timeout-max not less "
-      "than it\nusage: ";
-  static const struct {
-    const char *options, *sentence;
-  } starts[] = {
-      {"--timeout-min 5s --timeout-max 4s", shortest},
-      {"--timeout-min 10ms", shortest},
-      {"--unix /" LETTERS LETTERS,
-       "zke: USAGE: --unix wants a path of at most 107 bytes\nusage: "},
-      {"--host " LETTERS ".invalid", "zke: USAGE: " LETTERS ".invalid:\n"}};
-  for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
-    const char *got = refusal(starts[i].options);
-    size_t len = strlen(starts[i].sentence);
-    ck_assert_msg(strncmp(got, starts[i].sentence, len) == 0, "%s", got);
-  }
-}
-
-/* In a script the store is already open, with its container interval. */
-TEST(a_script_cannot_set_the_time_of_containers) {
-  char command[600], got[600];
-  snprintf(command, sizeof command,
-           "echo 'serve --container-ms 5 --port 0' | timeout 20 '%s' :memory: "
-           "2>&1",
-           test_zke());
-  FILE *f = popen(command, "r");
-  size_t len = fread(got, 1, sizeof got - 1, f);
-  got[len] = '\0';
-  ck_assert_int_ne(pclose(f), 0);
-  ck_assert_msg(strstr(got,
-                       "USAGE: --container-ms needs a session of its own: give "
-                       "it to one command on\n        the command line\n"
-                       "usage: "),
-                "%s", got);
 }
 
 /* Write a text into a system file; false: not permitted. */

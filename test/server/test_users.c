@@ -7,9 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "shell/serve/digest.c"
 #include "test/server/wire.h"
@@ -385,57 +382,4 @@ TEST(a_super_user_who_comes_back_is_nobody) {
   ck_assert_int_eq(look(w, ZKE_JUTE_GET_DATA, "/a", 0), 0);
   ck_assert_int_eq(attach(s, &again, w), w->id);
   ck_assert_int_eq(look(again, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
-}
-
-/* ------------------------------------------------------------------------
- * The file of users
- * --------------------------------------------------------------------- */
-
-/* A server with these options does not start, with this in its sentence. */
-#define ck_refused(part, ...)                                \
-  do {                                                       \
-    const char *got_ = refusal(__VA_ARGS__);                 \
-    ck_assert_msg(strstr(got_, part), "%s: %s", part, got_); \
-  } while (0)
-
-/* Each mistake in it has its own sentence, and no server starts. */
-TEST(a_file_of_users_is_checked) {
-  static const struct {
-    const char *text, *says;
-  } mistakes[] = {{"ann\n", "line 1 is not NAME:PASSWORD"},
-                  {"# x\n:secret\n", "line 2 is not NAME:PASSWORD"},
-                  {"ann:\n", "line 1 is not NAME:PASSWORD"},
-                  {"ann:x\nann:y\n", "line 2: ann is there twice"},
-                  {"j\303\266rg:x\n", "outside ASCII"},
-                  {"# nobody\n", "has no users"}};
-  char line[1100];
-  for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
-    ck_refused(mistakes[i].says, "--users '%s'", users_file(mistakes[i].text));
-  memset(line, 'x', sizeof line);
-  memcpy(line, "ann:", 4);
-  line[1001] = '\0';
-  ck_refused("of at most 1000 bytes", "--users '%s'", users_file(line));
-}
-
-/* The server does not start with a file of users that is missing or readable by
- * everybody. */
-TEST(a_file_that_all_can_read_has_no_secrets) {
-  const char *path = users_file("ann:x\n");
-  ck_assert_int_eq(chmod(path, 0604), 0);
-  ck_refused("everybody can read or write", "--users '%s'", path);
-  ck_assert_int_eq(unlink(path), 0);
-  ck_refused("No such file", "--users '%s'", path);
-}
-
-/* Options about users that contradict each other, or name no user, are refused
- * with a sentence at the start. */
-TEST(options_that_name_nobody_are_refused) {
-  ck_refused("eve is none of --users", "--users '%s' --super-user eve",
-             users_file("ann:x\n"));
-  ck_refused("--super-user names one of --users", "--super-user ann");
-  ck_refused("--require-sasl wants --users", "--require-sasl");
-  ck_refused("wants USER:HASH", "--super-digest super:admin");
-  ck_refused("wants USER",
-             "--super-digest "
-             "xQJmxLMiHGwaqBvst5y6rkB6HQs=");
 }
