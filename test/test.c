@@ -37,6 +37,7 @@ enum { USUAL_LIMIT_S = 120 };
 
 static test_item *items; /* by file and line */
 static SFun after_each;
+static int processes = 1;       /* that share the tests */
 static char program_path[4096]; /* argv[0]; the worker is next to it */
 
 static bool item_before(const test_item *a, const test_item *b) {
@@ -54,6 +55,7 @@ void test_register(test_item *item) {
 }
 
 void test_after_each(SFun function) { after_each = function; }
+void test_side_by_side(int count) { processes = count; }
 
 const char *test_program(void) { return program_path; }
 
@@ -171,16 +173,18 @@ static void add_item(Suite *suite, test_item *item, int limit_s) {
   suite_add_tcase(suite, alone);
 }
 
-/* All tests, or the one of that name.  A limit applies until its file ends. */
-static void add_items(Suite *suite, const char *only) {
+/* The tests of this process, the which-th that shares them; or the one of that
+ * name.  A limit applies until its file ends. */
+static void add_items(Suite *suite, const char *only, int which) {
   const char *file = "";
-  int limit_s = USUAL_LIMIT_S;
+  int limit_s = USUAL_LIMIT_S, number = 0;
   for (test_item *item = items; item; item = item->next) {
     if (strcmp(file, item->file) != 0) limit_s = USUAL_LIMIT_S;
     file = item->file;
     if (!item->function) {
       limit_s = item->limit_s;
-    } else if (!only || strcmp(only, item->name) == 0) {
+    } else if (only ? strcmp(only, item->name) == 0
+                    : number++ % processes == which) {
       add_item(suite, item, limit_s);
     }
   }
@@ -194,14 +198,11 @@ static int list_items(void) {
   return 0;
 }
 
-int test_main(int argc, char **argv) {
-  if (argc > 1 && strcmp(argv[1], "--list") == 0) return list_items();
-  snprintf(program_path, sizeof program_path, "%s", argv[0]);
-  const char *slash = strrchr(argv[0], '/');
-  const char *name = slash ? slash + 1 : argv[0];
+/* Run the tests of this process; returns its exit status. */
+static int run_items(const char *name, const char *only, int which) {
   Suite *suite = suite_create(name);
   open_marks();
-  add_items(suite, argc > 1 ? argv[1] : NULL);
+  add_items(suite, only, which);
   SRunner *runner = srunner_create(suite);
   srunner_set_fork_status(runner, getenv("CK_NOFORK") ? CK_NOFORK : CK_FORK);
   srunner_run_all(runner, CK_NORMAL);
@@ -211,6 +212,24 @@ int test_main(int argc, char **argv) {
   srunner_free(runner);
   printf("%s: %d passed, %d failed\n", name, run - failed, failed);
   return failed || !run ? 1 : 0;
+}
+
+int test_main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "--list") == 0) return list_items();
+  snprintf(program_path, sizeof program_path, "%s", argv[0]);
+  const char *slash = strrchr(argv[0], '/');
+  const char *name = slash ? slash + 1 : argv[0];
+  const char *only = argc > 1 ? argv[1] : NULL;
+  if (only || getenv("CK_NOFORK")) processes = 1;
+  for (int i = 1; i < processes; i++) {
+    pid_t pid = fork();
+    if (pid < 0) abort();
+    if (pid == 0) return run_items(name, only, i);
+  }
+  int status = run_items(name, only, 0), outcome;
+  for (int i = 1; i < processes; i++)
+    if (wait(&outcome) < 0 || outcome != 0) status = 1;
+  return status;
 }
 
 /* For a program that has no main(). */

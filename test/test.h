@@ -72,6 +72,14 @@
   }                                                                    \
   struct test_item
 
+/* The program's tests mostly wait, so this many run at a time.  See
+ * test_side_by_side(). */
+#define SIDE_BY_SIDE(processes)                                             \
+  __attribute__((constructor)) static void test_side_by_side_itself(void) { \
+    test_side_by_side(processes);                                           \
+  }                                                                         \
+  struct test_item
+
 #define TEST_AT_LINE(name) TEST_PASTE(name, __LINE__)
 #define TEST_PASTE(a, b) TEST_PASTE_EXPANDED(a, b)
 #define TEST_PASTE_EXPANDED(a, b) a##b
@@ -88,6 +96,9 @@ typedef struct test_item {
 } test_item;
 void test_register(test_item *item);
 void test_after_each(SFun function);
+/* So many processes share the program's tests: each takes every n-th one, and
+ * prints its own sum.  One test alone runs as in any program. */
+void test_side_by_side(int processes);
 
 /* Check's macro would make a test that nothing runs. */
 #undef START_TEST

@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+SIDE_BY_SIDE(4);
+
 enum { IN_MEMORY, IN_FILE, BY_POLL /* a file, without epoll */, WAYS };
 
 static zke *waiter, *writer;
