@@ -57,9 +57,9 @@ static zke_options options_of(stage *s, const call *c, const zke_os *os) {
  * opens the file itself. */
 static int open_handle(stage *s, const zke_options *o, zke **z_out) {
   session *other = stage_living(s);
-  if (s->on == A_FILE) return zke_open(test_path("a.db"), o, z_out);
+  if (s->on == A_FILE) return zke_open(test_path("file.db"), o, z_out);
   if (other) return zke_open_session(other->z, o, z_out);
-  if (s->on == BATCH) return zke_open(test_path("a.db"), o, z_out);
+  if (s->on == BATCH) return zke_open(test_path("batch.db"), o, z_out);
   return zke_open(s->on == MODEL ? "model:" : ":memory:", o, z_out);
 }
 

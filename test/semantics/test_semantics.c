@@ -5,8 +5,8 @@
  *   SUBJECT=model              on this one only
  *   ZKE_TEST_SERVER=HOST:PORT  on this server, in place of all others
  *
- * A block of the texts in this directory is a test.  It runs once on each
- * subject, and all must answer the same:
+ * A block of the texts in this directory is a test.  It runs on each subject,
+ * one after the other, and all must answer the same:
  *
  *   memory   a tree in memory
  *   file     a file that each session opens for itself
@@ -89,7 +89,7 @@ typedef struct block {
   bool runs_on[SUBJECTS];
   line *lines;
   int count;
-  test_item items[SUBJECTS];
+  test_item item;
 } block;
 
 static block *blocks;
@@ -439,21 +439,30 @@ static void run_in_batches(stage *s, const block *b) {
   }
 }
 
-static void run_block(int which) {
+static void run_on(const block *b, subject on) {
   static stage s;
-  const block *b = &blocks[which / SUBJECTS];
   run r = {.s = &s, .b = b, .end = b->count};
-  s.on = here.on = (subject)(which % SUBJECTS);
-  here.file = b->file;
-  here.line = b->number;
-  if (s.on == BATCH)
+  s = (stage){.on = on};
+  here = (place){b->file, b->number, on};
+  if (on == BATCH)
     run_in_batches(&s, b);
   else
     run_lines(&r);
   stage_end(&s);
 }
 
+/* On all subjects in one process: a process costs more than most blocks. */
+static void run_block(int which) {
+  const block *b = &blocks[which];
+  for (int on = 0; on < SUBJECTS; on++)
+    if (b->runs_on[on]) run_on(b, (subject)on);
+}
+
 /* ---- all of them ---- */
+
+static bool runs_anywhere(const block *b) {
+  return memchr(b->runs_on, true, sizeof b->runs_on) != NULL;
+}
 
 static void register_block(int which) {
   block *b = &blocks[which];
@@ -461,17 +470,13 @@ static void register_block(int which) {
     if (!strcmp(blocks[i].name, b->name))
       bad_text(b->file, b->number, "another block has this name");
   if (!b->count) bad_text(b->file, b->number, "the block is empty");
-  for (int on = 0; on < SUBJECTS; on++) {
-    if (!b->runs_on[on]) continue;
-    int number = which * SUBJECTS + on;
-    b->items[on] = (test_item){.name = b->name,
-                               .file = b->file,
-                               .line = b->number,
-                               .function = run_block,
-                               .first = number,
-                               .end = number + 1};
-    test_register(&b->items[on]);
-  }
+  b->item = (test_item){.name = b->name,
+                        .file = b->file,
+                        .line = b->number,
+                        .function = run_block,
+                        .first = which,
+                        .end = which + 1};
+  if (runs_anywhere(b)) test_register(&b->item);
 }
 
 int main(int argc, char **argv) {
