@@ -8,14 +8,10 @@
 #include "recipes/config.h"
 #include "recipes/part/view.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "crew.h"
 #include "recipes.h"
@@ -387,28 +383,42 @@ TEST(reads_without_io) {
   ck_ok(zke_close(own));
 }
 
-/* Many random changes: the cache ends like the file, and the news add up. */
+/* The nodes of which a listener was told. */
 typedef struct mirror {
   int count;
-  char names[64][16];
+  struct {
+    char name[16], data[8];
+  } at[64];
 } mirror;
 
-/* A listener that keeps a list of the nodes by the events alone: no node is
- * added twice, or removed without being there. */
+/* A listener that keeps the tree by the events alone; each must fit those
+ * before it. */
 static void follow(zke_config *c, int event, const zke_config_node *before,
                    const zke_config_node *now, void *context) {
   mirror *m = context;
-  (void)c;
-  if (event == ZKE_CONFIG_ADDED) {
-    for (int i = 0; i < m->count; i++) ck_assert_str_ne(m->names[i], now->name);
-    snprintf(m->names[m->count++], 16, "%s", now->name);
-  } else if (event == ZKE_CONFIG_REMOVED) {
-    int i = 0;
-    while (i < m->count && strcmp(m->names[i], before->name) != 0) i++;
-    ck_assert_int_lt(i, m->count);
-    memcpy(m->names[i], m->names[--m->count], 16);
-  } else if (event == ZKE_CONFIG_CHANGED) {
-    ck_assert_int_gt(now->stat.mzxid, before->stat.mzxid);
+  const zke_config_node *n = now ? now : before;
+  int i = 0;
+  (void)c, (void)event;
+  if (!n) return;
+  while (i < m->count && strcmp(m->at[i].name, n->name) != 0) i++;
+  ck_assert_int_eq(i < m->count, before != NULL);
+  if (before) ck_assert_str_eq(m->at[i].data, before->data);
+  if (before && now) ck_assert_int_gt(now->stat.mzxid, before->stat.mzxid);
+  if (!before) m->count++;
+  if (!now) m->at[i] = m->at[--m->count];
+  if (!now) return;
+  snprintf(m->at[i].name, sizeof m->at[i].name, "%s", now->name);
+  snprintf(m->at[i].data, sizeof m->at[i].data, "%s", now->data);
+}
+
+/* It was told of these nodes, with these data. */
+static void expect_told(const mirror *m, const zke_config_tree *tree) {
+  ck_assert_int_eq(m->count, tree->count);
+  for (int i = 0, j; i < tree->count; i++) {
+    for (j = 0; j < m->count; j++)
+      if (strcmp(m->at[j].name, tree->data[i].name) == 0) break;
+    ck_assert_int_lt(j, m->count);
+    ck_assert_str_eq(m->at[j].data, tree->data[i].data);
   }
 }
 
@@ -441,7 +451,7 @@ TEST(random_changes) {
     ck_ok(zke_config_list(c, "", &shown));
     ck_ok(zke_view_read(own, ROOT, 0, &real));
     ck_assert_int_eq(shown->count, real->count);
-    ck_assert_int_eq(m.count, real->count);
+    expect_told(&m, real);
     for (int j = 0; j < real->count; j++) {
       ck_assert_str_eq(shown->data[j].name, real->data[j].name);
       ck_assert_mem_eq(&shown->data[j].stat.mzxid, &real->data[j].stat.mzxid,
@@ -456,339 +466,124 @@ TEST(random_changes) {
   ck_ok(zke_close(own));
 }
 
-/* ---- pictures compared with a known history ---- */
+/* ---- others' changes in the middle of a look ---- */
 
-/* A tree of 85 names, three levels deep; "a-" lies between "a" and "a/a". */
-enum { NAMES = 85, STEP_MOST = 6, GENERATIONS = 400, WRITERS = 8 };
+static int generation;
 
-/* The committed state of one generation.  The root's data is its number; each
- * generation depends only on the one before and the seed. */
-typedef struct history {
-  unsigned seed;
-  int64_t generation;
-  struct {
-    bool there;
-    int version, cversion, children;
-    int64_t data;
-  } at[NAMES];
-} history;
+static char letter(int of) { return (char)('A' + of % 26); }
 
-/* The changes of one generation. */
-typedef struct history_step {
-  int count;
-  char paths[STEP_MOST][64], data[24];
-  zke_op ops[STEP_MOST];
-} history_step;
-
-static int parent_of(int i) { return (i - 1) / 4; }
-
-/* The i-th name of the histories' tree; some have common beginnings. */
-static const char *name_of(int i) {
-  static _Thread_local char name[32];
-  static const char *const parts[] = {"a", "a-", "b", "c"};
-  char rest[32] = "";
-  name[0] = '\0';
-  for (; i > 0; i = parent_of(i)) {
-    snprintf(name, sizeof name, "%s%s%.20s", parts[(i - 1) % 4],
-             *rest ? "/" : "", rest);
-    memcpy(rest, name, sizeof rest);
-  }
-  return name;
-}
-
-/* A number for the k-th choice of a generation. */
-static unsigned chance(const history *h, int k) {
-  uint64_t x = (uint64_t)h->seed * 0x9e3779b97f4a7c15u +
-               (uint64_t)h->generation * 64 + (unsigned)k;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return (unsigned)(x >> 33);
-}
-
-static void history_begin(history *h, unsigned seed) {
-  memset(h, 0, sizeof *h);
-  h->seed = seed;
-  h->at[0].there = true;
-}
-
-/* Add an operation on the i-th name to a step, which is one multi. */
-static void step_add(history_step *s, int i, int type, int version) {
-  char *path = s->paths[s->count];
-  zke_op *op = &s->ops[s->count++];
-  int len = (int)strlen(s->data);
-  snprintf(path, sizeof s->paths[0], ROOT "%s%s", i ? "/" : "", name_of(i));
-  if (type == ZKE_OP_SET) zke_op_set(op, path, s->data, len, version);
-  if (type == ZKE_OP_DELETE) zke_op_delete(op, path, version);
-  if (type == ZKE_OP_CREATE)
-    zke_op_create(op, path, s->data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-}
-
-/* Create, set or delete one node, as possible. */
-static void history_touch(history *h, int i, bool drop, history_step *s) {
-  int above = parent_of(i);
-  int type = h->at[i].there ? ZKE_OP_SET : ZKE_OP_CREATE;
-  if (!h->at[i].there && !h->at[above].there) return;
-  if (h->at[i].there && drop && !h->at[i].children) type = ZKE_OP_DELETE;
-  step_add(s, i, type, -1);
-  if (type != ZKE_OP_SET) {
-    h->at[above].cversion++;
-    h->at[above].children += type == ZKE_OP_CREATE ? 1 : -1;
-    memset(&h->at[i], 0, sizeof h->at[i]);
-    h->at[i].there = type == ZKE_OP_CREATE;
+/* One step changes three nodes, and makes or removes two others. */
+static void next_generation(void) {
+  zke_op ops[5];
+  char data = letter(++generation);
+  zke_op_set(&ops[0], ROOT, &data, 1, -1);
+  zke_op_set(&ops[1], ROOT "/a-", &data, 1, -1);
+  zke_op_set(&ops[2], ROOT "/a/x", &data, 1, -1);
+  if (generation % 2) {
+    zke_op_create(&ops[3], ROOT "/b", &data, 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+    zke_op_create(&ops[4], ROOT "/b/y", &data, 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   } else {
-    h->at[i].version++;
+    zke_op_delete(&ops[3], ROOT "/b/y", -1);
+    zke_op_delete(&ops[4], ROOT "/b", -1);
   }
-  h->at[i].data = h->generation;
+  ck_ok(zke_multi(intruder, ops, 5, NULL));
 }
 
-/* Make the next generation; returns its changes. */
-static void history_next(history *h, history_step *s) {
-  int count = 1 + (int)(chance(h, 0) % (STEP_MOST - 1));
-  h->generation++;
-  s->count = 0;
-  snprintf(s->data, sizeof s->data, "%lld", (long long)h->generation);
-  step_add(s, 0, ZKE_OP_SET, (int)h->generation - 1);
-  h->at[0].version++;
-  h->at[0].data = h->generation;
-  for (int k = 1; k <= count; k++) {
-    unsigned r = chance(h, k);
-    history_touch(h, 1 + (int)(r % (NAMES - 1)), r >> 16 & 1, s);
-  }
-}
-
-static void history_to(history *h, int64_t generation) {
-  history_step s;
-  while (h->generation < generation) history_next(h, &s);
-}
-
-/* A writer: helps to make each generation, until the last. */
-static int write_history(void *arg) {
-  zke_options o = {.size = sizeof o, .durability = ZKE_DURABLE_NONE};
-  history h = *(history *)arg, next;
-  history_step s;
-  zke *own;
-  if (zke_open(test_path("db"), &o, &own) != ZKE_OK) return 1;
-  while (h.generation < GENERATIONS) {
-    char *data = NULL;
-    int rc = zke_get(own, ROOT, NULL, NULL, &data, NULL, NULL);
-    if (rc == ZKE_OK) history_to(&h, strtoll(data, NULL, 10));
-    zke_free(data);
-    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) return 2;
-    next = h;
-    history_next(&next, &s);
-    if (h.generation >= GENERATIONS) break;
-    rc = zke_multi(own, s.ops, s.count, NULL);
-    if (rc == ZKE_OK) h = next;
-    if (rc != ZKE_OK && rc != ZKE_BADVERSION && rc != ZKE_OPERATIONTIMEOUT)
-      return 3;
-  }
-  return zke_close(own);
-}
-
-/* The part of the tree that an object shows. */
-typedef struct part {
-  const char *name;
-  int limit, levels;
-  zke_config_select_fn select;
-} part;
-
-/* A selector: leaves out nodes that end in b, with all below them, and nodes
- * that end in -, but not what is below those. */
-static int no_b(const char *name, void *context) {
+/* Leaves out two nodes, and not what is below them. */
+static int no_parents(const char *name, void *context) {
   (void)context;
-  size_t len = strlen(name);
-  if (len > 1 && strcmp(name + len - 2, "/b") == 0) return 0;
-  if (strcmp(name, "b") == 0) return 0;
-  return len && name[len - 1] == '-' ? ZKE_CONFIG_DESCEND
-                                     : ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND;
+  bool parent = strcmp(name, "a") == 0 || strcmp(name, "b") == 0;
+  return parent ? ZKE_CONFIG_DESCEND : ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND;
 }
 
-static const part parts[] = {{"all", 0, 0, NULL},
-                             {"overflows", 40, 0, NULL},
-                             {"two levels", 0, 2, NULL},
-                             {"filter", 0, 0, no_b}};
+/* What a configuration shows of an even and an odd generation; # is the
+ * letter. */
+static const struct part {
+  int event_limit, levels;
+  zke_config_select_fn select;
+  const char *shown[2];
+} parts[] = {{0, 0, NULL, {":# a: a-:# a/x:#", ":# a: a-:# a/x:# b:# b/y:#"}},
+             {3, 0, NULL, {":# a: a-:# a/x:#", ":# a: a-:# a/x:# b:# b/y:#"}},
+             {0, 1, NULL, {":# a: a-:#", ":# a: a-:# b:#"}},
+             {0, 0, no_parents, {":# a-:# a/x:#", ":# a-:# a/x:# b/y:#"}}};
 
-/* Does that part of the tree show the i-th name?  By its levels and its
- * selector. */
-static bool part_shows(const part *p, int i) {
-  int level = 0, what = 3;
-  for (int j = i; p->select && j; j = parent_of(j)) {
-    int of = p->select(name_of(j), NULL);
-    what &= j == i || !of ? of : 3;
-  }
-  for (int j = i; j; j = parent_of(j)) level++;
-  return (p->levels == 0 || level <= p->levels) && what & ZKE_CONFIG_INCLUDE;
-}
-
-/* The fault of a picture, or "". */
-static const char *picture_fault(history *h, const part *p,
-                                 const zke_config_tree *t) {
-  static _Thread_local char text[200];
-  int count = 0;
-  if (!t->count || *t->data[0].name) return "no root";
-  int64_t generation = strtoll(t->data[0].data, NULL, 10);
-  if (generation < h->generation) return "back in time";
-  history_to(h, generation);
-  for (int i = 0; i < NAMES; i++) {
-    if (!part_shows(p, i) || !h->at[i].there) continue;
-    const zke_config_node *n = NULL;
-    for (int j = 0; j < t->count && !n; j++)
-      n = strcmp(t->data[j].name, name_of(i)) ? NULL : &t->data[j];
-    count++;
-    if (n && strtoll(n->data, NULL, 10) == h->at[i].data &&
-        n->stat.version == h->at[i].version &&
-        n->stat.cversion == h->at[i].cversion &&
-        n->stat.numChildren == h->at[i].children)
-      continue;
-    snprintf(text, sizeof text,
-             "generation %lld: \"%s\" %s: data %s, not %lld; version %d, %d; "
-             "cversion %d, %d",
-             (long long)generation, name_of(i), n ? "differs" : "missing",
-             n ? n->data : "", (long long)h->at[i].data,
-             n ? n->stat.version : 0, h->at[i].version,
-             n ? n->stat.cversion : 0, h->at[i].cversion);
-    return text;
-  }
-  return count == t->count ? "" : "too many nodes";
-}
-
-/* The listener's news, as a tree. */
-typedef struct news {
-  bool there[NAMES];
-  char data[NAMES][24];
-} news;
-
-/* A listener that keeps the data of each name by the events alone; each event
- * must fit what it knew. */
-static void follow_news(zke_config *c, int event, const zke_config_node *before,
-                        const zke_config_node *now, void *context) {
-  news *t = context;
-  (void)c;
-  const zke_config_node *n = now ? now : before;
-  if (!n) return;
-  int i = 0;
-  while (i < NAMES && strcmp(name_of(i), n->name) != 0) i++;
-  ck_assert_int_lt(i, NAMES);
-  ck_assert_int_eq(t->there[i], event != ZKE_CONFIG_ADDED);
-  if (before) ck_assert_str_eq(t->data[i], before->data);
-  t->there[i] = event != ZKE_CONFIG_REMOVED;
-  snprintf(t->data[i], sizeof t->data[i], "%s", now ? now->data : "");
-}
-
-/* The news must also show one generation. */
-static void check_news(const news *t, history *h, const part *p) {
-  history_to(h, strtoll(t->data[0], NULL, 10));
-  for (int i = 0; i < NAMES; i++) {
-    bool there = part_shows(p, i) && h->at[i].there;
-    ck_assert_msg(t->there[i] == there, "%s is told %d", name_of(i),
-                  t->there[i]);
-    if (there) ck_assert_int_eq(strtoll(t->data[i], NULL, 10), h->at[i].data);
-  }
-}
-
-/* A thread that reads an object of the same handle. */
-typedef struct looker {
-  zke_config *c;
-  const part *p;
-  history h;
-  int done;
-  char fault[200];
-} looker;
-
-/* A thread that reads the cache until the test ends: each read must show the
- * tree after some step of the history. */
-static void *look_there(void *arg) {
-  looker *l = arg;
-  while (!__atomic_load_n(&l->done, __ATOMIC_ACQUIRE) && !*l->fault) {
-    zke_config_tree *tree = NULL;
-    int rc = zke_config_step(l->c);
-    if (rc == ZKE_OK) rc = zke_config_list(l->c, "", &tree);
-    if (rc == ZKE_OK)
-      snprintf(l->fault, sizeof l->fault, "%s",
-               picture_fault(&l->h, l->p, tree));
-    else if (rc != ZKE_OPERATIONTIMEOUT)
-      snprintf(l->fault, sizeof l->fault, "%s", zke_errmsg());
-    zke_free(tree);
-  }
-  return NULL;
-}
-
-/* The cache must show the tree after some step of the history, no earlier than
- * the step that the test saw last. */
-static void expect_picture(zke_config *c, history *h, const part *p) {
+/* The configuration's picture is of one generation, with its Stats; which. */
+static int expect_one_moment(zke_config *c, const struct part *p) {
   zke_config_tree *tree;
+  char text[100] = "", wanted[100];
   ck_ok(zke_config_list(c, "", &tree));
-  const char *fault = picture_fault(h, p, tree);
-  ck_assert_msg(!*fault, "%s: %s", p->name, fault);
+  for (int i = 0; i < tree->count; i++)
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s:%s",
+             i ? " " : "", tree->data[i].name, tree->data[i].data);
+  zke_stat root = tree->data[0].stat;
   zke_free(tree);
+  strcpy(wanted, p->shown[root.version % 2]);
+  for (char *at = wanted; *at; at++)
+    if (*at == '#') *at = letter(root.version);
+  ck_assert_str_eq(text, wanted);
+  ck_assert_int_eq(root.cversion, 2 + root.version);
+  ck_assert_int_eq(root.numChildren, 2 + root.version % 2);
+  return root.version;
 }
 
-static zke_config *showing(zke *own, const part *p, zke_config_fn fn,
-                           void *arg) {
+static const struct part *shown_part;
+
+/* The listener looks at the picture during the news. */
+static void follow_moments(zke_config *c, int event,
+                           const zke_config_node *before,
+                           const zke_config_node *now, void *context) {
+  follow(c, event, before, now, context);
+  expect_one_moment(c, shown_part);
+}
+
+/* Start, and follow one generation; meanwhile another process makes the next
+ * one, at the n-th moment of each look.  Returns whether it did. */
+static bool follow_generations(zke *own, int n) {
+  mirror m = {0};
+  zke_config_tree *tree;
   zke_config_options o = {.size = sizeof o,
-                          .levels = p->levels,
-                          .listener = fn,
-                          .context = arg,
-                          .select = p->select};
-  return started(own, &o);
+                          .levels = shown_part->levels,
+                          .listener = follow_moments,
+                          .context = &m,
+                          .select = shown_part->select};
+  act_between(n, next_generation);
+  zke_config *c = started(own, &o);
+  bool more = acted();
+  expect_one_moment(c, shown_part);
+  next_generation();
+  act_between(n, next_generation);
+  ck_ok(zke_dispatch(own, NULL));
+  more = acted() || more;
+  expect_one_moment(c, shown_part);
+  dispatch_on(own);
+  ck_assert_int_eq(expect_one_moment(c, shown_part), generation);
+  ck_ok(zke_config_list(c, "", &tree));
+  expect_told(&m, tree);
+  zke_free(tree);
+  zke_config_free(c);
+  return more;
 }
 
-/* Watch until the last generation, and meanwhile kill all writers but one. */
-static void watch_history(zke *own, zke_config *c, const news *t, const part *p,
-                          history *h, pid_t *writers) {
-  history h_news = *h;
-  int killed = 0;
-  while (h->generation < GENERATIONS) {
-    int rc = zke_wait(own, zke_now(own) + 1000);
-    ck_assert(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT);
-    expect_picture(c, h, p);
-    check_news(t, &h_news, p);
-    int due = (int)(h->generation * WRITERS / GENERATIONS);
-    for (; killed < due && killed < WRITERS - 1; killed++) {
-      kill(writers[killed], SIGKILL);
-      test_child_end(writers[killed]);
-    }
-  }
-  while (killed < WRITERS - 1) {
-    kill(writers[killed], SIGKILL);
-    test_child_end(writers[killed++]);
-  }
-  ck_assert_int_eq(test_child_end(writers[WRITERS - 1]), 0);
-}
-
-/* Several processes change several nodes in each step, and are killed.  Each
- * picture, also the listener's, is a committed state with its Stats, and the
+/* Whenever another process changes several nodes in one step: the picture, also
+ * the one that the listener sees, is a committed state with its Stats, and the
  * last one is the file's. */
 TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
-  const part *p = &parts[_i];
-  unsigned seed = test_seed();
-  zke_options few = {.size = sizeof few, .event_limit = p->limit};
-  history h;
-  news t = {{false}, {{0}}};
-  pid_t writers[WRITERS];
-  pthread_t thread;
+  const char data[] = {letter(0), '\0'};
   zke *own;
-  history_begin(&h, seed);
-  own = test_open(test_path("db"));
-  put(own, "/app", "");
-  put(own, ROOT, "0");
+  int n = 1;
+  shown_part = &parts[_i];
+  open_two();
+  put(intruder, "/app", "");
+  put(intruder, ROOT, data);
+  put(intruder, ROOT "/a", "");
+  put(intruder, ROOT "/a-", data);
+  put(intruder, ROOT "/a/x", data);
+  zke_options o = {.size = sizeof o, .event_limit = shown_part->event_limit};
+  ck_ok(zke_open_session(caller, &o, &own));
+  while (follow_generations(own, n)) n++;
+  ck_assert_int_gt(n, 5);
   ck_ok(zke_close(own));
-  for (int i = 0; i < WRITERS; i++) writers[i] = test_child(write_history, &h);
-  ck_ok(zke_open(test_path("db"), &few, &own));
-  zke_config *c = showing(own, p, follow_news, &t);
-  looker l = {.c = showing(own, p, NULL, NULL), .p = p, .h = h};
-  ck_assert_int_eq(pthread_create(&thread, NULL, look_there, &l), 0);
-  watch_history(own, c, &t, p, &h, writers);
-  __atomic_store_n(&l.done, 1, __ATOMIC_RELEASE);
-  pthread_join(thread, NULL);
-  ck_assert_str_eq(l.fault, "");
-  for (int count = 1; count;) ck_ok(zke_dispatch(own, &count));
-  expect_picture(c, &h, p);
-  expect_picture(l.c, &l.h, p);
-  ck_assert_int_eq(l.h.generation, GENERATIONS);
-  zke_config_free(c);
-  zke_config_free(l.c);
-  ck_ok(zke_close(own));
+  close_two();
 }
 
 /* ---- what a change costs ---- */
@@ -1216,63 +1011,3 @@ static void check(zke *own, int rc) {
 static const recipe_use uses[] = {{"config", prepare, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
-
-/* How many sessions have a watch. */
-static int watching(zke *own) {
-  zke_watch_list *list;
-  int count = 0;
-  ck_ok(zke_watches(own, &list));
-  for (int i = 0; i < list->count; i++) {
-    int j = 0;
-    while (list->data[j].session != list->data[i].session) j++;
-    count += i == j;
-  }
-  zke_free(list);
-  return count;
-}
-
-/* Several processes follow a counter that another sets; the last value reaches
- * all. */
-TEST(the_last_value_reaches_all_processes) {
-  const char *db = test_path("db");
-  int ready[2];
-  char byte;
-  pid_t pids[3];
-  ck_assert_int_eq(pipe(ready), 0);
-  for (int i = 0; i < 3; i++) {
-    pids[i] = fork();
-    if (pids[i]) continue;
-    zke *own;
-    zke_config *c;
-    int64_t revision = 0;
-    if (read(ready[0], &byte, 1) != 1) _exit(2);
-    int rc = zke_open(db, NULL, &own);
-    if (rc == ZKE_OK) rc = zke_config_new(own, ROOT, NULL, &c);
-    for (char *data = NULL; rc == ZKE_OK;) {
-      rc = zke_config_wait(c, NULL, revision,
-                           zke_now(own) + test_patience(10000), &revision);
-      if (rc == ZKE_OK) rc = zke_config_get(c, "n", &data, NULL, NULL);
-      bool last = rc == ZKE_OK && strcmp(data, "50") == 0;
-      zke_free(data);
-      data = NULL;
-      if (last) _exit(0);
-    }
-    _exit(1);
-  }
-  zke *own = test_open(db);
-  plant(own);
-  put(own, ROOT "/n", "0");
-  ck_assert_int_eq(write(ready[1], "abc", 3), 3);
-  ck_until(watching(own) == 3, 8000);
-  for (int i = 1; i <= 50; i++) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", i);
-    put(own, ROOT "/n", text);
-  }
-  for (int i = 0; i < 3; i++) {
-    int status;
-    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-    ck_assert_int_eq(status, 0);
-  }
-  ck_ok(zke_close(own));
-}
