@@ -107,7 +107,6 @@ void call_end(call *c) {
 
 struct shared *shared;
 int self;
-int64_t crew_container_ms;
 
 int load(const int *value) { return __atomic_load_n(value, __ATOMIC_SEQ_CST); }
 
@@ -123,16 +122,11 @@ void listen_for(zke *own, const int *value, int least) {
   while (load(value) < least) zke_wait(own, zke_now(own) + 5);
 }
 
-void *shared_memory(size_t size) {
-  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert_ptr_ne(memory, MAP_FAILED);
-  return memory;
-}
-
 void share(void) {
   test_path("db");
-  shared = shared_memory(sizeof *shared);
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
 }
 
 /* Count the bytes that woke this process for an event.  A 't' only tells the
@@ -145,9 +139,7 @@ static void count_bytes(seam_call *c) {
 
 static zke *open_counting(void) {
   static seam reads = {.after = {[SEAM_read] = count_bytes}};
-  zke_options o = {.size = sizeof o,
-                   .os = seam_os(&reads),
-                   .container_ms = crew_container_ms};
+  zke_options o = {.size = sizeof o, .os = seam_os(&reads)};
   zke *own = NULL;
   int rc = zke_open(test_path("db"), &o, &own);
   if (rc != ZKE_OK) give_up("open", rc);
@@ -177,60 +169,4 @@ pid_t spawn(int number, void (*run)(zke *own)) {
 void kill_child(pid_t pid) {
   kill(pid, SIGKILL);
   ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-}
-
-/* The same, and note that it is no longer inside.  It is stopped first, so it
- * cannot overwrite that. */
-static void strike_down(int number, pid_t pid) {
-  kill(pid, SIGSTOP);
-  ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
-  store(&shared->inside[number], 0);
-  kill_child(pid);
-}
-
-unsigned crew_seed;
-
-/* Start a process with its own random seed. */
-static pid_t spawn_seeded(int number, void (*run)(zke *own), unsigned *random) {
-  crew_seed = (unsigned)rand_r(random);
-  return spawn(number, run);
-}
-
-/* Read the counter before the kill: the killed process may be the one that
- * would have counted. */
-void strike_at_random(void (*run)(zke *own), int kills, const int *counter,
-                      int most) {
-  enum { PLAYERS = 4 };
-  pid_t pid[PLAYERS];
-  unsigned random = test_seed();
-  store(&shared->go, 1);
-  for (int i = 0; i < PLAYERS; i++) pid[i] = spawn_seeded(i, run, &random);
-  for (int i = 0; i < kills; i++) {
-    int due = load(counter) + 1 + rand_r(&random) % most;
-    int victim = rand_r(&random) % PLAYERS;
-    ck_until(load(counter) >= due || *shared->sentence, 20000);
-    ck_assert_str_eq(shared->sentence, "");
-    strike_down(victim, pid[victim]);
-    pid[victim] = spawn_seeded(victim, run, &random);
-  }
-  int last = load(counter);
-  ck_until(load(counter) > last || *shared->sentence, 20000);
-  ck_assert_str_eq(shared->sentence, "");
-  for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
-}
-
-void log_token(int64_t token) {
-  int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
-  if (at < TOKENS) shared->tokens[at] = token;
-}
-
-/* A place is empty if its process was killed before it wrote. */
-void expect_rising_tokens(void) {
-  int64_t last = 0;
-  for (int i = 0; i < shared->logged && i < TOKENS; i++) {
-    if (shared->tokens[i] == 0) continue;
-    ck_assert_msg(shared->tokens[i] > last, "token %d: %lld after %lld", i,
-                  (long long)shared->tokens[i], (long long)last);
-    last = shared->tokens[i];
-  }
 }

@@ -53,18 +53,15 @@ void call_end(call *c);
 
 /* ---- a crew of processes on one database ---- */
 
-enum { CREW = 50, TOKENS = 20000 }; /* at most */
+enum { CREW = 50 }; /* at most */
 
 /* What the processes of a crew and their parent share. */
 extern struct shared {
-  int go;           /* counts up; the crew begins when it is 1 */
-  int stage[CREW];  /* how far each is, as its test has it */
-  int inside[CREW]; /* what each believes it holds; 0: nothing */
+  int go;          /* counts up; the crew begins when it is 1 */
+  int stage[CREW]; /* how far each is, as its test has it */
   int rc[CREW];
   long bytes[CREW]; /* read from FIFOs: the events' wake-ups */
-  int done;         /* counts what the whole crew has done */
-  int logged;       /* the number of tokens, which are in order */
-  int64_t tokens[TOKENS];
+  int64_t tokens[CREW];
   char sentence[512]; /* why one gave up */
 } * shared;
 extern int self; /* this process's number */
@@ -79,9 +76,6 @@ void listen_for(zke *own, const int *value, int least);
 
 /* Call this before a database is open: the crew must not inherit it. */
 void share(void);
-/* Zeroed memory that is shared with processes forked later. */
-void *shared_memory(size_t size);
-extern int64_t crew_container_ms; /* zke_options.container_ms of the crew */
 /* Start number `number` of the crew: when shared->go is 1 it opens the
  * database test_path("db"), and runs. */
 pid_t spawn(int number, void (*run)(zke *own));
@@ -89,18 +83,5 @@ pid_t spawn(int number, void (*run)(zke *own));
 void give_up(const char *what, int rc);
 /* Kill it, -9, and wait for its end. */
 void kill_child(pid_t pid);
-
-/* Run four processes, and kill -9 one after the other at random moments;
- * another process takes its place.  Before each death the counter must rise by
- * 1 to `most`, so every death leaves the others able to go on.  Its `inside` is
- * cleared.  `go` must be 1; share() leaves it 0. */
-void strike_at_random(void (*run)(zke *own), int kills, const int *counter,
-                      int most);
-extern unsigned crew_seed; /* the seed of the processes' choices */
-
-/* Log the token that this process holds, while it holds. */
-void log_token(int64_t token);
-/* Each logged token must be greater than all earlier ones (P8). */
-void expect_rising_tokens(void);
 
 #endif

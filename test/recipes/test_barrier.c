@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "recipes.h"
@@ -470,44 +469,3 @@ static void check(zke *other, int rc) {
 static const recipe_use uses[] = {{"barrier", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
-
-/* ---- processes ---- */
-
-/* A process that reads the byte, then waits until the barrier is gone.
- */
-static void pass(int go) {
-  zke *own;
-  zke_barrier *b;
-  char byte;
-  int64_t token = 1;
-  if (read(go, &byte, 1) != 1) _exit(1);
-  int rc = zke_open(test_path("db"), NULL, &own);
-  if (rc == ZKE_OK) rc = zke_barrier_new(own, PATH, NULL, &b);
-  if (rc == ZKE_OK)
-    rc = zke_barrier_wait(b, zke_now(own) + test_patience(10000));
-  if (rc == ZKE_OK) rc = zke_barrier_get(b, &token);
-  _exit(rc == ZKE_OK && token == 0 ? 0 : 1);
-}
-
-/* Several processes wait, one removes the barrier. */
-TEST(all_processes_pass_when_one_removes) {
-  int go[2];
-  pid_t pids[4];
-  ck_assert_int_eq(pipe(go), 0);
-  (void)test_path("db"); /* the children share the directory */
-  for (int i = 0; i < 4; i++) {
-    pids[i] = fork();
-    if (pids[i] == 0) pass(go[0]);
-  }
-  open_file(NULL);
-  set(0);
-  ck_assert_int_eq(write(go[1], "abcd", 4), 4);
-  while (all_watches(z[0]) < 4) test_pause();
-  play("ann removes");
-  for (int i = 0; i < 4; i++) {
-    int status;
-    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-    ck_assert_int_eq(status, 0);
-  }
-  close_file();
-}

@@ -963,7 +963,7 @@ TEST(bad_arguments) {
   ck_ok(zke_close(own));
 }
 
-/* ---- deaths, lost replies, faults, processes ---- */
+/* ---- deaths, lost replies, faults ---- */
 
 static void prepare(zke *own) {
   put(own, "/app", "");

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "crew.h"
@@ -407,7 +406,7 @@ TEST(bad_arguments) {
   ck_ok(zke_close(own));
 }
 
-/* ---- deaths, lost replies, faults, processes ---- */
+/* ---- deaths, lost replies, faults ---- */
 
 /* The typical use: three additions, a compare-and-set, and a wait for a past
  * change. */
@@ -441,47 +440,3 @@ static void check(zke *own, int rc) {
 static const recipe_use uses[] = {{"counter", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
-
-/* Processes count as fast as they can, and one of them keeps losing replies:
- * the sum is right, and no two got the same value. */
-TEST(processes_count_without_a_gap) {
-  enum { N = 4, EACH = 60 };
-  const char *db = test_path("db");
-  int values[2];
-  ck_assert_int_eq(pipe(values), 0);
-  pid_t pids[N];
-  for (int i = 0; i < N; i++) {
-    pids[i] = fork();
-    if (pids[i]) continue;
-    zke *own;
-    zke_counter *c;
-    int rc = zke_open(db, NULL, &own);
-    if (rc == ZKE_OK) rc = zke_counter_new(own, PATH, NULL, &c);
-    for (int j = 0; j < EACH && rc == ZKE_OK; j++) {
-      int64_t v;
-      if (i == 0 && j % 6 == 0)
-        zke_test_fail(own, j % 4 ? ZKE_TEST_FAIL_BEFORE : ZKE_TEST_FAIL_AFTER,
-                      0);
-      rc = zke_counter_add_and_get(c, 1, ZKE_FOREVER, &v, NULL);
-      if (write(values[1], &v, sizeof v) != sizeof v) rc = 1;
-    }
-    _exit(rc == ZKE_OK ? 0 : 1);
-  }
-  bool seen[N * EACH + 1] = {false};
-  for (int i = 0; i < N * EACH; i++) {
-    int64_t v;
-    ck_assert_int_eq(read(values[0], &v, sizeof v), sizeof v);
-    ck_assert(v >= 1 && v <= N * EACH && !seen[v]);
-    seen[v] = true;
-  }
-  for (int i = 0; i < N; i++) {
-    int status;
-    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-    ck_assert_int_eq(status, 0);
-  }
-  zke *own = test_open(db);
-  zke_counter *c = make(own);
-  ck_assert_int_eq(value(c), N * EACH);
-  zke_counter_free(c);
-  ck_ok(zke_close(own));
-}

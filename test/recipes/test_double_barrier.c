@@ -764,51 +764,6 @@ TEST(withdrawal_races) {
   end_file();
 }
 
-/* ---- processes ---- */
-
-enum { WORKERS = 3, ROUNDS = 40 };
-
-static struct tally { int come[ROUNDS], gone[ROUNDS]; } * tally;
-
-/* A process checks that all have come before it passes, and that all have left
- * before it is out. */
-static void pass_rounds(zke *own) {
-  zke_double_barrier *barrier;
-  int64_t last = 0, round = 0;
-  int rc = zke_double_barrier_new(own, PATH, WORKERS, NULL, &barrier);
-  for (int i = 0; i < ROUNDS && rc == ZKE_OK; i++) {
-    int64_t deadline = zke_now(own) + test_patience(10000);
-    __atomic_add_fetch(&tally->come[i], 1, __ATOMIC_SEQ_CST);
-    rc = zke_double_barrier_enter(barrier, NULL, 0, deadline, &round);
-    if (rc != ZKE_OK) break;
-    if (load(&tally->come[i]) != WORKERS) give_up("too early", i);
-    if (round <= last) give_up("an old round", i);
-    last = round;
-    __atomic_add_fetch(&tally->gone[i], 1, __ATOMIC_SEQ_CST);
-    rc = zke_double_barrier_leave(barrier, deadline);
-    if (rc == ZKE_OK && load(&tally->gone[i]) != WORKERS)
-      give_up("out too early", i);
-  }
-  if (rc != ZKE_OK) give_up("pass", rc);
-  zke_double_barrier_free(barrier);
-}
-
-/* Three processes pass 40 rounds: none is inside before all have come or out
- * before all have left, and the rounds count up. */
-TEST(processes_pass_together) {
-  pid_t pids[WORKERS];
-  share();
-  store(&shared->go, 1);
-  tally = shared_memory(sizeof *tally);
-  for (int i = 0; i < WORKERS; i++) pids[i] = spawn(i, pass_rounds);
-  for (int i = 0; i < WORKERS; i++) {
-    int status;
-    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-    ck_assert_str_eq(shared->sentence, "");
-    ck_assert_int_eq(status, 0);
-  }
-}
-
 /* ---- processes that are killed or stopped ---- */
 
 static pid_t pids[2]; /* of the parties that are processes */

@@ -966,49 +966,6 @@ TEST(a_leaders_death_wakes_the_next_and_the_observers) {
   while (waitpid(-1, NULL, 0) > 0) continue;
 }
 
-/* Lead; no other process may believe that it leads. */
-static void rule(zke_election *election) {
-  store(&shared->inside[self], 1);
-  for (int n = 0; n < 20; n++) {
-    for (int i = 0; i < CROWD; i++) {
-      if (i != self && load(&shared->inside[i])) give_up("two lead", i);
-    }
-  }
-  log_token(zke_election_token(election));
-}
-
-/* One term: lead, perhaps take office, and hand over to a random process or
- * resign. */
-static int play_term(zke_election *election, unsigned *random) {
-  char name[16];
-  int rc = zke_election_lead(election, ZKE_FOREVER);
-  if (rc != ZKE_OK) return rc;
-  rule(election);
-  if (rand_r(random) % 2) rc = zke_election_ready(election);
-  store(&shared->inside[self], 0);
-  if (rc != ZKE_OK) return rc;
-  snprintf(name, sizeof name, "p%d", rand_r(random) % 4);
-  rc = rand_r(random) % 3 ? zke_election_hand_over(election, name) : ZKE_NONODE;
-  return rc == ZKE_NONODE ? zke_election_resign(election) : rc;
-}
-
-/* A process that plays terms until it is killed. */
-static void play_terms(zke *own) {
-  zke_election *election = candidate(own);
-  unsigned random = crew_seed;
-  int rc = ZKE_OK;
-  while (rc == ZKE_OK) rc = play_term(election, &random);
-  give_up("term", rc);
-}
-
-/* Terms, hand-overs and deaths: never two leaders, always a next one, and
- * rising tokens. */
-TEST(tokens_rise_while_leaders_are_killed) {
-  share();
-  strike_at_random(play_terms, 30, &shared->logged, 30);
-  expect_rising_tokens();
-}
-
 /* ---- deaths, lost replies, faults ---- */
 
 /* The typical use: lead, take office, resign. */

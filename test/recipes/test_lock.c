@@ -1240,60 +1240,6 @@ TEST_LOOP(a_stopped_or_dead_process_may_be_granted_it, 0, 2) {
   ck_ok(zke_close(own));
 }
 
-/* A circle of two processes. */
-static void cross(zke *own) {
-  char path[2][32];
-  for (int i = 0; i < 2; i++)
-    snprintf(path[i], sizeof path[i], "/ring/%d", (self + i) % 2);
-  zke_lock *first = make(own, path[0]), *then = make(own, path[1]);
-  if (zke_lock_acquire(first, soon(own)) != ZKE_OK) _exit(3);
-  __atomic_add_fetch(&shared->logged, 1, __ATOMIC_ACQ_REL);
-  wait_for(&shared->logged, 2);
-  shared->rc[self] = zke_lock_acquire(then, soon(own));
-  if (shared->rc[self] != ZKE_OK)
-    snprintf(shared->sentence, sizeof shared->sentence, "%s", zke_errmsg());
-  zke_lock_free(then);
-  zke_lock_free(first);
-}
-
-/* The same with processes: each sees in the file what the other holds and waits
- * for. */
-TEST(a_circle_of_processes_has_one_victim) {
-  pid_t pid[2];
-  share();
-  for (int i = 0; i < 2; i++) pid[i] = spawn(i, cross);
-  store(&shared->go, 1);
-  for (int i = 0; i < 2; i++) waitpid(pid[i], NULL, 0);
-  ck_assert_msg((shared->rc[0] == ZKE_DEADLOCK && shared->rc[1] == ZKE_OK) ||
-                    (shared->rc[1] == ZKE_DEADLOCK && shared->rc[0] == ZKE_OK),
-                "%d and %d", shared->rc[0], shared->rc[1]);
-  ck_assert_msg(strstr(shared->sentence, "/ring/0") &&
-                    strstr(shared->sentence, "/ring/1"),
-                "%s", shared->sentence);
-}
-
-/* ---- fencing, as a property ---- */
-
-/* Repeatedly take the lock, and log each token while holding. */
-static void log_tokens(zke *own) {
-  zke_lock *lock = make(own, PATH);
-  int rc = ZKE_OK;
-  while (rc == ZKE_OK) {
-    rc = zke_lock_acquire(lock, zke_now(own) + 20000);
-    if (rc == ZKE_OK) log_token(zke_lock_token(lock));
-    if (rc == ZKE_OK) rc = zke_lock_release(lock);
-  }
-  give_up("round", rc);
-}
-
-/* Fencing (P8): four processes take the lock in turn and are killed, -9, at
- * random moments.  Each logs its token while it holds: the tokens rise. */
-TEST(tokens_increase_while_holders_are_killed) {
-  share();
-  strike_at_random(log_tokens, 30, &shared->logged, 20);
-  expect_rising_tokens();
-}
-
 /* ---- deaths, lost replies, faults ---- */
 
 /* Of the other session: the holder, and a waiter behind it. */

@@ -2,17 +2,14 @@
  *
  * test_lines tests what all lines promise, with deaths, lost replies and
  * faults.  Here is what concerns several locks.  Several sessions on one store
- * make interleavings step by step; threads and processes wait.
+ * make interleavings step by step; threads wait.
  */
 #include "recipes.h"
 #include "sessions.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
@@ -537,34 +534,6 @@ TEST(a_multilock_that_closes_a_circle_is_told) {
     expect_nothing_left();
     close_sessions();
   }
-}
-
-/* ---- processes ---- */
-
-/* Log tokens of /a: of processes that use it alone, and of processes that use a
- * multi-lock of /a and others. */
-static void use_a(zke *own) {
-  zke_lock *lock = make_lock(own, "/a");
-  zke_multilock *ml = make(own, self % 4 ? "ab" : "ca");
-  bool alone = self % 2;
-  int rc = ZKE_OK;
-  while (rc == ZKE_OK) {
-    int64_t deadline = zke_now(own) + 20000;
-    rc = alone ? zke_lock_acquire(lock, deadline)
-               : zke_multilock_acquire(ml, deadline);
-    if (rc != ZKE_OK) break;
-    log_token(alone ? zke_lock_token(lock) : zke_multilock_token(ml));
-    rc = alone ? zke_lock_release(lock) : zke_multilock_release(ml);
-  }
-  give_up("round", rc);
-}
-
-/* Fencing: each holder of /a, alone or with others, has a greater token than
- * all earlier ones. */
-TEST(tokens_increase_while_holders_are_killed) {
-  share();
-  strike_at_random(use_a, 20, &shared->logged, 20);
-  expect_rising_tokens();
 }
 
 /* ---- any history ---- */

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -543,7 +542,7 @@ TEST(bad_arguments) {
   ck_ok(zke_close(own));
 }
 
-/* ---- deaths, lost replies, faults, processes ---- */
+/* ---- deaths, lost replies, faults ---- */
 
 /* The typical use: bind, rebind, wait, unbind, by tokens. */
 static int use(zke *own) {
@@ -578,37 +577,3 @@ static void check(zke *own, int rc) {
 static const recipe_use uses[] = {{"names", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
-
-/* Of several processes that want a name, only one has it at a time. */
-TEST(one_process_at_a_time_has_a_name) {
-  enum { N = 4, EACH = 15 };
-  const char *db = test_path("db");
-  pid_t pids[N];
-  for (int i = 0; i < N; i++) {
-    pids[i] = fork();
-    if (pids[i]) continue;
-    zke *own;
-    zke_names *n;
-    zke_binding *b;
-    int64_t token;
-    int rc = zke_open(db, NULL, &own), done = 0;
-    if (rc == ZKE_OK) rc = zke_names_new(own, PATH, NULL, &n);
-    while (done < EACH && (rc == ZKE_OK || rc == ZKE_HELD)) {
-      rc = zke_names_bind(n, "x", "", 0, done % 2, ZKE_FOREVER, &token);
-      if (rc != ZKE_OK) continue;
-      rc = zke_names_lookup(n, "x", &b);
-      if (rc == ZKE_OK && b->token != token) rc = 1;
-      if (rc == ZKE_OK) rc = zke_names_unbind(n, "x", token, ZKE_FOREVER);
-      done++;
-    }
-    _exit(rc == ZKE_OK ? 0 : 1);
-  }
-  for (int i = 0; i < N; i++) {
-    int status;
-    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-    ck_assert_int_eq(status, 0);
-  }
-  zke *own = test_open(db);
-  ck_assert_int_eq(entries(own, PATH), 0);
-  ck_ok(zke_close(own));
-}

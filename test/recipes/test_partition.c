@@ -6,19 +6,15 @@
 #endif
 #include "recipes/partition.h"
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "crew.h"
 #include "recipes.h"
 #include "steps.h"
-#include "test/seam.h"
 
 #define PATH "/shards"
 enum { MANY = 4, ITEMS = 10 };
@@ -761,80 +757,6 @@ static void check(zke *other, int rc) {
 static const recipe_use uses[] = {{"partition", NULL, use, check}};
 
 RECIPE_TESTS(uses, 5, 60);
-
-/* A member in a process releases immediately. */
-static void let_go(zke_partition *who, int event, const char *item,
-                   int64_t token, void *context) {
-  (void)token, (void)context;
-  if (event == ZKE_PARTITION_RELEASE && zke_partition_release(who, item))
-    _exit(9);
-}
-
-/* A member in its own process, which serves until it is killed. */
-static pid_t start_member(void) {
-  pid_t pid = fork();
-  if (pid) return pid;
-  zke *own;
-  zke_partition *mine;
-  zke_partition_options o = {.size = sizeof o, .listener = let_go};
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (zke_open(test_path("db"), NULL, &own) ||
-      zke_partition_new(own, PATH, items, ITEMS, &o, &mine) ||
-      zke_partition_start(mine))
-    _exit(1);
-  for (;;) zke_wait(own, ZKE_FOREVER);
-}
-
-static zke *admin; /* looks at the processes */
-
-/* Every item is owned by one of this many members. */
-static bool divided(int members) {
-  zke_partition_owners *list;
-  int64_t pids[MANY] = {0};
-  int count = 0;
-  ck_ok(zke_partition_parties(admin, PATH, &list));
-  bool all = list->count == ITEMS;
-  for (int i = 0; i < list->count; i++) {
-    int j = 0;
-    while (j < count && pids[j] != list->data[i].pid) j++;
-    if (j == count && count < MANY) pids[count++] = list->data[i].pid;
-  }
-  zke_free(list);
-  return all && count == members;
-}
-
-/* Kill -9 members one after the other.  Returns the shortest time, in ms, until
- * the others owned a dead member's items. */
-static int64_t kill_members(void) {
-  static const char *const files[] = {"db", "db-wal", "db-shm", "db-zke"};
-  pid_t pids[MANY];
-  int64_t quickest = INT64_MAX;
-  for (int i = 0; i < 4; i++) test_remove(test_path(files[i]));
-  for (int i = 0; i < MANY; i++) pids[i] = start_member();
-  admin = test_open(test_path("db"));
-  ck_until(divided(MANY), 8000);
-  for (int i = 0; i < MANY - 1; i++) {
-    int64_t before = test_now();
-    kill(pids[i], SIGKILL);
-    ck_assert_int_eq(waitpid(pids[i], NULL, 0), pids[i]);
-    ck_until(divided(MANY - 1 - i), 10000);
-    if (test_now() - before < quickest) quickest = test_now() - before;
-  }
-  kill(pids[MANY - 1], SIGKILL);
-  ck_assert_int_eq(waitpid(pids[MANY - 1], NULL, 0), pids[MANY - 1]);
-  ck_ok(zke_check(admin, NULL, NULL));
-  ck_ok(zke_close(admin));
-  return quickest;
-}
-
-/* The others own a dead member's items as soon as the kernel has told them.
- * The shortest of several times counts, since the machine may be busy. */
-TEST(what_the_killed_had_is_soon_owned_by_others) {
-  int64_t quickest = INT64_MAX;
-  for (int i = 0; i < 10 && quickest >= 500; i++) quickest = kill_members();
-  ck_assert_int_lt(quickest, 500); /* told by the kernel, not found by a
-                                      sweep */
-}
 
 /* Two members on one handle: one that leaves does not touch the other's items,
  * even those that it tried to get when a reply was lost. */

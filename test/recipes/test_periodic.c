@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "crew.h"
@@ -506,57 +505,3 @@ static void check(zke *other, int rc) {
 static const recipe_use uses[] = {{"periodic", NULL, use, check}};
 
 RECIPE_TESTS(uses, 5, 0);
-
-/* Several processes in a loop: each period has one run. */
-TEST(each_period_has_one_run_in_several_processes) {
-  enum { RUNS = 20, COUNT = 4 };
-  pid_t pids[COUNT];
-  (void)test_path("db");
-  for (int i = 0; i < COUNT; i++) {
-    pids[i] = fork();
-    if (pids[i]) continue;
-    zke *own;
-    zke_periodic *j;
-    zke_periodic_options o = {.size = sizeof o, .period_ms = 20};
-    if (zke_open(test_path("db"), NULL, &own) ||
-        zke_ensure_path(own, "/log", ZKE_PERSISTENT, ZKE_FOREVER) ||
-        zke_periodic_new(own, BASE, "j", &o, &j))
-      _exit(1);
-    for (zke_stat log = {0}; log.numChildren < RUNS;) {
-      char text[32];
-      zke_periodic_record *r;
-      if (zke_periodic_acquire(j, ZKE_FOREVER)) _exit(2);
-      if (zke_periodic_get(own, BASE, "j", &r)) _exit(3);
-      snprintf(text, sizeof text, "%lld", (long long)r->start_ms);
-      if (zke_create(own, "/log/run-", text, (int)strlen(text), ZKE_OPEN_ACL,
-                     ZKE_PERSISTENT_SEQUENTIAL, NULL, NULL))
-        _exit(4);
-      zke_free(r);
-      if (zke_periodic_release(j, 0)) _exit(5);
-      if (zke_exists(own, "/log", NULL, NULL, &log)) _exit(6);
-    }
-    zke_periodic_free(j);
-    zke_close(own);
-    _exit(0);
-  }
-  for (int i = 0; i < COUNT; i++) {
-    int status;
-    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-    ck_assert_int_eq(status, 0);
-  }
-  zke_strings *names;
-  zke *looker;
-  long long before = 0;
-  looker = test_open(test_path("db"));
-  ck_ok(zke_children(looker, "/log", NULL, NULL, &names, NULL));
-  for (int i = 0; i < names->count; i++) {
-    char path[64], *data;
-    snprintf(path, sizeof path, "/log/%s", names->data[i]);
-    ck_ok(zke_get(looker, path, NULL, NULL, &data, NULL, NULL));
-    ck_assert_int_ge(atoll(data), before + 20);
-    before = atoll(data);
-    zke_free(data);
-  }
-  zke_free(names);
-  ck_ok(zke_close(looker));
-}

@@ -10,11 +10,9 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "crew.h"
@@ -371,7 +369,7 @@ TEST(bad_arguments) {
   ck_ok(zke_close(z));
 }
 
-/* ---- deaths, lost replies, faults, processes ---- */
+/* ---- deaths, lost replies, faults ---- */
 
 /* The typical use: wait for the path, change the value, release, and come
  * back. */
@@ -402,41 +400,3 @@ static void check(zke *z, int rc) {
 static const recipe_use uses[] = {{"persistent node", NULL, use, check}};
 
 RECIPE_TESTS(uses, 10, 0);
-
-/* If its process is killed, the next one takes the path. */
-TEST(the_next_process_takes_a_dead_ones_place) {
-  const char *db = test_path("db");
-  pid_t pids[2];
-  for (int i = 0; i < 2; i++) {
-    pids[i] = fork();
-    if (pids[i]) continue;
-    zke *z;
-    zke_persistent_node *n;
-    int rc = zke_open(db, NULL, &z);
-    if (rc == ZKE_OK) rc = zke_persistent_node_new(z, PATH, "", 0, NULL, &n);
-    if (rc == ZKE_OK) rc = zke_persistent_node_start(n);
-    while (rc == ZKE_OK) {
-      rc = zke_wait(z, zke_now(z) + 10000);
-      if (rc == ZKE_OPERATIONTIMEOUT) rc = ZKE_OK;
-    }
-    _exit(1);
-  }
-  zke *z = test_open(db);
-  zke_session_list *who;
-  for (int i = 0; i < 2; i++) {
-    ck_until((zke_dispatch(z, NULL), strcmp(there(z), "none")) != 0, 10000);
-    ck_ok(zke_sessions(z, owner, &who));
-    pid_t pid = (pid_t)who->data[0].pid;
-    zke_free(who);
-    if (i == 0) ck_until(all_watches(z) == 2, 10000); /* the other waits */
-    ck_assert(pid == pids[0] || pid == pids[1]);
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    int64_t dead = owner;
-    if (i == 0)
-      ck_until((zke_dispatch(z, NULL), there(z), owner) && owner != dead,
-               10000);
-  }
-  ck_ok(zke_close(z));
-}

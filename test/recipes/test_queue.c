@@ -1,17 +1,14 @@
 /* test_queue.c - the queue (recipes/queue.h)
  *
  * Most tests are steps of a few sessions (steps.h).  A seam acts inside of
- * calls; threads and processes wait.  Deaths, lost replies and faults come from
- * recipes.h.
+ * calls; threads wait.  Deaths, lost replies and faults come from recipes.h.
  */
 #include "recipes.h"
 #include "steps.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "recipes/queue.h"
@@ -752,38 +749,6 @@ TEST_STEPS(the_limit_is_the_queues,
            "bob' put c -> BADARGUMENTS; said limit 2, not 5;"
            "cid size items=2 ready=2 limit=2; cid' new attempts=3;"
            "cid' size items=2 ready=2 limit=2 attempts=3")
-
-enum { PRODUCERS = 3, EACH = 60, BOUND = 3 };
-
-static int run_produce(call *c) {
-  int rc = ZKE_OK;
-  for (int i = 0; i < EACH && rc == ZKE_OK; i++)
-    rc = zke_queue_put(c->object, "x", 1, NULL, ZKE_FOREVER);
-  return rc;
-}
-
-/* "Holds under concurrency": many producers on threads put without pause into a
- * bounded queue that one consumer empties.  No read shows more items than the
- * bound, and all items come. */
-TEST(the_bound_holds_under_concurrency) {
-  call producer[PRODUCERS];
-  int most = 0;
-  open_queue(WITH(.limit = BOUND));
-  for (int i = 0; i < PRODUCERS; i++)
-    call_begin(&producer[i], run_produce, party[i + 1], 0, 0);
-  for (int i = 0; i < PRODUCERS * EACH; i++) {
-    int now = items(z[0]);
-    if (now > most) most = now;
-    play("ann take soon -> x");
-  }
-  for (int i = 0; i < PRODUCERS; i++) {
-    call_end(&producer[i]);
-    ck_ok(producer[i].rc);
-  }
-  ck_assert_int_le(most, BOUND);
-  play("ann take -> OPERATIONTIMEOUT");
-  close_queue();
-}
 
 /* ---- another process, between any two steps of a call ----
  *
@@ -1977,203 +1942,6 @@ TEST_STEPS(a_crowd_is_served,
            "bob waits take; cid waits take; dan waits take; eve waits take;"
            "ann puts x x x x; bob returns -> x; cid returns -> x;"
            "dan returns -> x; eve returns -> x; size")
-
-/* ---- processes: ann is this one, the others are a crew ---- */
-
-static zke_queue *open_own(zke *own, const zke_queue_options *o) {
-  zke_queue *queue = NULL;
-  int rc = zke_queue_new(own, PATH, o, &queue);
-  if (rc != ZKE_OK) give_up("new", rc);
-  return queue;
-}
-
-static void claim_for_ever(zke *own) {
-  zke_queue_item *item;
-  int rc = zke_queue_claim(open_own(own, NULL), ZKE_FOREVER, &item);
-  if (rc != ZKE_OK) give_up("claim", rc);
-  store(&shared->stage[self], 1);
-  wait_for(&shared->go, 1000);
-}
-
-/* Returns the time that it takes, in ms. */
-static int64_t kill_a_consumer(void) {
-  static const char *const files[] = {"db", "db-wal", "db-shm", "db-zke"};
-  memset(shared, 0, sizeof *shared);
-  for (int i = 0; i < 4; i++) test_remove(test_path(files[i]));
-  pid_t pid = spawn(0, claim_for_ever);
-  open_ann();
-  play("ann put a");
-  store(&shared->go, 1);
-  ck_until(load(&shared->stage[0]), 10000);
-  play("ann waits take");
-  int64_t before = test_now();
-  kill_child(pid);
-  play("ann returns -> a x2");
-  int64_t took = test_now() - before;
-  close_ann();
-  return took;
-}
-
-/* "The item is free again as soon as the claim's owner is gone, and a waiting
- * taker is told by the kernel": well before any sweep, which comes four times a
- * second.  The shortest of several times counts, since the machine may be
- * busy. */
-TEST(a_killed_consumers_item_goes_to_the_waiter) {
-  int64_t quickest = INT64_MAX;
-  share();
-  for (int i = 0; i < 10 && quickest >= 200; i++) {
-    int64_t took = kill_a_consumer();
-    if (took < quickest) quickest = took;
-  }
-  ck_assert_int_lt(quickest, 200);
-}
-
-/* Claims for a short time, is stopped, and acknowledges when it continues. */
-static void claim_and_stop(zke *own) {
-  zke_queue_item *item = NULL;
-  zke_queue_options o = {.size = sizeof o, .claim_ms = 30};
-  zke_queue *queue = open_own(own, &o);
-  int rc = zke_queue_claim(queue, ZKE_FOREVER, &item);
-  if (rc != ZKE_OK) give_up("claim", rc);
-  raise(SIGSTOP);
-  rc = zke_queue_ack(queue, item, NULL, 0, NULL);
-  if (rc != ZKE_LOST) give_up("ack", rc);
-  zke_free(item);
-  zke_queue_free(queue);
-}
-
-/* The session of a stopped process stays alive, so only the claim's time frees
- * its item.  The late acknowledgement is refused. */
-TEST(a_stopped_consumers_item_goes_on) {
-  int status;
-  share();
-  pid_t pid = spawn(0, claim_and_stop);
-  open_ann();
-  play("ann put a");
-  store(&shared->go, 1);
-  ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
-  ck_assert(WIFSTOPPED(status));
-  play("ann claim soon -> a x2");
-  kill(pid, SIGCONT);
-  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert_str_eq(shared->sentence, "");
-  ck_assert_int_eq(status, 0);
-  play("ann check; ann ack");
-  free_kept();
-  close_ann();
-}
-
-enum { MOST = 20000, EACH_REST = 120 };
-
-/* What the processes tell the parent. */
-static struct tally {
-  int made;        /* numbers started */
-  int rests;       /* pauses that have ended */
-  int gone;        /* 1: the queue was removed in one */
-  char kept[MOST]; /* 1: its put succeeded */
-} * tally;
-
-/* The work: a znode named after the item, made together with the ack.  An item
- * that comes twice finds it. */
-static int work_on(zke_queue *queue, const zke_queue_item *item) {
-  char path[64];
-  zke_op op;
-  snprintf(path, sizeof path, "/done/%s", item->data);
-  zke_op_create(&op, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  return zke_queue_ack(queue, item, &op, 1, NULL);
-}
-
-static void put_number(zke *own, zke_queue *queue) {
-  char text[32];
-  int64_t deadline = zke_now(own) + 20;
-  int n = __atomic_fetch_add(&tally->made, 1, __ATOMIC_RELAXED);
-  int len = snprintf(text, sizeof text, "%d", n);
-  int rc = ZKE_LIMIT;
-  if (n < MOST) rc = zke_queue_put(queue, text, len, NULL, deadline);
-  if (rc == ZKE_OK)
-    tally->kept[n] = 1;
-  else if (rc != ZKE_LIMIT && rc != ZKE_OPERATIONTIMEOUT)
-    give_up("put", rc);
-}
-
-/* Work on the items; some are returned once.  The first claim waits a little if
- * the queue has a bound. */
-static void empty_queue(zke *own, zke_queue *queue) {
-  zke_queue_item *item;
-  int64_t deadline = crew_container_ms ? 0 : zke_now(own) + 20;
-  int rc;
-  for (; (rc = zke_queue_claim(queue, deadline, &item)) == ZKE_OK;
-       deadline = 0) {
-    rc = item->attempts == 1 && item->zxid % 7 == 0
-             ? zke_queue_release(queue, item, 0, NULL)
-             : work_on(queue, item);
-    zke_free(item);
-    if (rc != ZKE_OK) give_up("work", rc);
-    __atomic_add_fetch(&shared->done, 1, __ATOMIC_RELAXED);
-  }
-  if (rc != ZKE_OPERATIONTIMEOUT) give_up("claim", rc);
-}
-
-/* Put, and empty the queue.  If the queue should be removed, each process stops
- * using it after some items until one has seen it gone, for at most five
- * seconds; but items left by dead processes are worked on first. */
-static void put_and_work(zke *own) {
-  zke_queue_options o = {.size = sizeof o};
-  if (!crew_container_ms) o.limit = 5;
-  zke_create(own, "/done", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-  for (int64_t began = zke_now(own);; test_pause()) {
-    int due = crew_container_ms ? load(&shared->done) / EACH_REST : 0;
-    bool rests = load(&tally->rests) < due;
-    if (!rests) began = zke_now(own);
-    if (!rests || items(own) > 0) {
-      zke_queue *queue = open_own(own, &o);
-      if (!rests) put_number(own, queue);
-      empty_queue(own, queue);
-      zke_queue_free(queue);
-    }
-    zke_dispatch(own, NULL); /* removes unused containers */
-    bool gone = rests && zke_exists(own, PATH, NULL, NULL, NULL) == ZKE_NONODE;
-    if (gone) store(&tally->gone, 1);
-    if (gone || (rests && zke_now(own) > began + test_patience(5000)))
-      store(&tally->rests, due);
-  }
-}
-
-/* Work on the rest here; then each item whose put succeeded is done, and none
- * was done twice. */
-static void check_numbers(void) {
-  char path[64];
-  int done = 0;
-  zke_queue_counts c;
-  ck_until((empty_queue(z[0], party[0]), size_of(party[0]).items == 0), 5000);
-  ck_until((c = size_of(party[0]), c.claimed + c.takers + c.putters == 0),
-           5000);
-  ck_assert_int_eq(c.dead, 0);
-  for (int n = 0; n < tally->made && n < MOST; n++) {
-    snprintf(path, sizeof path, "/done/%d", n);
-    int rc = zke_exists(z[0], path, NULL, NULL, NULL);
-    if (tally->kept[n]) ck_assert_msg(rc == ZKE_OK, "item %d was lost", n);
-    done += tally->kept[n];
-  }
-  ck_assert_int_gt(done, 40);
-}
-
-/* "No queue item lost or acknowledged twice", and the bound holds, while
- * processes are killed at random.  SEED=n repeats a run's choices.  The second
- * time there is no bound, and the queue is removed while unused. */
-TEST_LOOP(nothing_is_lost_or_done_twice, 0, 2) {
-  share();
-  tally = shared_memory(sizeof *tally);
-  if (_i) crew_container_ms = ZKE_AT_ONCE;
-  strike_at_random(put_and_work, _i ? 24 : 40, &shared->done, 30);
-  if (_i) ck_assert_int_eq(tally->gone, 1);
-  open_ann();
-  if (!_i) ck_assert_int_le(items(z[0]), 5);
-  check_numbers();
-  ck_assert_str_eq(shared->sentence, "");
-  ck_ok(zke_check(z[0], NULL, NULL));
-  close_ann();
-}
 
 /* ---- deaths, lost replies, faults ---- */
 

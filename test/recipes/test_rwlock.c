@@ -1048,63 +1048,6 @@ TEST(a_release_wakes_only_the_next_holders) {
   while (waitpid(-1, NULL, 0) > 0) continue;
 }
 
-/* No other holder may exclude this one. */
-static void expect_alone(int mode) {
-  for (int i = 0; i < CROWD; i++) {
-    int there = load(&shared->inside[i]);
-    if (i == self || !there) continue;
-    if (there == WRITE || mode == WRITE) give_up("two are in", i);
-  }
-}
-
-static void enter(int mode) {
-  store(&shared->inside[self], mode);
-  for (int i = 0; i < 20; i++) expect_alone(mode);
-}
-
-/* Read or write, change the mode, and leave, repeatedly. */
-static int play_round(zke *own, zke_rwlock *lock, unsigned *random) {
-  int mode = rand_r(random) % 2 ? READ : WRITE;
-  int rc = zke_rwlock_acquire(lock, mode, zke_now(own) + 20000);
-  if (rc != ZKE_OK) return rc;
-  enter(mode);
-  if (mode == READ) {
-    rc = zke_rwlock_upgrade(lock);
-    if (rc == ZKE_OK) {
-      enter(WRITE);
-      store(&shared->stage[0], 1);
-    }
-    if (rc == ZKE_HELD) rc = ZKE_OK;
-    expect_alone(zke_rwlock_mode(lock));
-  }
-  if (rc == ZKE_OK && zke_rwlock_mode(lock) == WRITE && rand_r(random) % 2) {
-    store(&shared->inside[self], READ);
-    rc = zke_rwlock_downgrade(lock);
-    if (rc == ZKE_OK) enter(READ);
-  }
-  if (rc != ZKE_OK) return rc;
-  __atomic_add_fetch(&shared->done, 1, __ATOMIC_SEQ_CST);
-  store(&shared->inside[self], 0);
-  return zke_rwlock_release(lock);
-}
-
-/* A process that plays rounds until it is killed. */
-static void play_on(zke *own) {
-  zke_rwlock *lock = NULL;
-  unsigned random = crew_seed;
-  int rc = zke_rwlock_new(own, PATH, NULL, &lock);
-  while (rc == ZKE_OK) rc = play_round(own, lock, &random);
-  give_up("round", rc);
-}
-
-/* Modes change during others' changes and deaths: never two holders that
- * exclude each other, and the processes make progress. */
-TEST(processes_that_are_killed_exclude_each_other) {
-  share();
-  strike_at_random(play_on, 25, &shared->done, 45);
-  ck_assert_int_gt(shared->stage[0], 0); /* some have upgraded */
-}
-
 /* ---- deaths, lost replies, faults ---- */
 
 /* The typical use: read, write by an upgrade, read again, release. */

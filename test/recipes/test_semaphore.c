@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "recipes/lock.h"
@@ -672,62 +671,6 @@ TEST(everybody_is_served_in_the_end) {
   } while (moved);
   ck_assert_int_eq(served, SESSIONS);
   close_line();
-}
-
-/* A process that repeatedly takes one to three permits until it is killed. */
-static void come_and_go(zke *own) {
-  zke_semaphore *sem = make(own, WIDE);
-  for (int i = self;; i++) {
-    int permits = 1 + i % WIDE;
-    int rc = zke_semaphore_acquire(sem, permits, ZKE_FOREVER);
-    if (rc != ZKE_OK) give_up("acquire", rc);
-    __atomic_add_fetch(&shared->done, 1, __ATOMIC_SEQ_CST);
-    rc = zke_semaphore_check(sem);
-    if (rc != ZKE_OK) give_up("check", rc);
-    rc = zke_semaphore_release(sem);
-    if (rc != ZKE_OK) give_up("release", rc);
-  }
-}
-
-/* Another process reads the holders in one snapshot of the file. */
-static void expect_within_limit(zke *own) {
-  zke_party_list *list;
-  int sum = 0;
-  ck_ok(zke_semaphore_parties(own, PATH, &list));
-  for (int i = 0; i < list->count; i++)
-    sum += list->data[i].office ? list->data[i].permits : 0;
-  zke_free(list);
-  ck_assert_int_le(sum, WIDE);
-}
-
-/* Holders are killed, -9, at random: at no moment does the file show more
- * permits held than there are; at the end all can be used, and no call has
- * failed. */
-TEST(the_limit_holds_while_holders_are_killed) {
-  enum { WORKERS = 4, KILLS = 20 };
-  pid_t pid[WORKERS];
-  unsigned random = test_seed();
-  share();
-  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, come_and_go);
-  zke *own = test_open(test_path("db"));
-  store(&shared->go, 1);
-  for (int i = 0; i < KILLS; i++) {
-    int before = load(&shared->done);
-    int victim = rand_r(&random) % WORKERS;
-    kill_child(pid[victim]);
-    pid[victim] = spawn(victim, come_and_go);
-    int target = before + 1 + rand_r(&random) % 10;
-    do {
-      expect_within_limit(own);
-    } while (load(&shared->done) < target && !*shared->sentence);
-    ck_assert_str_eq(shared->sentence, "");
-  }
-  for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
-  zke_semaphore *sem = make(own, WIDE);
-  ck_ok(zke_semaphore_acquire(sem, WIDE, soon(own)));
-  ck_assert_int_eq(entries(own, PATH), WIDE);
-  zke_semaphore_free(sem);
-  ck_ok(zke_close(own));
 }
 
 /* ---- deaths, lost replies, faults ---- */
