@@ -14,9 +14,10 @@
  *   batch    one store on a file, with as many calls as can be in each
  *            zke_batch()
  *   alone    in a file that says so: in memory, "w" and "main" are one session
- *   server   by `make test-ensemble`: `zke serve` and ZooKeeper, through the
- *            engine for ensembles (test/ensemble/engine.c).  Zxids and times
- *            are not compared, and blocks in which time passes do not run
+ *   server   by ensemble.sh: `zke serve`, through the engine for ensembles
+ *            (test/ensemble/engine.c); by `make test-ensemble` also ZooKeeper.
+ *            Zxids and times are not compared, and blocks in which time passes
+ *            do not run
  *
  * At a block's end zke_check() finds nothing, and all memory has been given
  * back.

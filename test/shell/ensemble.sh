@@ -7,8 +7,9 @@
 
 scratch room ensemble
 zke=$(cd "$BUILD" && pwd)/zke
+semantics=$(dirname "$zke")/test/test_semantics sources=$(pwd)
 cd "$room" || exit 1
-started=
+started= ours=
 
 clean_up() {
   for pid in $started; do kill -KILL "$pid" 2>/dev/null; done
@@ -28,7 +29,7 @@ until_true() {
 
 if [ -z "${SERVER-}" ]; then
   "$zke" :memory: serve --port 0 --print-port >port &
-  started=$!
+  started=$! ours=$!
   until_true [ -s port ]
   SERVER=127.0.0.1:$(cat port)
 fi
@@ -184,4 +185,9 @@ expect "nothing is made of the name" nothing sh -c 'ls | grep zk:'
 expect "a malformed name" refused 65 BADARGUMENTS "$zke" zk:// ls
 expect "no server" refused 75 OPERATIONTIMEOUT \
   $limited "$zke" --timeout 1s zk://127.0.0.1:1 ls
+
+# ---- the calls of the library ----------------------------------------------
+
+[ -z "$ours" ] || expect "the texts of test/semantics" env -C "$sources" \
+  ZKE_TEST_SERVER="$SERVER" ZKE_TEST_KIND=zke $limited "$semantics"
 report
