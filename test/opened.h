@@ -1,10 +1,10 @@
 /* opened.h - a test need not close what it opens
  *
  * At its end each handle and each connection of SQLite that is still open is
- * closed, in reverse order, and that must succeed.  Before a connected handle of
- * zke_open() is closed, zke_check() must find nothing, unless the test has set
- * `damaged`.  A handle that the test closes itself is not checked, so only a
- * test about the close does that.
+ * closed, in reverse order, and that must succeed.  Before a connected handle
+ * of zke_open() is closed, zke_check() must find nothing, unless the test has
+ * set `damaged`.  A handle that the test closes itself is not checked, so only
+ * a test about the close does that, or one whose handle uses its variables.
  */
 #ifndef ZKE_TEST_OPENED_H
 #define ZKE_TEST_OPENED_H

@@ -299,7 +299,7 @@ TEST(sessions_show_themselves) {
 /* The end is reported once to each pair and to the default watcher. */
 TEST(the_end_of_a_session_is_told_once) {
   begin_ground();
-  news n = {.count = 0};
+  static news n;
   test_events pair = {0};
   zke_options o = options_with(&n);
   zke *z = open_as(here.name, &o), *other = open_ground();
@@ -535,7 +535,7 @@ TEST(what_is_too_long_for_a_server_is_refused) {
   enum { LONG = 2 << 20 };
   begin_ground();
   char *text = malloc(LONG + 1);
-  news n = {.count = 0};
+  static news n;
   zke_options o = options_with(&n);
   zke *z = open_as(here.name, &o);
   memset(text, 'p', LONG);
@@ -737,7 +737,7 @@ TEST(a_silent_server_is_given_up) {
 TEST(an_idle_session_lives_by_its_descriptor) {
   begin_own();
   char name[300];
-  news n = {.count = 0};
+  static news n;
   zke_options o = options_with(&n);
   snprintf(name, sizeof name, "%s?timeout=500", here.name);
   zke *z = open_as(name, &o);
@@ -850,7 +850,7 @@ static const struct {
 TEST_LOOP(a_lie_ends_the_connection, 0, sizeof lies / sizeof *lies) {
   liar l;
   char name[64];
-  news n = {.count = 0};
+  static news n;
   zke_options o = options_with(&n);
   zke_stat s;
   o.busy_timeout_ms = 300;

@@ -20,7 +20,34 @@
 #include "recipes/lock.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
+#include "test/opened.h"
 #include "test/seam.h"
+
+/* For opened.h: each handle is replaced by another one. */
+static int order_opened(zke **handles, int n) {
+  zke *were[4];
+  for (int i = 0; handles && i < n; i++) were[i] = handles[i];
+  int rc = zke_order(handles, n);
+  for (int i = 0; rc == ZKE_OK && i < n; i++) {
+    open_drop(were[i], NULL);
+    open_add(handles[i], NULL, false);
+  }
+  return rc;
+}
+
+/* And the other one belongs to it. */
+static int mount_opened(zke **z, const char *path, zke *other) {
+  zke *was = z ? *z : NULL;
+  int rc = zke_mount(z, path, other);
+  if (rc != ZKE_OK) return rc;
+  open_drop(was, NULL);
+  open_drop(other, NULL);
+  open_add(*z, NULL, false);
+  return rc;
+}
+
+#define zke_order(handles, n) order_opened(handles, n)
+#define zke_mount(z, path, other) mount_opened(z, path, other)
 
 /* The test's own sessions of the two stores, and two composed handles, whose
  * sessions have different numbers in the two stores. */
@@ -31,21 +58,20 @@ static void make(zke *session, const char *path) {
                    NULL));
 }
 
+static void expect_no_watches(void *unused) {
+  (void)unused;
+  ck_assert_int_eq(all_watches(base) + all_watches(part), 0);
+}
+
 static void open_mounted(void) {
   base = test_open(":memory:");
   part = test_open(":memory:");
+  at_end(expect_no_watches, NULL);
   make(base, "/global");
   for (int i = 0; i < 2; i++) {
     z[i] = test_session(base, NULL);
     ck_ok(zke_mount(&z[i], "/global", test_session(part, NULL)));
   }
-}
-
-static void close_mounted(void) {
-  for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
-  ck_assert_int_eq(all_watches(base) + all_watches(part), 0);
-  ck_ok(zke_close(base));
-  ck_ok(zke_close(part));
 }
 
 static void expect_children(zke *session, const char *path,
@@ -86,7 +112,6 @@ TEST(paths_are_the_callers) {
   ck_ok(zke_delete(z[0], "/global/0000000001", -1));
   expect_children(z[0], "/", "global globalx zookeeper");
   expect_children(z[0], "/global", "a-0000000000 zookeeper");
-  close_mounted();
 }
 
 /* A sequential create at the mount point's own path makes a sibling in the
@@ -111,7 +136,6 @@ TEST(a_sequence_at_the_mount_point) {
   ck_rc(zke_create(z[0], "/global", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL),
         ZKE_NODEEXISTS);
-  close_mounted();
 }
 
 /* The base's nodes at and below the mount point are hidden; the mount point is
@@ -128,7 +152,6 @@ TEST(the_mount_hides_what_is_below_it) {
   ck_ok(zke_get(part, "/", NULL, NULL, &data, NULL, NULL));
   ck_assert_str_eq(data, "root");
   zke_free(data);
-  close_mounted();
 }
 
 /* Malformed paths stay malformed. */
@@ -138,7 +161,6 @@ TEST_LOOP(malformed_paths_are_refused, 0, 5) {
   open_mounted();
   ck_rc(zke_exists(z[0], paths[_i], NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_set(z[0], paths[_i], "", 0, -1, NULL), ZKE_BADARGUMENTS);
-  close_mounted();
 }
 
 /* Calls that concern two services are refused, each with a sentence. */
@@ -169,7 +191,6 @@ TEST(what_spans_two_services_is_refused) {
   ck_rc(zke_dispatch_to(z[0], 1, NULL, NULL), ZKE_UNIMPLEMENTED);
   ck_rc(zke_touch(z[0]), ZKE_UNIMPLEMENTED);
   ck_ok(zke_count(z[0], "/global", &number));
-  close_mounted();
 }
 
 /* A multi of one part is made there, and the caller gets its results. */
@@ -194,7 +215,6 @@ TEST(several_operations_on_one_part) {
   zke_results_clear(results, 2);
   ck_ok(zke_multi(z[0], NULL, 0, NULL));
   ck_rc(zke_multi(z[0], NULL, 1, NULL), zke_multi(base, NULL, 1, NULL));
-  close_mounted();
 }
 
 /* If memory runs out a multi is not made, or its results are complete. */
@@ -346,8 +366,6 @@ TEST(what_a_batch_may_not) {
   make(base, "/n");
   test_expect(alone, &events, "CREATED /n");
   ck_ok(zke_forget(alone, test_record, &events));
-  ck_ok(zke_close(alone));
-  close_mounted();
 }
 
 static int end_in_batch(zke *session, void *context) {
@@ -370,8 +388,6 @@ TEST(a_batch_ends_its_thread) {
   ck_assert_int_eq(pthread_join(thread, &rc), 0);
   ck_assert_ptr_eq(rc, alone);
   ck_rc(zke_exists(alone, "/half", NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_close(alone));
-  close_mounted();
 }
 
 static pid_t batch_child = -1;
@@ -392,8 +408,6 @@ TEST(a_batch_forks) {
   ck_ok(rc);
   ck_assert_int_eq(waitpid(batch_child, &status, 0), batch_child);
   ck_assert_int_eq(status, 0);
-  ck_ok(zke_close(alone));
-  close_mounted();
 }
 
 /* For zke_op_sql(): run the text. */
@@ -431,7 +445,6 @@ TEST_LOOP(sql_goes_with_the_other_operations, 0, 2) {
   ck_ok(zke_multi(z[0], ops, 1, NULL));
   ck_ok(has_table(base, "above"));
   ck_ok(has_table(z[0], "above"));
-  close_mounted();
 }
 
 /* ---- owners of nodes ---- */
@@ -471,7 +484,6 @@ TEST(owners_are_told_apart) {
   ck_ok(zke_expire(z[0], other.ephemeralOwner));
   ck_rc(zke_exists(z[0], "/global/p1", NULL, NULL, NULL), ZKE_NONODE);
   ck_rc(zke_expire(z[0], 4711), ZKE_NONODE);
-  close_mounted();
 }
 
 /* Each session, also the own one, is in the list once. */
@@ -487,7 +499,6 @@ TEST(sessions_are_listed_once) {
   zke_free(all);
   zke_free(of_base);
   zke_free(of_part);
-  close_mounted();
 }
 
 /* ---- watches and waiting ---- */
@@ -510,7 +521,6 @@ TEST(events_have_the_callers_path) {
   ck_ok(zke_set(part, "/", "1", 1, -1, NULL));
   test_expect(z[0], &events, "CHANGED /global/n; CHANGED /global");
   ck_ok(zke_forget(z[0], test_record, &events));
-  close_mounted();
 }
 
 /* Long paths are the caller's too. */
@@ -525,7 +535,6 @@ TEST(events_of_long_paths) {
   ck_assert_int_eq(events.count, 1);
   ck_assert_int_eq(events.at[0].type, ZKE_EVENT_CREATED);
   ck_assert_int_eq(strncmp(events.at[0].path, path, 255), 0);
-  close_mounted();
 }
 
 /* The longest path that a watcher was told. */
@@ -553,8 +562,6 @@ TEST(an_end_below_a_long_prefix_has_no_path) {
   ck_ok(zke_dispatch(outer, NULL));
   ck_assert_int_eq(type, ZKE_EVENT_SESSION);
   ck_assert_uint_eq(told_path, 0);
-  ck_ok(zke_close(outer));
-  close_mounted();
 }
 
 /* The handle, what is pending, and the zxid, as a watcher gets them. */
@@ -578,7 +585,6 @@ TEST(watchers_get_the_composed_handle) {
   ck_assert_ptr_eq(got_handle, z[0]);
   ck_assert(got_zxid == test_stat(part, "/n").czxid);
   ck_assert(zke_event_zxid(z[0]) == 0);
-  close_mounted();
 }
 
 /* A pair keeps its identity: it can be checked, removed and forgotten. */
@@ -603,7 +609,6 @@ TEST(pairs_are_taken_back) {
   make(base, "/m");
   test_expect(z[0], &b, "CREATED /global/n");
   ck_assert_int_eq(a.count, 0);
-  close_mounted();
 }
 
 static void forget_itself(zke *session, int type, int state, const char *path,
@@ -624,7 +629,6 @@ TEST(a_watcher_forgets_itself) {
   make(base, "/n");
   ck_ok(zke_dispatch(z[0], NULL));
   ck_assert_int_eq(count, 1);
-  close_mounted();
 }
 
 /* One descriptor and one deadline serve all parts. */
@@ -653,7 +657,6 @@ TEST(one_descriptor_for_all_parts) {
   while (!events.count) ck_ok(zke_wait(z[0], zke_now(z[0]) + 10000));
   ck_assert_int_eq(events.at[0].type, ZKE_EVENT_ALARM);
   ck_rc(zke_wait(z[0], zke_now(z[0]) + 5), ZKE_OPERATIONTIMEOUT);
-  close_mounted();
 }
 
 /* Several threads wait: an event on either part, or a wake, ends all waits. */
@@ -679,7 +682,6 @@ TEST_LOOP(all_who_wait_are_woken, 0, 3) {
     ck_assert_int_eq(pthread_join(threads[i], &rc), 0);
     ck_assert_int_eq((int)(intptr_t)rc, ZKE_OK);
   }
-  close_mounted();
 }
 
 /* A thread that is cancelled in its sleep leaves the handle usable. */
@@ -693,7 +695,6 @@ TEST(a_cancelled_sleep) {
   ck_assert_int_eq(pthread_join(thread, &rc), 0);
   ck_assert_ptr_eq(rc, PTHREAD_CANCELED);
   ck_rc(zke_wait(z[0], 0), ZKE_OPERATIONTIMEOUT);
-  close_mounted();
 }
 
 /* A watcher that ends its thread leaves the handle usable too. */
@@ -715,7 +716,6 @@ TEST(a_watcher_ends_its_thread) {
   ck_assert_int_eq(pthread_join(thread, &rc), 0);
   ck_assert_ptr_eq(rc, z);
   ck_rc(zke_wait(z[0], 0), ZKE_OPERATIONTIMEOUT);
-  close_mounted();
 }
 
 /* ---- one session ---- */
@@ -751,7 +751,6 @@ TEST_LOOP(the_end_of_one_is_the_end_of_all, 0, 4) {
   ck_rc(zke_sync(z[0], "/"), ZKE_INVALIDSTATE);
   ck_rc(zke_exists(base, "/e", NULL, NULL, NULL), ZKE_NONODE);
   ck_rc(zke_exists(part, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  close_mounted();
 }
 
 /* A call also finds the end; handles joined by zke_order() end together. */
@@ -766,10 +765,6 @@ TEST(ordered_handles_end_together) {
   test_expect(handles[1], &events, "SESSION -112");
   ck_rc(zke_get(handles[1], "/", NULL, NULL, NULL, NULL, NULL),
         ZKE_INVALIDSTATE);
-  ck_ok(zke_close(handles[0]));
-  ck_ok(zke_close(handles[1]));
-  ck_ok(zke_close(file));
-  ck_ok(zke_close(other));
 }
 
 /* Calls without a path that find their own session's end. */
@@ -806,9 +801,6 @@ TEST_LOOP(calls_without_a_path_find_the_end, 0, 7) {
         _i > 0 ? ZKE_INVALIDSTATE : ZKE_AUTHFAILED);
   ck_rc(zke_set(handles[1], "/", "", 0, -1, NULL), ZKE_INVALIDSTATE);
   ck_says("the session");
-  for (int i = 0; i < 2; i++) ck_ok(zke_close(handles[i]));
-  ck_ok(zke_close(file));
-  ck_ok(zke_close(other));
 }
 
 /* A further session exists on each part, with the same mounts. */
@@ -829,7 +821,6 @@ TEST(a_further_session) {
   options.timeout_ms = 1000;
   ck_rc(zke_open_session(further, &options, &z[0]), ZKE_UNIMPLEMENTED);
   z[0] = further;
-  close_mounted();
 }
 
 /* ---- making and ending ---- */
@@ -860,7 +851,6 @@ TEST(mounts_that_are_refused) {
   ck_rc(zke_order(handles, 2), ZKE_BADARGUMENTS);
   ck_rc(zke_order(NULL, 1), ZKE_BADARGUMENTS);
   ck_rc(zke_order(handles, 0), ZKE_BADARGUMENTS);
-  close_mounted();
 }
 
 /* zke_order() that fails leaves the handles as they were. */
@@ -873,9 +863,6 @@ TEST(a_failed_order_changes_nothing) {
   ck_rc(zke_order(handles, 2), ZKE_INVALIDSTATE);
   ck_assert_ptr_eq(handles[0], before);
   ck_assert_ptr_eq(handles[1], dead);
-  ck_ok(zke_close(before));
-  ck_ok(zke_close(dead));
-  ck_ok(zke_close(file));
 }
 
 /* Without descriptors for its pipe no handle is made, and the code is not that
@@ -897,8 +884,6 @@ TEST(no_descriptors) {
   ck_rc(zke_open_session(handle, NULL, &further), ZKE_SYSTEMERROR);
   ck_says("no descriptors");
   ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
-  ck_ok(zke_close(handle));
-  ck_ok(zke_close(file));
 }
 
 /* A watcher of a composed handle cannot change its order. */
@@ -917,7 +902,6 @@ TEST(no_order_in_a_watcher) {
   make(base, "/n");
   ck_ok(zke_dispatch(z[0], NULL));
   ck_assert_int_eq(rc, ZKE_MISUSE);
-  close_mounted();
 }
 
 /* The descriptor tells of a part that is mounted after it was asked for. */
@@ -933,7 +917,6 @@ TEST(a_mount_after_the_descriptor) {
   make(part, "/n");
   ck_assert_int_eq(poll(&poller, 1, 10000), 1);
   test_expect(z[0], &events, "CREATED /more/n");
-  close_mounted();
 }
 
 /* Without its own session the base has no number to show for other sessions. */
@@ -949,10 +932,6 @@ TEST(a_base_without_a_session) {
   ck_ok(zke_order(&reader, 1));
   ck_rc(zke_mount(&reader, "/m", other), ZKE_READONLY);
   ck_ok(zke_exists(reader, "/m", NULL, NULL, NULL));
-  ck_ok(zke_close(reader));
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(part));
-  ck_ok(zke_close(writer));
 }
 
 /* A mounted read-only file has no events, and does not prevent waiting for the
@@ -986,9 +965,6 @@ TEST_LOOP(a_read_only_part, 0, 2) {
   ck_ok(zke_wait(z[0], soon(z[0])));
   test_expect(z[0], &events, "CREATED /n");
   ck_assert_int_eq(none.count, 0);
-  ck_ok(zke_close(z[0]));
-  ck_ok(zke_close(base));
-  ck_ok(zke_close(writer));
 }
 
 /* A failed order also keeps the handles' default watchers. */
@@ -1004,9 +980,6 @@ TEST(a_failed_order_keeps_watchers) {
   ck_rc(zke_mount(&handles[0], "/m", dead), ZKE_INVALIDSTATE);
   ck_ok(zke_expire(file, zke_session_id(handles[0])));
   test_expect(handles[0], &events, "SESSION -112");
-  ck_ok(zke_close(handles[0]));
-  ck_ok(zke_close(dead));
-  ck_ok(zke_close(file));
 }
 
 /* Mounts and orders refuse a composed handle whose session has ended. */
@@ -1022,9 +995,6 @@ TEST(an_ended_order_takes_nobody) {
   other = test_session(part, NULL);
   ck_assert_int_lt(zke_mount(&handles[0], "/global", other), 0);
   ck_ok(zke_exists(z[0], "/", NULL, NULL, NULL));
-  ck_ok(zke_close(handles[0]));
-  ck_ok(zke_close(other));
-  close_mounted();
 }
 
 /* A default watcher that was replaced and forgotten leaves no memory. */
@@ -1063,7 +1033,6 @@ TEST(a_childs_copy_refuses) {
   open_mounted();
   ck_assert_int_eq(test_child_end(test_child(use_in_child, NULL)), 0);
   make(z[0], "/global/still");
-  close_mounted();
 }
 
 /* A watcher that forks: the child returns into the dispatch, and leaves it. */
@@ -1087,7 +1056,6 @@ TEST(a_watcher_forks) {
   ck_ok(rc);
   ck_assert_int_eq(waitpid(forked, &status, 0), forked);
   ck_assert_int_eq(status, 0);
-  close_mounted();
 }
 
 /* zke_close() in a watcher is refused; a waiting thread is told. */
@@ -1125,7 +1093,6 @@ TEST(closing_is_refused_in_a_watcher_and_ends_its_wait) {
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_assert_int_eq(found, ZKE_CLOSING);
   z[0] = test_session(base, NULL);
-  close_mounted();
 }
 
 /* A deadline of zke_limit() holds on every part. */
@@ -1136,7 +1103,6 @@ TEST(a_limit_holds_on_all_parts) {
   ck_assert(zke_limit(z[1], ZKE_FOREVER) == ZKE_FOREVER);
   ck_ok(zke_exists(z[0], "/global", NULL, NULL, NULL));
   ck_assert(zke_limit(z[0], ZKE_FOREVER) == ZKE_FOREVER);
-  close_mounted();
 }
 
 /* An allocator that keeps the last released block for the next of its size. */
@@ -1206,9 +1172,6 @@ TEST_LOOP(a_sleep_keeps_all_leases, 0, 2) {
   ck_ok(zke_exists(base, "/e", NULL, NULL, NULL));
   ck_ok(zke_exists(part, "/e", NULL, NULL, NULL));
   ck_ok(zke_exists(z[0], "/global/e", NULL, NULL, NULL));
-  ck_ok(zke_close(z[0]));
-  ck_ok(zke_close(part));
-  ck_ok(zke_close(base));
 }
 
 /* ---- recipes, unchanged ---- */
@@ -1232,7 +1195,6 @@ TEST(a_lock_below_a_mount) {
   ck_assert_int_eq(zke_lock_state(locks[1]), ZKE_LOCK_HELD);
   ck_assert_int_eq(entries(part, "/lock"), 1);
   for (int i = 0; i < 2; i++) zke_lock_free(locks[i]);
-  close_mounted();
 }
 
 /* The queue: the item of one is taken by the other, once. */
@@ -1248,7 +1210,6 @@ TEST(a_queue_below_a_mount) {
   ck_ok(zke_queue_ack(queues[1], item, NULL, 0, NULL));
   zke_free(item);
   for (int i = 0; i < 2; i++) zke_queue_free(queues[i]);
-  close_mounted();
 }
 
 /* The election: the next one leads when the leader's session ends. */
@@ -1265,7 +1226,6 @@ TEST(an_election_below_a_mount) {
   dispatch_on(z[1]);
   ck_assert_int_eq(zke_election_state(elections[1]), ZKE_ELECTION_ELECTED);
   for (int i = 0; i < 2; i++) zke_election_free(elections[i]);
-  close_mounted();
 }
 
 /* Two-phase commit: the sites vote on two handles. */
@@ -1286,7 +1246,6 @@ TEST(a_two_phase_commit_below_a_mount) {
   ck_assert_int_eq(outcome, ZKE_TWO_PHASE_COMMIT);
   zke_two_phase_free(coordinator);
   for (int i = 0; i < 2; i++) zke_two_phase_free(site[i]);
-  close_mounted();
 }
 
 /* The orders of handles that were composed before become one: then one end ends
@@ -1305,6 +1264,4 @@ TEST(orders_become_one) {
   dispatch_on(handles[2]);
   ck_rc(zke_exists(z[0], "/global", NULL, NULL, NULL), ZKE_INVALIDSTATE);
   ck_assert_int_eq(zke_state(z[1]), ZKE_STATE_EXPIRED);
-  ck_ok(zke_close(handles[2]));
-  close_mounted();
 }
