@@ -111,6 +111,35 @@ static inline zke *opened_test(zke *z, bool checked) {
   return z;
 }
 
+/* For programs that have included compose.h before: its calls replace the
+ * handles by others. */
+#ifdef ZKEMBED_RECIPES_COMPOSE_H
+static inline int opened_order(zke **handles, int n) {
+  zke *were[4];
+  for (int i = 0; handles && i < n; i++) were[i] = handles[i];
+  int rc = zke_order(handles, n);
+  for (int i = 0; rc == ZKE_OK && i < n; i++) {
+    open_drop(were[i], NULL);
+    open_add(handles[i], NULL, false);
+  }
+  return rc;
+}
+
+/* The other one belongs to it. */
+static inline int opened_mount(zke **z, const char *path, zke *other) {
+  zke *was = z ? *z : NULL;
+  int rc = zke_mount(z, path, other);
+  if (rc != ZKE_OK) return rc;
+  open_drop(was, NULL);
+  open_drop(other, NULL);
+  open_add(*z, NULL, false);
+  return rc;
+}
+
+#define zke_order(handles, n) opened_order(handles, n)
+#define zke_mount(z, path, other) opened_mount(z, path, other)
+#endif
+
 /* The macros below replace the functions of the same names. */
 #define zke_open(name, options, out) opened_open(name, options, out)
 #define zke_open_session(z, options, out) opened_session(z, options, out)

@@ -20,8 +20,8 @@
 #include "recipes/engine/zookeeper.h"
 #include "test/ensemble/proxy.h"
 #include "test/ensemble/stub.h"
+#include "test/opened.h"
 #include "test/server/wire.h"
-#include "test/test.h"
 
 /* ---- what the tests share ---- */
 
@@ -39,23 +39,57 @@ static zke *open_port(int port, const char *more, const zke_options *o) {
   return open_named(name, o);
 }
 
+static serving server;
+static proxy way; /* to it */
+static stub s;
+
+static void end_server(void *unused) {
+  (void)unused;
+  stop(server);
+}
+
+static void end_way(void *unused) {
+  (void)unused;
+  proxy_end(&way);
+}
+
+static void end_stub(void *unused) {
+  (void)unused;
+  stub_end(&s);
+}
+
+/* The server, the proxy and the stub end with the test. */
+static void begin_server(const char *options) {
+  server = serve(":memory:", options);
+  at_end(end_server, NULL);
+}
+
+static void begin_way(void) {
+  begin_server("");
+  ck_assert(proxy_start(&way, server.port));
+  at_end(end_way, NULL);
+}
+
+static void begin_stub(void) {
+  stub_begin(&s);
+  at_end(end_stub, NULL);
+}
+
 /* The states that the default watcher gets. */
-typedef struct told {
+static struct told {
   int states[64];
   atomic_int count;
-} told;
+} t;
 
 static void note_state(zke *z, int type, int state, const char *path,
                        void *context) {
-  told *t = context;
-  (void)z, (void)path;
-  if (type == ZKE_EVENT_SESSION && t->count < 64) t->states[t->count++] = state;
+  (void)z, (void)path, (void)context;
+  if (type == ZKE_EVENT_SESSION && t.count < 64) t.states[t.count++] = state;
 }
 
-static zke_options told_options(told *t) {
+static zke_options told_options(void) {
   zke_options o = ZKE_INIT(zke_options);
   o.watcher = note_state;
-  o.watcher_context = t;
   return o;
 }
 
@@ -111,9 +145,8 @@ static void *set_apart(void *arg) {
 /* A program that looks after a lost reply whether its change was made sees no
  * older state, even with sync=0. */
 TEST(reads_behind_a_lost_reply_are_synced) {
-  stub s;
   call_apart set;
-  stub_begin(&s);
+  begin_stub();
   zke *z = open_port(s.port, "?sync=0", NULL);
   ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
   ck_assert_int_eq(s.syncs, 0);
@@ -126,8 +159,6 @@ TEST(reads_behind_a_lost_reply_are_synced) {
   ck_assert_int_eq(s.syncs, 1);
   ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
   ck_assert_int_eq(s.syncs, 1);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* ---- a server with wrong answers ---- */
@@ -135,10 +166,8 @@ TEST(reads_behind_a_lost_reply_are_synced) {
 /* A greeting with another session means that ours is over: what it owned is
  * gone. */
 TEST(another_session_than_ours_is_not_taken_for_ours) {
-  stub s;
-  told t = {.count = 0};
-  zke_options o = told_options(&t);
-  stub_begin(&s);
+  zke_options o = told_options();
+  begin_stub();
   zke *z = open_port(s.port, "", &o);
   int64_t id = zke_session_id(z);
   s.session = 0x9999;
@@ -149,35 +178,33 @@ TEST(another_session_than_ours_is_not_taken_for_ours) {
   ck_assert_int_eq(t.states[t.count - 1], ZKE_STATE_EXPIRED);
   ck_assert_int_eq(zke_session_id(z), id);
   ck_rc(zke_exists(z, "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* Two ensembles give their sessions the same number. Each handle uses it to end
  * its own session, and not the other ensemble's. */
 TEST(a_session_of_another_ensemble_is_not_ended) {
-  stub s[2];
+  stub two[2];
   zke *z[3];
   for (int i = 0; i < 2; i++) {
-    stub_begin(&s[i]);
-    z[i] = open_port(s[i].port, "", NULL);
+    stub_begin(&two[i]);
+    z[i] = open_port(two[i].port, "", NULL);
   }
   int64_t id = zke_session_id(z[0]);
   ck_assert(zke_session_id(z[1]) == id);
-  s[1].session = 0x7777;
-  z[2] = open_port(s[1].port, "", NULL);
+  two[1].session = 0x7777;
+  z[2] = open_port(two[1].port, "", NULL);
   ck_ok(zke_close(z[1]));
   ck_assert_int_ne(zke_expire(z[2], id), ZKE_OK);
   ck_ok(zke_exists(z[0], "/", NULL, NULL, NULL));
-  s[1].session = (int)id;
-  z[1] = open_port(s[1].port, "", NULL);
+  two[1].session = (int)id;
+  z[1] = open_port(two[1].port, "", NULL);
   ck_ok(zke_expire(z[0], id));
   ck_rc(zke_exists(z[0], "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);
   ck_ok(zke_exists(z[1], "/", NULL, NULL, NULL));
   ck_ok(zke_expire(z[2], id));
   ck_rc(zke_exists(z[1], "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);
   for (int i = 0; i < 3; i++) ck_ok(zke_close(z[i]));
-  for (int i = 0; i < 2; i++) stub_end(&s[i]);
+  for (int i = 0; i < 2; i++) stub_end(&two[i]);
 }
 
 /* Watchers hear what a server reports of nodes, but never events of types that
@@ -187,12 +214,11 @@ TEST_LOOP(an_event_of_no_known_type_is_told_to_nobody, 0, 4) {
   static char frame[] =
       "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
       "\0\0\0\0\0\0\0\3\0\0\0\2/x";
-  stub s;
   test_events e = {0};
   zke_stat stat;
   for (int i = 0; i < 4; i++)
     frame[20 + i] = (char)((uint32_t)types[_i] >> (24 - 8 * i) & 0xff);
-  stub_begin(&s);
+  begin_stub();
   zke *z = open_port(s.port, "", NULL);
   ck_ok(zke_exists(z, "/x", test_record, &e, &stat));
   s.event = frame;
@@ -200,8 +226,6 @@ TEST_LOOP(an_event_of_no_known_type_is_told_to_nobody, 0, 4) {
   ck_ok(zke_exists(z, "/y", NULL, NULL, &stat));
   ck_assert_int_eq(s.event_bytes, 0);
   test_expect(z, &e, "");
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* A create, alone and in a multi, with the server's path: the expected code,
@@ -235,10 +259,9 @@ TEST_LOOP(a_create_gives_no_other_path_than_was_asked_for, 0, 2) {
                                       "/c/a00000000000000",
                                       "/c/a/00000001"};
   enum { OTHER = sizeof other / sizeof *other };
-  stub s;
   zke *z, *part;
   char *longer = malloc(LONG + 1);
-  stub_begin(&s);
+  begin_stub();
   part = z = open_port(s.port, "/c", NULL);
   if (_i == 1) {
     z = test_open(":memory:");
@@ -269,8 +292,6 @@ TEST_LOOP(a_create_gives_no_other_path_than_was_asked_for, 0, 2) {
   s.made = "/c";
   expect_made(z, _i ? "/m" : "/", ZKE_PERSISTENT, _i ? "/m" : "/");
   free(longer);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* Silent servers, which accept connections, cost only a part of the time. */
@@ -302,8 +323,7 @@ static int stay(void *arg) {
 /* A connection that the parent ends is over for the server, though a child that
  * was forked meanwhile lives on. */
 TEST(a_forked_child_does_not_keep_a_connection) {
-  stub s;
-  stub_begin(&s);
+  begin_stub();
   zke *z = open_port(s.port, "", NULL);
   ck_assert_int_eq(s.clients, 1);
   pid_t child = test_child(stay, NULL);
@@ -311,18 +331,15 @@ TEST(a_forked_child_does_not_keep_a_connection) {
   ck_until(s.clients == 0, 10000);
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
-  stub_end(&s);
 }
 
 /* ---- waiting ---- */
 
 /* An alarm that is due is for a thread that dispatches; others sleep on. */
 TEST_LOOP(who_cannot_call_an_alarm_sleeps_all_the_same, 0, 2) {
-  serving s = serve(":memory:", "");
-  proxy p;
-  ck_assert(proxy_start(&p, s.port));
-  zke *z = open_port(p.port, "", NULL);
-  proxy_delay(&p, 300, 300);
+  begin_way();
+  zke *z = open_port(way.port, "", NULL);
+  proxy_delay(&way, 300, 300);
   ck_ok(zke_call_at(z, 0, test_ignore, NULL));
   int64_t before = cpu_ms();
   if (_i == 0)
@@ -330,9 +347,6 @@ TEST_LOOP(who_cannot_call_an_alarm_sleeps_all_the_same, 0, 2) {
   else
     ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
   ck_assert_int_lt(cpu_ms() - before, 100);
-  ck_ok(zke_close(z));
-  proxy_end(&p);
-  stop(s);
 }
 
 static atomic_bool callback_may_return;
@@ -356,8 +370,8 @@ static void *wait_apart(void *arg) {
 
 /* A second waiter does not spin while the first is in a callback. */
 TEST(a_waiter_beside_a_callback_sleeps) {
-  serving s = serve(":memory:", "");
-  zke *z = open_port(s.port, "", NULL);
+  begin_server("");
+  zke *z = open_port(server.port, "", NULL);
   call_apart first, second;
   atomic_bool inside = false;
   ck_ok(zke_call_at(z, 0, linger, &inside));
@@ -371,8 +385,6 @@ TEST(a_waiter_beside_a_callback_sleeps) {
   callback_may_return = true;
   ck_ok(end_apart(&first));
   ck_ok(end_apart(&second));
-  ck_ok(zke_close(z));
-  stop(s);
 }
 
 static void *sleep_apart(void *arg) {
@@ -384,8 +396,8 @@ static void *sleep_apart(void *arg) {
 /* The waiter calls an alarm on time, even while the thread that reads for both
  * only sleeps. */
 TEST(a_waiter_behind_a_sleeper_hears_of_an_alarm) {
-  serving s = serve(":memory:", "--timeout-max 1h");
-  zke *z = open_port(s.port, "?timeout=900000", NULL);
+  begin_server("--timeout-max 1h");
+  zke *z = open_port(server.port, "?timeout=900000", NULL);
   test_events e = {0};
   call_apart sleeper, waiter;
   begin_asleep(&sleeper, z, sleep_apart);
@@ -397,14 +409,13 @@ TEST(a_waiter_behind_a_sleeper_hears_of_an_alarm) {
   ck_assert_int_eq(e.count, 1);
   ck_ok(zke_close(z));
   ck_ok(end_apart(&sleeper));
-  stop(s);
 }
 
 /* The event of one thread's call reaches another that waits, long before the
  * next ping, which is five minutes away. */
 TEST(a_waiter_hears_of_what_another_thread_did) {
-  serving s = serve(":memory:", "--timeout-max 1h");
-  zke *z = open_port(s.port, "?timeout=900000", NULL);
+  begin_server("--timeout-max 1h");
+  zke *z = open_port(server.port, "?timeout=900000", NULL);
   test_events e = {0};
   call_apart c;
   ck_rc(zke_exists(z, "/x", test_record, &e, NULL), ZKE_NONODE);
@@ -414,28 +425,24 @@ TEST(a_waiter_hears_of_what_another_thread_did) {
   ck_ok(end_apart(&c));
   ck_assert_int_lt(test_now() - before, test_patience(COMES));
   ck_assert_int_eq(e.count, 1);
-  ck_ok(zke_close(z));
-  stop(s);
 }
 
 /* The file's session ends while the ensemble cannot be reached: no dispatch and
  * no call waits for it, and its session is ended as soon as there is a
  * connection again. */
 TEST(an_end_does_not_wait_for_an_ensemble) {
-  serving s = serve(":memory:", "");
-  proxy p;
-  ck_assert(proxy_start(&p, s.port));
+  begin_way();
   zke_options o = ZKE_INIT(zke_options);
   o.busy_timeout_ms = 20000;
   zke *file = test_open(":memory:"), *z = test_session(file, NULL);
-  zke *part = open_port(p.port, "?timeout=30000", &o);
-  zke *direct = open_port(s.port, "", NULL);
+  zke *part = open_port(way.port, "?timeout=30000", &o);
+  zke *direct = open_port(server.port, "", NULL);
   ck_ok(zke_create(z, "/m", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
   int64_t own = zke_session_id(z);
   ck_ok(zke_mount(&z, "/m", part));
   ck_ok(zke_create(z, "/m/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  proxy_refuse(&p, true);
-  proxy_cut(&p);
+  proxy_refuse(&way, true);
+  proxy_cut(&way);
   ck_until(
       zke_dispatch(z, NULL) == ZKE_OK && zke_state(z) == ZKE_STATE_CONNECTING,
       10000);
@@ -450,15 +457,10 @@ TEST(an_end_does_not_wait_for_an_ensemble) {
   }
   ck_assert_int_lt(test_now() - before, 15000);
   ck_ok(zke_exists(direct, "/e", NULL, NULL, NULL));
-  proxy_refuse(&p, false);
+  proxy_refuse(&way, false);
   ck_until((zke_dispatch(z, NULL),
             zke_exists(direct, "/e", NULL, NULL, NULL) == ZKE_NONODE),
            10000);
-  ck_ok(zke_close(z));
-  ck_ok(zke_close(file));
-  ck_ok(zke_close(direct));
-  proxy_end(&p);
-  stop(s);
 }
 
 /* Many reads, by the thread that polls the socket. */
@@ -474,12 +476,11 @@ static void *read_apart(void *arg) {
  * thread that polls the socket for it, long before the next ping, which is five
  * minutes away. */
 TEST(a_reply_that_another_thread_takes_wakes_its_owner) {
-  stub s;
   call_apart c;
   struct pollfd p = {.events = POLLIN};
   zke_options o = ZKE_INIT(zke_options);
   o.busy_timeout_ms = 900000;
-  stub_begin(&s);
+  begin_stub();
   s.timeout_ms = 900000;
   zke *z = open_port(s.port, "", &o);
   ck_ok(zke_fd(z, &p.fd));
@@ -490,15 +491,12 @@ TEST(a_reply_that_another_thread_takes_wakes_its_owner) {
   }
   ck_assert(c.over);
   ck_ok(end_apart(&c));
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* Two waiters do not wake each other while a third thread reads. */
 TEST(waiters_behind_a_reader_sleep) {
-  stub s;
   call_apart sleeper, waiters[2];
-  stub_begin(&s);
+  begin_stub();
   s.timeout_ms = 30000;
   zke *z = open_port(s.port, "", NULL);
   begin_asleep(&sleeper, z, sleep_apart);
@@ -509,18 +507,15 @@ TEST(waiters_behind_a_reader_sleep) {
   ck_ok(zke_close(z));
   end_apart(&sleeper);
   for (int i = 0; i < 2; i++) ck_rc(end_apart(&waiters[i]), ZKE_CLOSING);
-  stub_end(&s);
 }
 
 /* A call that waits for a discard, and the thread that reads for it, sleep
  * until the server answers. */
 TEST(a_discard_that_is_waited_for_wakes_nobody) {
-  serving s = serve(":memory:", "");
-  proxy p;
+  begin_way();
   call_apart sleeper;
-  ck_assert(proxy_start(&p, s.port));
-  zke *z = open_port(p.port, "?timeout=30000", NULL);
-  proxy_delay(&p, 200, 200);
+  zke *z = open_port(way.port, "?timeout=30000", NULL);
+  proxy_delay(&way, 200, 200);
   begin_asleep(&sleeper, z, sleep_apart);
   int64_t before = cpu_ms();
   ck_ok(zke_discard(z, "/x", ZKE_EPHEMERAL, 0));
@@ -528,8 +523,6 @@ TEST(a_discard_that_is_waited_for_wakes_nobody) {
   ck_assert_int_lt(cpu_ms() - before, 100);
   ck_ok(zke_close(z));
   ck_ok(end_apart(&sleeper));
-  proxy_end(&p);
-  stop(s);
 }
 
 /* ---- closing ---- */
@@ -537,14 +530,12 @@ TEST(a_discard_that_is_waited_for_wakes_nobody) {
 /* A thread's limit is for the handle that it was set for, and not for a later
  * one at the same address. */
 TEST(a_limit_ends_with_its_handle) {
-  stub s;
-  stub_begin(&s);
+  begin_stub();
   for (int i = 0; i < 10; i++) {
     zke *z = open_port(s.port, "", NULL);
     ck_assert_int_eq(zke_limit(z, zke_now(z)), ZKE_FOREVER);
     ck_ok(zke_close(z));
   }
-  stub_end(&s);
 }
 
 /* A server reports the deletion of the session's own nodes before it answers
@@ -553,11 +544,10 @@ TEST(watchers_hear_nothing_of_a_close) {
   static const char frame[] =
       "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
       "\0\0\0\2\0\0\0\3\0\0\0\2/e";
-  stub s;
   test_events e = {0};
   zke_stat stat;
   call_apart c;
-  stub_begin(&s);
+  begin_stub();
   s.timeout_ms = 900000; /* no ping takes the event */
   zke *z = open_port(s.port, "?timeout=30000", NULL);
   ck_ok(zke_exists(z, "/e", test_record, &e, &stat));
@@ -568,7 +558,6 @@ TEST(watchers_hear_nothing_of_a_close) {
   ck_rc(end_apart(&c), ZKE_CLOSING);
   ck_assert_int_eq(s.event_bytes, 0);
   ck_assert_int_eq(e.count, 0);
-  stub_end(&s);
 }
 
 static void *list_sessions(void *arg) {
@@ -586,19 +575,15 @@ static void *close_apart(void *arg) {
 
 /* A call of several requests returns why it ended, at whichever request. */
 TEST(a_call_of_several_requests_is_ended_by_a_close) {
-  serving s = serve(":memory:", "");
-  proxy p;
-  ck_assert(proxy_start(&p, s.port));
-  zke *z = open_port(p.port, "", NULL);
+  begin_way();
+  zke *z = open_port(way.port, "", NULL);
   call_apart c, closer;
-  proxy_freeze(&p, true);
+  proxy_freeze(&way, true);
   begin_asleep(&c, z, list_sessions);
   begin_asleep(&closer, z, close_apart);
-  proxy_freeze(&p, false);
+  proxy_freeze(&way, false);
   ck_rc(end_apart(&c), ZKE_CLOSING);
   ck_ok(end_apart(&closer));
-  proxy_end(&p);
-  stop(s);
 }
 
 /* ---- watches ---- */
@@ -613,10 +598,8 @@ static void *get_apart(void *arg) {
 /* While a read is setting a watch, another watch of the path is removed: the
  * server must not forget the new one. */
 TEST_LOOP(a_watch_that_is_being_set_is_not_taken_back, 0, 2) {
-  serving s = serve(":memory:", "");
-  proxy p;
-  ck_assert(proxy_start(&p, s.port));
-  zke *z = open_port(p.port, "", NULL);
+  begin_way();
+  zke *z = open_port(way.port, "", NULL);
   test_events *e;
   call_apart c;
   ck_ok(zke_create(z, "/w", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
@@ -624,7 +607,7 @@ TEST_LOOP(a_watch_that_is_being_set_is_not_taken_back, 0, 2) {
     ck_ok(zke_get(z, "/w", test_ignore, NULL, NULL, NULL, NULL));
   else
     ck_ok(zke_add_watch(z, "/w", 0, test_ignore, NULL));
-  proxy_delay(&p, 0, 300);
+  proxy_delay(&way, 0, 300);
   begin_apart(&c, z, get_apart);
   poll(NULL, 0, 100);
   if (_i == 0)
@@ -635,25 +618,20 @@ TEST_LOOP(a_watch_that_is_being_set_is_not_taken_back, 0, 2) {
   pthread_join(c.thread, &got);
   e = got;
   ck_ok(c.rc);
-  proxy_delay(&p, 0, 0);
+  proxy_delay(&way, 0, 0);
   ck_ok(zke_set(z, "/w", "1", 1, -1, NULL));
   test_expect_within(z, e, "CHANGED /w", 5000);
-  ck_ok(zke_close(z));
-  proxy_end(&p);
-  stop(s);
 }
 
 /* A watch that fails does not remove the pair's other watches. */
 TEST(a_watch_that_fails_takes_no_other_with_it) {
-  serving s = serve(":memory:", "");
-  proxy p;
-  ck_assert(proxy_start(&p, s.port));
-  zke *z = open_port(p.port, "", NULL);
+  begin_way();
+  zke *z = open_port(way.port, "", NULL);
   test_events e = {0};
   ck_ok(zke_create(z, "/w", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
   ck_ok(zke_add_watch(z, "/w", 0, test_record, &e));
-  proxy_refuse(&p, true);
-  proxy_cut(&p);
+  proxy_refuse(&way, true);
+  proxy_cut(&way);
   ck_until(
       zke_dispatch(z, NULL) == ZKE_OK && zke_state(z) == ZKE_STATE_CONNECTING,
       10000);
@@ -662,22 +640,17 @@ TEST(a_watch_that_fails_takes_no_other_with_it) {
         ZKE_OPERATIONTIMEOUT);
   zke_limit(z, before);
   ck_ok(zke_check_watch(z, "/w", ZKE_WATCH_DATA, test_record, &e));
-  proxy_refuse(&p, false);
-  ck_ok(zke_close(z));
-  proxy_end(&p);
-  stop(s);
+  proxy_refuse(&way, false);
 }
 
 /* Paths of nearly a frame's length, among many short ones: the requests that
  * set the watches again are never longer than servers accept. */
 TEST(long_watches_are_set_again) {
   enum { LONG = 12, SHORT = 1000, LENGTH = 1000000, LITTLE = 1200 };
-  stub s;
   char *path = malloc(LENGTH + 1);
-  told t = {.count = 0};
-  zke_options o = told_options(&t);
+  zke_options o = told_options();
   test_events e = {0};
-  stub_begin(&s);
+  begin_stub();
   zke *z = open_port(s.port, "", &o);
   memset(path, 'p', LENGTH);
   for (int i = 0; i < LONG + SHORT; i++) {
@@ -693,16 +666,12 @@ TEST(long_watches_are_set_again) {
   ck_assert_int_gt(s.longest, LENGTH);
   ck_assert_int_le(s.longest, ZKE_JUTE_FRAME_LIMIT);
   free(path);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* A new connection sends an identity once, however often it was added. */
 TEST(an_identity_that_is_added_again_is_kept_once) {
-  stub s;
-  told t = {.count = 0};
-  zke_options o = told_options(&t);
-  stub_begin(&s);
+  zke_options o = told_options();
+  begin_stub();
   zke *z = open_port(s.port, "", &o);
   for (int i = 0; i < 3; i++) ck_ok(zke_add_auth(z, "digest", "a:b", 3));
   ck_ok(zke_add_auth(z, "digest", "a:c", 3));
@@ -711,20 +680,16 @@ TEST(an_identity_that_is_added_again_is_kept_once) {
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && t.count > 1, 10000);
   ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
   ck_assert_int_eq(s.auths, 6);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* A watch is refused if the request that would set it again is longer than
  * servers accept, though its own request is not. */
 TEST(a_watch_that_could_not_be_set_again_is_refused) {
   enum { MOST = ZKE_JUTE_FRAME_LIMIT - 8 - 32, LENGTH = MOST + 1 };
-  stub s;
   char *path = malloc(LENGTH + 1);
-  told t = {.count = 0};
-  zke_options o = told_options(&t);
+  zke_options o = told_options();
   test_events e = {0};
-  stub_begin(&s);
+  begin_stub();
   zke *z = open_port(s.port, "", &o);
   memset(path, 'p', LENGTH);
   path[0] = '/';
@@ -742,8 +707,6 @@ TEST(a_watch_that_could_not_be_set_again_is_refused) {
   ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
   ck_assert_int_eq(s.longest, ZKE_JUTE_FRAME_LIMIT);
   free(path);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* The connection breaks between the answers to two parts of the watches: the
@@ -751,10 +714,9 @@ TEST(a_watch_that_could_not_be_set_again_is_refused) {
  * answer. */
 TEST(a_loss_between_pieces_of_watches_forgets_nothing) {
   enum { PATHS = 200, LENGTH = 1000 };
-  stub s;
   char path[LENGTH + 1];
   test_events e = {0};
-  stub_begin(&s);
+  begin_stub();
   s.zxid = 500;
   zke *z = open_port(s.port, "", NULL);
   memset(path, 'p', LENGTH);
@@ -776,8 +738,6 @@ TEST(a_loss_between_pieces_of_watches_forgets_nothing) {
   stub_cut(&s);
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && s.watches == 6, 10000);
   ck_assert_int_eq(s.relative, 1000);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* zke_set_watch() finds a change: its event is dispatched up to the zxid of its
@@ -786,9 +746,8 @@ TEST(a_watch_that_is_set_late_tells_its_event_up_to_its_reply) {
   static const char frame[] =
       "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
       "\0\0\0\3\0\0\0\3\0\0\0\2/x";
-  stub s;
   test_events e = {0};
-  stub_begin(&s);
+  begin_stub();
   s.timeout_ms = 900000; /* no ping takes the event */
   s.zxid = 500;
   zke *z = open_port(s.port, "", NULL);
@@ -799,16 +758,12 @@ TEST(a_watch_that_is_set_late_tells_its_event_up_to_its_reply) {
   ck_assert_int_eq(zke_zxid(), 500);
   ck_ok(zke_dispatch_to(z, zke_zxid(), NULL, NULL));
   ck_assert_int_eq(e.count, 1);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* Two losses between two dispatches: each is reported with its end. */
 TEST(each_loss_is_told_with_its_end) {
-  stub s;
-  told t = {.count = 0};
-  zke_options o = told_options(&t);
-  stub_begin(&s);
+  zke_options o = told_options();
+  begin_stub();
   zke *z = open_port(s.port, "", &o);
   s.silent = true;
   stub_cut(&s);
@@ -828,8 +783,6 @@ TEST(each_loss_is_told_with_its_end) {
   for (int i = 0; i < t.count; i++)
     ck_assert_int_eq(t.states[i],
                      i % 2 ? ZKE_STATE_CONNECTED : ZKE_STATE_CONNECTING);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* ---- the helper thread ---- */
@@ -845,8 +798,7 @@ static int thread_count(void) {
 /* If a program makes no calls, only "thread=1" keeps its session, even over a
  * broken connection; without it nothing is sent. */
 TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
-  stub s;
-  stub_begin(&s);
+  begin_stub();
   s.timeout_ms = 600;
   int before = thread_count();
   zke *z = open_port(s.port, _i ? "?thread=1" : "?thread=0", NULL);
@@ -865,7 +817,6 @@ TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
   ck_ok(zke_close(z));
   ck_until(thread_count() == before, 10000); /* it may still be listed after its
                                               * join */
-  stub_end(&s);
 }
 
 /* A loss that only a sent request meets makes the helper look for a server
@@ -873,9 +824,8 @@ TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
  * first request sent into a closed connection, so only the second meets the
  * loss. zke_forget() waits for no reply.) */
 TEST(a_helper_thread_hears_of_a_loss_at_once) {
-  stub s;
   test_events first = {0}, second = {0};
-  stub_begin(&s);
+  begin_stub();
   s.timeout_ms = 60000;
   zke *z = open_port(s.port, "?thread=1", NULL);
   ck_ok(zke_add_watch(z, "/a", 0, test_record, &first));
@@ -885,15 +835,13 @@ TEST(a_helper_thread_hears_of_a_loss_at_once) {
   ck_ok(zke_forget(z, test_record, &first));
   ck_ok(zke_forget(z, test_record, &second));
   ck_until(s.clients == 1, 10000);
-  ck_ok(zke_close(z));
-  stub_end(&s);
 }
 
 /* It dispatches nothing, and the descriptor reports the work. */
 TEST(a_helper_thread_dispatches_nothing) {
-  serving s = serve(":memory:", "");
-  zke *z = open_port(s.port, "?timeout=2000&thread=1", NULL);
-  zke *other = open_port(s.port, "", NULL);
+  begin_server("");
+  zke *z = open_port(server.port, "?timeout=2000&thread=1", NULL);
+  zke *other = open_port(server.port, "", NULL);
   test_events e = {0};
   struct pollfd p = {.events = POLLIN};
   ck_rc(zke_exists(z, "/x", test_record, &e, NULL), ZKE_NONODE);
@@ -904,9 +852,6 @@ TEST(a_helper_thread_dispatches_nothing) {
   ck_assert_int_eq(poll(&p, 1, 5000), 1);
   test_expect_within(z, &e, "CREATED /x", 5000);
   ck_ok(zke_exists(z, "/x", NULL, NULL, NULL));
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
-  stop(s);
 }
 
 static atomic_int signals;
@@ -917,8 +862,8 @@ static void count_signal(int number) {
 
 /* Signals go to the program's own threads. */
 TEST(a_helper_thread_takes_no_signal) {
-  serving s = serve(":memory:", "");
-  zke *z = open_port(s.port, "?thread=1", NULL);
+  begin_server("");
+  zke *z = open_port(server.port, "?thread=1", NULL);
   sigset_t set, pending;
   struct sigaction action = {.sa_handler = count_signal};
   sigaction(SIGUSR1, &action, NULL);
@@ -930,8 +875,6 @@ TEST(a_helper_thread_takes_no_signal) {
   sigpending(&pending);
   ck_assert_int_eq(sigismember(&pending, SIGUSR1), 1);
   ck_assert_int_eq(signals, 0);
-  ck_ok(zke_close(z));
-  stop(s);
 }
 
 static int leave_copy(void *arg) {
@@ -942,13 +885,11 @@ static int leave_copy(void *arg) {
 
 /* A child has neither the handle nor the thread; the parent keeps both. */
 TEST(a_helper_thread_is_the_parents) {
-  serving s = serve(":memory:", "");
-  zke *z = open_port(s.port, "?timeout=2000&thread=1", NULL);
+  begin_server("");
+  zke *z = open_port(server.port, "?timeout=2000&thread=1", NULL);
   for (int i = 0; i < 20; i++)
     ck_assert_int_eq(test_child_end(test_child(leave_copy, z)), 0);
   ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
-  ck_ok(zke_close(z));
-  stop(s);
 }
 
 static void *work_apart(void *arg) {
@@ -962,21 +903,17 @@ static void *work_apart(void *arg) {
  * comes while threads are in calls. */
 TEST_LOOP(a_helper_thread_beside_others, 0, 5) {
   enum { THREADS = 4 };
-  serving s = serve(":memory:", "");
-  proxy p;
+  begin_way();
   call_apart c[THREADS], w;
-  ck_assert(proxy_start(&p, s.port));
-  zke *z = open_port(p.port, "?timeout=2000&thread=1", NULL);
+  zke *z = open_port(way.port, "?timeout=2000&thread=1", NULL);
   for (int i = 0; i < THREADS; i++) begin_apart(&c[i], z, work_apart);
   for (int i = 0; i < 10; i++) {
     poll(NULL, 0, 20);
-    proxy_cut(&p);
+    proxy_cut(&way);
   }
   for (int i = 0; i < THREADS; i++) c[i].over = true;
   for (int i = 0; i < THREADS; i++) ck_ok(end_apart(&c[i]));
   begin_asleep(&w, z, wait_apart);
   ck_ok(zke_close(z));
   ck_rc(end_apart(&w), ZKE_CLOSING);
-  proxy_end(&p);
-  stop(s);
 }

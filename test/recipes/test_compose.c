@@ -23,32 +23,6 @@
 #include "test/opened.h"
 #include "test/seam.h"
 
-/* For opened.h: each handle is replaced by another one. */
-static int order_opened(zke **handles, int n) {
-  zke *were[4];
-  for (int i = 0; handles && i < n; i++) were[i] = handles[i];
-  int rc = zke_order(handles, n);
-  for (int i = 0; rc == ZKE_OK && i < n; i++) {
-    open_drop(were[i], NULL);
-    open_add(handles[i], NULL, false);
-  }
-  return rc;
-}
-
-/* And the other one belongs to it. */
-static int mount_opened(zke **z, const char *path, zke *other) {
-  zke *was = z ? *z : NULL;
-  int rc = zke_mount(z, path, other);
-  if (rc != ZKE_OK) return rc;
-  open_drop(was, NULL);
-  open_drop(other, NULL);
-  open_add(*z, NULL, false);
-  return rc;
-}
-
-#define zke_order(handles, n) order_opened(handles, n)
-#define zke_mount(z, path, other) mount_opened(z, path, other)
-
 /* The test's own sessions of the two stores, and two composed handles, whose
  * sessions have different numbers in the two stores. */
 static zke *base, *part, *z[2];
