@@ -1,11 +1,11 @@
 /* test_multilock.c - what only multi-locks promise (recipes/multilock.h)
  *
  * test_lines tests what all lines promise, with deaths, lost replies and
- * faults.  Here is what concerns several locks.  Several sessions on one store
- * make interleavings step by step; threads wait.
+ * faults.  Here is what concerns several locks.  Most tests are steps of a few
+ * sessions (steps.h).
  */
 #include "recipes.h"
-#include "sessions.h"
+#include "steps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,6 @@
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
 #include "recipes/rwlock.h"
-#include "recipes/semaphore.h"
 
 /* ---- sessions and locks ---- */
 
@@ -60,57 +59,156 @@ static void expect_nothing_left(void) {
   for (int i = 0; i < SESSIONS; i++) ck_assert_int_eq(watches(z[i]), 0);
 }
 
-static int run_acquire(call *c) {
-  return zke_multilock_acquire(c->object, c->deadline);
+/* ---- steps ----
+ *
+ *     P of abRcW             its multi-lock is now of these, as in parse()
+ *     P acquire, P try, P start, P release, P check
+ *     P op                   a multi with the operations of its multi-lock
+ *     P is HELD              its state: OUT, WAITING, HELD or LOST
+ *     P gets a               the calls of its own lock of /a alone: acquire,
+ *     P tries a; P starts a; P gives a; P steals a
+ *     P reads a; P unreads a           and of its rwlock of /a
+ *     P has a                it holds that lock
+ *     P newer; P newer a     its token is greater than that of the last "newer"
+ *     shows a                the first in /a is marked as its holder, with the
+ *                            last such token */
+
+static zke_lock *alone[SESSIONS][3];
+static zke_rwlock *reader[SESSIONS];
+static int64_t newest; /* token */
+
+static void free_multilock(void *object) { zke_multilock_free(object); }
+static int cancel_multilock(void *object) {
+  return zke_multilock_cancel(object);
 }
 
-/* Acquire them on another thread. */
-static void acquire_aside(call *c, zke_multilock *ml, int64_t deadline) {
-  call_begin(c, run_acquire, ml, 0, deadline);
+static const char *path_of(const step *s) {
+  static const char *const paths[] = {"/a", "/b", "/c"};
+  return paths[s->word[0][0] - 'a'];
 }
+
+static zke_lock *own(const step *s) {
+  zke_lock **lock = &alone[s->who][s->word[0][0] - 'a'];
+  if (!*lock) *lock = make_lock(s->session, path_of(s));
+  return *lock;
+}
+
+static zke_rwlock *own_reader(const step *s) {
+  zke_rwlock **rw = &reader[s->who];
+  if (!*rw) ck_ok(zke_rwlock_new(s->session, path_of(s), NULL, rw));
+  return *rw;
+}
+
+static int step_of(step *s) {
+  zke_multilock_free(s->object);
+  party[s->who] = make(s->session, s->word[0]);
+  return ZKE_OK;
+}
+
+STEP(acquire, zke_multilock_acquire(s->object, s->deadline))
+STEP(try, zke_multilock_try(s->object))
+STEP(start, zke_multilock_start(s->object))
+STEP(release, zke_multilock_release(s->object))
+STEP(check, zke_multilock_check(s->object))
+
+static zke_op kept_ops[2]; /* of the last "op" that got them */
+
+static int step_op(step *s) {
+  int rc = zke_multilock_ops(s->object, kept_ops, 2);
+  return rc == ZKE_OK ? zke_multi(s->session, kept_ops, 2, NULL) : rc;
+}
+
+STEP(old_op, zke_multi(s->session, kept_ops, 2, NULL))
+
+static int step_is(step *s) {
+  static const char *const states[] = {"OUT", "WAITING", "HELD", "LOST"};
+  int state = zke_multilock_state(s->object);
+  ck_assert_int_eq(zke_multilock_token(s->object) > 0,
+                   state == ZKE_MULTILOCK_HELD);
+  return sees(s, "%s", states[state]);
+}
+
+STEP(gets, zke_lock_acquire(own(s), s->deadline))
+STEP(tries, zke_lock_try(own(s)))
+STEP(starts, zke_lock_start(own(s)))
+STEP(gives, zke_lock_release(own(s)))
+STEP(steals, zke_lock_steal(own(s)))
+STEP(has, zke_lock_check(own(s)))
+STEP(breaks, zke_lock_break(s->session, path_of(s), newest))
+STEP(reads, zke_rwlock_try(own_reader(s), ZKE_RWLOCK_READ))
+STEP(unreads, zke_rwlock_release(own_reader(s)))
+
+static int step_newer(step *s) {
+  int64_t token =
+      s->word[0] ? zke_lock_token(own(s)) : zke_multilock_token(s->object);
+  ck_assert_int_gt(token, newest);
+  newest = token;
+  return ZKE_OK;
+}
+
+static int step_shows(step *s) {
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(z[SESSIONS - 1], path_of(s), &list));
+  ck_assert_int_eq(list->data[0].office, 1);
+  ck_assert_int_eq(list->data[0].mzxid, newest);
+  zke_free(list);
+  return ZKE_OK;
+}
+
+static const step_verb verbs[] = {
+    VERB(of),     VERB(acquire), VERB(try),   VERB(start),   VERB(release),
+    VERB(check),  VERB(op),      VERB(is),    VERB(old_op),  VERB(gets),
+    VERB(tries),  VERB(starts),  VERB(gives), VERB(steals),  VERB(has),
+    VERB(breaks), VERB(reads),   VERB(newer), VERB(unreads), VERB(shows),
+    {NULL, NULL}};
+
+static bool sleeps_on_either(const step *s) {
+  return sleeps(strcmp(s->verb, "gets") == 0 ? (void *)own(s) : s->object);
+}
+
+static const step_recipe of_multilock = {.verbs = verbs,
+                                         .free = free_multilock,
+                                         .cancel = cancel_multilock,
+                                         .waits = sleeps_on_either};
+
+/* Free all; nothing may be left. */
+static void end_steps(void) {
+  free_parties();
+  for (int i = 0; i < SESSIONS; i++) {
+    for (int j = 0; j < 3; j++) zke_lock_free(alone[i][j]);
+    zke_rwlock_free(reader[i]);
+  }
+  memset(alone, 0, sizeof alone);
+  expect_nothing_left();
+  close_sessions();
+}
+
+#define TEST_STEPS(name, script) \
+  TEST(name) {                   \
+    open_steps(&of_multilock);   \
+    play(script);                \
+    end_steps();                 \
+  }
 
 /* ---- one contender ---- */
 
 /* While it is held, others are refused each of its locks, with the holder's
  * name; afterwards each is free. */
-TEST(acquire_holds_all_and_release_gives_up_all) {
-  open_sessions();
-  zke_multilock *ml = make(z[0], "abc");
-  zke_lock *lock[3];
-  static const char *const paths[] = {"/a", "/b", "/c"};
-  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
-  ck_assert_int_gt(zke_multilock_token(ml), 0);
-  ck_ok(zke_multilock_check(ml));
-  for (int i = 0; i < 3; i++) {
-    lock[i] = make_lock(z[1], paths[i]);
-    ck_rc(zke_lock_try(lock[i]), ZKE_HELD);
-    ck_says("ann");
-  }
-  ck_ok(zke_multilock_release(ml));
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_OUT);
-  ck_assert_int_eq(zke_multilock_token(ml), 0);
-  ck_rc(zke_multilock_check(ml), ZKE_LOST);
-  ck_rc(zke_multilock_release(ml), ZKE_LOST);
-  for (int i = 0; i < 3; i++) {
-    ck_ok(zke_lock_try(lock[i]));
-    zke_lock_free(lock[i]);
-  }
-  zke_multilock_free(ml);
-  zke_multilock_free(NULL);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(acquire_holds_all_and_release_gives_up_all,
+           "ann of abc; ann acquire; ann is HELD; ann check;"
+           "bob tries a -> HELD; said ann; bob tries b -> HELD; said ann;"
+           "bob tries c -> HELD; said ann; ann release; ann is OUT;"
+           "ann check -> LOST; ann release -> LOST; bob tries a; bob tries b;"
+           "bob tries c")
 
 /* One step: one czxid, one guid, and the names of lock.h and rwlock.h. */
 TEST(entries_are_made_in_one_step) {
   static const char *const tails[] = {"-lock-0000000000", "-__READ__0000000000",
                                       "-__WRIT__0000000000"};
   static const char *const paths[] = {"/a", "/b", "/c"};
-  open_sessions();
-  zke_multilock *ml = make(z[0], "abRcW");
   char first[64] = "";
-  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  open_steps(&of_multilock);
+  play("ann of abRcW; ann acquire");
   for (int i = 0; i < 3; i++) {
     zke_strings *names;
     zke_stat stat;
@@ -120,91 +218,64 @@ TEST(entries_are_made_in_one_step) {
     if (i == 0)
       snprintf(first, sizeof first, "%.*s", ENTRY_HEAD, names->data[0]);
     ck_assert_mem_eq(names->data[0], first, ENTRY_HEAD);
-    ck_assert_int_eq(stat.pzxid, zke_multilock_token(ml));
+    ck_assert_int_eq(stat.pzxid, zke_multilock_token(party[0]));
     zke_free(names);
   }
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
+  end_steps();
 }
 
 /* P11: invalid arguments are refused: no items, one item twice, an invalid
  * mode, too many operations. */
 TEST(arguments_are_checked) {
-  open_sessions();
+  static const char *const paths[] = {"/a", "/", "nope", NULL};
   zke_multilock *ml = (zke_multilock *)(void *)z;
   zke_multilock_item items[2] = {{"/a", ZKE_MULTILOCK_LOCK},
                                  {"/b", ZKE_MULTILOCK_LOCK}};
   zke_op ops[3];
+  open_steps(&of_multilock);
   ck_rc(zke_multilock_new(z[0], items, 0, NULL, &ml), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(ml);
   ck_rc(zke_multilock_new(z[0], NULL, 2, NULL, &ml), ZKE_BADARGUMENTS);
   items[1].mode = 3;
   ck_rc(zke_multilock_new(z[0], items, 2, NULL, &ml), ZKE_BADARGUMENTS);
-  static const char *const paths[] = {"/a", "/", "nope", NULL};
   for (int i = 0; i < 4; i++) { /* the first: the same twice */
     items[1] = (zke_multilock_item){paths[i], ZKE_MULTILOCK_READ};
     ck_rc(zke_multilock_new(z[0], items, 2, NULL, &ml), ZKE_BADARGUMENTS);
   }
-  ml = make(z[0], "ab");
-  ck_ok(zke_multilock_acquire(ml, 0));
-  ck_rc(zke_multilock_ops(ml, ops, 3), ZKE_BADARGUMENTS);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
+  play("ann of ab; ann acquire_now");
+  ck_rc(zke_multilock_ops(party[0], ops, 3), ZKE_BADARGUMENTS);
+  zke_multilock_free(NULL);
+  end_steps();
 }
 
 /* One path of another kind: none is entered. */
-TEST(another_kind_on_a_path_is_refused) {
-  open_sessions();
-  zke_semaphore *sem;
-  zke_semaphore_options o = {.size = sizeof o, .limit = 1};
-  ck_ok(zke_semaphore_new(z[1], "/b", &o, &sem));
-  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[1])));
-  zke_multilock *ml = make(z[0], "ab"), *modes = make(z[0], "aR");
-  ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_OTHERKIND);
-  ck_says("/b is of kind semaphore");
-  ck_rc(zke_multilock_try(ml), ZKE_OTHERKIND);
-  ck_rc(zke_multilock_start(ml), ZKE_OTHERKIND);
-  ck_assert_int_eq(entries(z[0], "/a"), 0);
-  ck_rc(zke_multilock_try(modes), ZKE_OTHERKIND); /* /a is now a lock */
-  zke_multilock_free(ml);
-  zke_multilock_free(modes);
-  zke_semaphore_free(sem);
-  close_sessions();
-}
+TEST_STEPS(another_kind_on_a_path_is_refused,
+           "create /b zkembed semaphore\n; ann of ab;"
+           "ann acquire -> OTHERKIND; said /b is of kind semaphore;"
+           "ann try -> OTHERKIND; ann start -> OTHERKIND; entries /a -> 0;"
+           "bob of aR; bob try -> OTHERKIND") /* /a is now a lock */
 
 /* One of two directories was removed: only that is made again. */
-TEST(removed_directories_are_made_again) {
-  open_sessions();
-  zke_multilock *ml = make(z[0], "ab");
-  for (int i = 0; i < 3; i++) {
-    ck_ok(zke_multilock_acquire(ml, soon(z[0])));
-    ck_ok(zke_multilock_release(ml));
-    ck_ok(zke_delete(z[1], "/b", -1));
-  }
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(removed_directories_are_made_again,
+           "ann of ab; ann acquire; ann release; delete /b;"
+           "ann acquire; ann release; delete /b; ann acquire; ann release")
 
 /* The data is in each entry. */
 TEST(the_list_shows_the_data) {
-  open_sessions();
   zke_multilock_options o = {.size = sizeof o, .data = "job\0x", .len = 5};
-  zke_multilock *ml = make_with(z[0], "ab", &o);
   zke_party_list *list;
-  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  open_steps(&of_multilock);
+  party[0] = make_with(z[0], "ab", &o);
+  play("ann acquire");
   ck_ok(zke_lock_parties(z[1], "/b", &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_int_eq(list->data[0].held, 1);
-  ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(ml));
+  ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(party[0]));
   ck_assert_str_eq(list->data[0].identity, "ann");
   ck_assert_int_eq(list->data[0].len, 5);
   ck_assert_mem_eq(list->data[0].data, "job\0x", 5);
   zke_free(list);
-  zke_multilock_free(ml);
-  close_sessions();
+  end_steps();
 }
 
 /* ---- all or none ---- */
@@ -212,208 +283,76 @@ TEST(the_list_shows_the_data) {
 /* One of three locks is held by another party: the multi-lock holds none, and
  * has no token, until that lock is free.  A lock that was always free then
  * shows the token too. */
-TEST(it_holds_only_when_all_are_free) {
-  open_sessions();
-  zke_lock *a = make_lock(z[0], "/a"), *b = make_lock(z[1], "/b");
-  zke_multilock *ml = make(z[2], "abc");
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  ck_ok(zke_lock_acquire(b, soon(z[1])));
-  ck_ok(zke_multilock_start(ml));
-  ck_ok(zke_lock_release(b));
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_WAITING);
-  ck_assert_int_eq(zke_multilock_token(ml), 0);
-  int64_t before = zke_lock_token(a);
-  ck_ok(zke_lock_release(a));
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
-  ck_assert_int_gt(zke_multilock_token(ml), before);
-  zke_party_list *list;
-  ck_ok(zke_lock_parties(z[3], "/c", &list)); /* always free: shows it too */
-  ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(ml));
-  ck_assert_int_eq(list->data[0].office, 1);
-  zke_free(list);
-  zke_multilock_free(ml);
-  zke_lock_free(a);
-  zke_lock_free(b);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(it_holds_only_when_all_are_free,
+           "cid of abc; bob gets b; ann gets a; ann newer a; cid start;"
+           "bob gives b; all dispatch; cid is WAITING; ann gives a;"
+           "all dispatch; cid is HELD; cid newer; shows a; shows b; shows c")
 
 /* One of its locks is granted to it while it waits for the other.  At the end
  * it has one token for both, greater than the grant's. */
 TEST(one_lock_may_be_granted_before_the_others) {
-  open_sessions();
-  zke_lock *a = make_lock(z[0], "/a"), *next = make_lock(z[1], "/a");
-  zke_lock *b = make_lock(z[3], "/b");
-  zke_multilock *ml = make(z[2], "ab");
   zke_party_list *list;
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  ck_ok(zke_lock_acquire(b, soon(z[3])));
-  ck_ok(zke_lock_start(next));
-  ck_ok(zke_multilock_start(ml));
-  ck_ok(zke_lock_release(a));
-  dispatch_all();
-  ck_ok(zke_lock_release(next)); /* it has seen ml behind it */
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_WAITING);
+  open_steps(&of_multilock);
+  play(
+      "cid of ab; ann gets a; dan gets b; bob starts a; cid start;"
+      "ann gives a; all dispatch;"
+      "bob gives a;" /* it has seen cid behind it */
+      "all dispatch; cid is WAITING");
   ck_ok(zke_lock_parties(z[4], "/a", &list));
   ck_assert_int_eq(list->data[0].office, 1);
-  int64_t granted = list->data[0].mzxid;
+  newest = list->data[0].mzxid;
   zke_free(list);
-  ck_ok(zke_lock_release(b));
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
-  ck_assert_int_gt(zke_multilock_token(ml), granted);
-  ck_ok(zke_lock_parties(z[4], "/a", &list));
-  ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(ml));
-  zke_free(list);
-  zke_multilock_free(ml);
-  zke_lock_free(a);
-  zke_lock_free(b);
-  zke_lock_free(next);
-  expect_nothing_left();
-  close_sessions();
+  play("dan gives b; all dispatch; cid is HELD; cid newer; shows a");
+  end_steps();
 }
 
 /* While it waits for its other lock it is not overtaken, so it never
  * starves. */
-TEST(a_later_single_one_stands_behind) {
-  open_sessions();
-  zke_lock *a = make_lock(z[0], "/a"), *late = make_lock(z[1], "/b");
-  zke_multilock *ml = make(z[2], "ab");
-  ck_ok(zke_lock_acquire(a, soon(z[0])));
-  ck_ok(zke_multilock_start(ml));
-  ck_ok(zke_lock_start(late));
-  ck_assert_int_eq(zke_lock_state(late), ZKE_LOCK_WAITING);
-  ck_ok(zke_lock_release(a));
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
-  ck_assert_int_eq(zke_lock_state(late), ZKE_LOCK_WAITING);
-  ck_ok(zke_multilock_release(ml));
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(late), ZKE_LOCK_HELD);
-  zke_lock_free(a);
-  zke_lock_free(late);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(a_later_single_one_stands_behind,
+           "cid of ab; ann gets a; cid start; bob starts b;"
+           "bob has b -> LOST; ann gives a; all dispatch; cid is HELD;"
+           "bob has b -> LOST; cid release; all dispatch; bob has b")
 
 /* A refusal leaves no entry in any lock, and its sentence names the held
  * one. */
-TEST(try_takes_all_or_none_and_names_what_is_missing) {
-  open_sessions();
-  zke_lock *b = make_lock(z[1], "/b");
-  zke_multilock *ml = make(z[0], "abc");
-  ck_ok(zke_lock_acquire(b, soon(z[1])));
-  ck_rc(zke_multilock_try(ml), ZKE_HELD);
-  ck_says("the lock /b is held by bob (pid");
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_OUT);
-  ck_assert_int_eq(entries(z[0], "/a") + entries(z[0], "/c"), 0);
-  ck_assert_int_eq(entries(z[0], "/b"), 1);
-  ck_assert_int_eq(watches(z[0]), 0);
-  ck_ok(zke_lock_release(b));
-  ck_ok(zke_multilock_try(ml));
-  zke_lock_free(b);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(try_takes_all_or_none_and_names_what_is_missing,
+           "ann of abc; bob gets b; ann try -> HELD;"
+           "said the lock /b is held by bob (pid; ann is OUT;"
+           "entries /a -> 0; entries /c -> 0; entries /b -> 1; ann watches 0;"
+           "bob gives b; ann try")
 
-/* redisson#4456: a multi-lock that gives up keeps none of its locks. */
-TEST(a_timeout_leaves_none_and_names_what_is_missing) {
-  open_sessions();
-  zke_lock *b = make_lock(z[1], "/b");
-  zke_multilock *ml = make(z[0], "abc");
-  ck_ok(zke_lock_acquire(b, soon(z[1])));
-  for (int i = 0; i < 2; i++) { /* in the past, and in a moment */
-    int64_t deadline = zke_now(z[0]) + (i ? 20 : -1);
-    ck_rc(zke_multilock_acquire(ml, deadline), ZKE_OPERATIONTIMEOUT);
-    ck_says("the lock /b is held by bob");
-    ck_assert(zke_now(z[0]) >= deadline);
-    ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_OUT);
-    ck_assert_int_eq(entries(z[0], "/a") + entries(z[0], "/c"), 0);
-    ck_assert_int_eq(watches(z[0]), 0);
-  }
-  zke_lock_free(b);
-  zke_multilock_free(ml);
-  close_sessions();
-}
+/* redisson#4456: a multi-lock that gives up keeps none of its locks, with no
+ * time and after some. */
+TEST_STEPS(a_timeout_leaves_none_and_names_what_is_missing,
+           "ann of abc; bob gets b; ann acquire_now -> OPERATIONTIMEOUT;"
+           "said the lock /b is held by bob; ann is OUT; entries /a -> 0;"
+           "entries /c -> 0; ann watches 0;"
+           "ann acquire_20 -> OPERATIONTIMEOUT;"
+           "said the lock /b is held by bob; ann is OUT; entries /a -> 0;"
+           "entries /c -> 0; ann watches 0")
 
 /* Readers of one rwlock hold together, a writer alone. */
-TEST(modes_of_rwlocks_are_kept) {
-  open_sessions();
-  zke_multilock *ml[3] = {make(z[0], "aRb"), make(z[1], "aRc"),
-                          make(z[2], "aW")};
-  zke_rwlock *rw;
-  ck_ok(zke_rwlock_new(z[3], "/a", NULL, &rw));
-  ck_ok(zke_multilock_try(ml[0]));
-  ck_ok(zke_multilock_try(ml[1]));
-  ck_rc(zke_multilock_try(ml[2]), ZKE_HELD);
-  ck_says("the rwlock /a");
-  ck_ok(zke_rwlock_try(rw, ZKE_RWLOCK_READ));
-  ck_ok(zke_rwlock_release(rw));
-  ck_ok(zke_multilock_start(ml[2]));
-  ck_rc(zke_rwlock_try(rw, ZKE_RWLOCK_READ), ZKE_HELD); /* a writer waits */
-  ck_ok(zke_multilock_release(ml[0]));
-  ck_ok(zke_multilock_release(ml[1]));
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml[2]), ZKE_MULTILOCK_HELD);
-  for (int i = 0; i < 3; i++) zke_multilock_free(ml[i]);
-  zke_rwlock_free(rw);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(modes_of_rwlocks_are_kept,
+           "ann of aRb; bob of aRc; cid of aW; ann try; bob try;"
+           "cid try -> HELD; said the rwlock /a; dan reads a; dan unreads a;"
+           "cid start; dan reads a -> HELD;" /* a writer waits */
+           "ann release; bob release; all dispatch; cid is HELD")
 
 /* ---- losing ---- */
 
 /* If one lock is lost, all are; but only the holder releases the others, since
  * it may still be working on them. */
-TEST(one_broken_loses_all) {
-  zke_op ops[2];
-  open_sessions();
-  zke_multilock *ml = make(z[0], "ab");
-  zke_lock *a = make_lock(z[1], "/a"), *b = make_lock(z[1], "/b");
-  ck_rc(zke_multilock_ops(ml, ops, 2), ZKE_LOST);
-  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
-  ck_ok(zke_multilock_ops(ml, ops, 2));
-  ck_ok(zke_multi(z[0], ops, 2, NULL));
-  ck_ok(zke_lock_break(z[1], "/b", zke_multilock_token(ml)));
-  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
-  dispatch_all();
-  ck_rc(zke_multilock_check(ml), ZKE_LOST);
-  ck_rc(zke_multilock_ops(ml, ops, 2), ZKE_LOST);
-  ck_ok(zke_lock_try(b));
-  ck_rc(zke_lock_try(a), ZKE_HELD);
-  ck_rc(zke_multilock_release(ml), ZKE_LOST);
-  ck_ok(zke_lock_try(a));
-  ck_ok(zke_lock_release(a));
-  ck_ok(zke_lock_release(b));
-  ck_ok(zke_multilock_acquire(ml, soon(z[0]))); /* usable again */
-  zke_lock_free(a);
-  zke_lock_free(b);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(one_broken_loses_all,
+           "ann of ab; ann op -> LOST; ann acquire; ann op; ann newer;"
+           "bob breaks b; ann old_op -> NONODE; all dispatch;"
+           "ann check -> LOST; ann op -> LOST; bob tries b;"
+           "bob tries a -> HELD; ann release -> LOST; bob tries a;"
+           "bob gives a; bob gives b; ann acquire") /* usable again */
 
 /* Without a listener, check() finds out. */
-TEST(check_finds_one_stolen) {
-  open_sessions();
-  zke_multilock *ml = make(z[0], "ab");
-  zke_lock *thief = make_lock(z[1], "/a");
-  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
-  int64_t token = zke_multilock_token(ml);
-  ck_ok(zke_lock_steal(thief));
-  ck_assert_int_gt(zke_lock_token(thief), token);
-  ck_rc(zke_multilock_check(ml), ZKE_LOST);
-  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_LOST);
-  zke_multilock_free(ml); /* gives up /b */
-  zke_lock_free(thief);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(check_finds_one_stolen,
+           "ann of ab; ann acquire; ann newer; bob steals a; bob newer a;"
+           "ann check -> LOST; ann is LOST")
 
 /* ---- deadlocks ---- */
 
@@ -453,88 +392,24 @@ TEST(multilocks_do_not_block_each_other) {
   close_sessions();
 }
 
-/* The other thread holds /b and wants /a. */
-typedef struct other {
-  pthread_t thread;
-  pthread_barrier_t both;
-  int64_t limit_ms;
-  int rc;
-  char sentence[512];
-} other;
-
-/* The other thread: takes /b, says so, and wants /a when the test tells it. */
-static void *hold_b_want_a(void *context) {
-  other *o = context;
-  zke_lock *b = make_lock(z[1], "/b"), *a = make_lock(z[1], "/a");
-  ck_ok(zke_lock_acquire(b, soon(z[1])));
-  pthread_barrier_wait(&o->both);
-  pthread_barrier_wait(&o->both);
-  o->rc = zke_lock_acquire(a, zke_now(z[1]) + o->limit_ms);
-  snprintf(o->sentence, sizeof o->sentence, "%s", o->rc ? zke_errmsg() : "");
-  zke_lock_free(a);
-  zke_lock_free(b);
-  return NULL;
-}
-
-static void start_other(other *o, int64_t limit_ms) {
-  *o = (other){.limit_ms = limit_ms};
-  pthread_barrier_init(&o->both, NULL, 2);
-  pthread_create(&o->thread, NULL, hold_b_want_a, o);
-  pthread_barrier_wait(&o->both);
-}
-
-static void join_other(other *o) {
-  pthread_join(o->thread, NULL);
-  pthread_barrier_destroy(&o->both);
-}
-
 /* The multi-lock is first at /a and waits for /b; the holder of /b asks for /a:
  * its call closes the circle and reports it. */
-TEST(a_single_lock_that_closes_a_circle_is_told) {
-  open_sessions();
-  zke_multilock *ml = make(z[0], "ab");
-  other o;
-  call c;
-  start_other(&o, test_patience(20000));
-  acquire_aside(&c, ml, soon(z[0]));
-  ck_until(entries(z[0], "/b") == 2, 5000);
-  pthread_barrier_wait(&o.both);
-  join_other(&o);
-  call_end(&c);
-  ck_assert_int_eq(o.rc, ZKE_DEADLOCK);
-  ck_assert_msg(strstr(o.sentence, "would wait for ever: /a is held by ann") &&
-                    strstr(o.sentence, "who waits for /b, held by this thread"),
-                "%s", o.sentence);
-  ck_ok(c.rc);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
+TEST_STEPS(a_single_lock_that_closes_a_circle_is_told,
+           "ann of ab; bob gets b; ann waits acquire; bob gets a -> DEADLOCK;"
+           "said would wait for ever: /a is held by ann;"
+           "said who waits for /b, held by this thread; bob gives b;"
+           "ann returns")
 
-/* The other way round: it holds /c, and its wait for /a and /b closes one. */
-TEST(a_multilock_that_closes_a_circle_is_told) {
-  for (int order = 0; order < 2; order++) {
-    open_sessions();
-    zke_lock *a = make_lock(z[0], "/a");
-    zke_multilock *ml = make(z[0], order ? "bc" : "cb");
-    other o;
-    ck_ok(zke_lock_acquire(a, soon(z[0])));
-    start_other(&o, test_patience(20000));
-    pthread_barrier_wait(&o.both);
-    ck_until(entries(z[0], "/a") == 2, 5000);
-    ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_DEADLOCK);
-    ck_says("would wait for ever: /b is held by bob");
-    ck_says("who waits for /a, held by this thread");
-    ck_assert_int_eq(entries(z[0], "/c"), 0);
-    ck_ok(zke_lock_release(a));
-    join_other(&o);
-    ck_ok(o.rc);
-    zke_lock_free(a);
-    zke_multilock_free(ml);
-    expect_nothing_left();
-    close_sessions();
-  }
-}
+/* The other way round: its wait for /b closes one, in either order. */
+TEST_STEPS(a_multilock_that_closes_a_circle_is_told,
+           "ann gets a; bob gets b; bob waits gets a; ann of bc;"
+           "ann acquire -> DEADLOCK;"
+           "said would wait for ever: /b is held by bob;"
+           "said who waits for /a, held by this thread; entries /c -> 0;"
+           "ann of cb; ann acquire -> DEADLOCK;"
+           "said would wait for ever: /b is held by bob;"
+           "said who waits for /a, held by this thread; entries /c -> 0;"
+           "ann gives a; bob returns")
 
 /* ---- any history ---- */
 
