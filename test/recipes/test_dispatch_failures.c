@@ -21,8 +21,8 @@
 #include "recipes/queue.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
+#include "test/opened.h"
 #include "test/seam.h"
-#include "test/test.h"
 
 static zke *z, *other;
 
@@ -66,12 +66,6 @@ static void begin(int64_t busy_ms) {
   other = test_open(test_path("a.db"));
   ck_assert_int_eq(sqlite3_open(test_path("a.db"), &writer), SQLITE_OK);
   sqlite3_busy_timeout(writer, 10000); /* the other may be writing */
-}
-
-static void end(void) {
-  sqlite3_close(writer);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 static int64_t soon(zke *of) { return zke_now(of) + 10000; }
@@ -292,7 +286,6 @@ TEST_LOOP(goes_on_after_an_obstacle, 0, 2 * OBSTACLES * FAMILIES) {
   else
     ck_until(zke_dispatch(z, NULL) == ZKE_OK && f->arrived(), 20000);
   f->end();
-  end();
 }
 
 /* ---- time ---- */
@@ -318,7 +311,6 @@ TEST(pauses_grow) {
   clear(DISK);
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && lock_arrived(), 20000);
   lock_end();
-  end();
 }
 
 /* When the holder has gone, a foreign writer comes. */
@@ -389,7 +381,6 @@ TEST_LOOP(deadline_holds_for_a_watchers_step, 0, 2) {
   if (_i) pthread_join(dispatching, NULL);
   sqlite3_exec(writer, "ROLLBACK", 0, 0, 0); /* if it has begun */
   lock_end();
-  end();
 }
 
 /* Nor is it delayed by another object's step on the same thread. */
@@ -407,7 +398,6 @@ TEST(deadline_holds_for_anothers_step) {
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && lock_arrived(), 20000);
   zke_double_barrier_free(barrier);
   lock_end();
-  end();
 }
 
 /* If no call waits on the object, a step waits for the busy timeout, once. */
@@ -422,7 +412,6 @@ TEST(dispatch_waits_once) {
   clear(WRITER);
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && lock_arrived(), 20000);
   lock_end();
-  end();
 }
 
 /* … and once in all, not for each object. */
@@ -451,7 +440,6 @@ TEST(dispatch_waits_once_for_all) {
     zke_lock_free(mine[i]);
     zke_lock_free(theirs[i]);
   }
-  end();
 }
 
 /* An item's claim is overdue, and the step that takes the item waits for a
@@ -476,7 +464,6 @@ TEST(deadline_holds_for_an_overdue_item) {
   ck_ok(zke_partition_wait(mine, soon(z)));
   zke_partition_free(theirs);
   zke_partition_free(mine);
-  end();
 }
 
 /* An object that is freed while a writer blocks it has one grace for all that
@@ -504,7 +491,6 @@ TEST(freed_with_much_to_give_up) {
     left = paths->count;
     zke_free(paths);
   }
-  end();
 }
 
 /* Takes when it is told; the disk is full the first time. */
@@ -558,7 +544,6 @@ TEST(a_try_that_failed_in_the_listener_is_watched_for_later) {
   zke_free(taken);
   zke_queue_free(queue);
   zke_queue_free(filling);
-  end();
 }
 
 /* ---- the object goes ---- */
@@ -593,7 +578,6 @@ TEST_LOOP(freed_between_two_tries, 0, 2) {
   ck_rc(zke_lock_check(held_lock), ZKE_LOST);
   ck_ok(zke_lock_acquire(held_lock, soon(other)));
   zke_lock_free(held_lock);
-  end();
 }
 
 static void told_state(zke_lock *l, int state, int64_t token, void *context) {
@@ -619,5 +603,4 @@ TEST(session_ends_between_two_tries) {
   ck_until(zke_dispatch(z, NULL) <= 0 && state == ZKE_LOCK_LOST, 20000);
   seam_fail(&disk, SEAM_xWrite, false);
   lock_end();
-  end();
 }

@@ -21,7 +21,7 @@
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
 #include "recipes/part/znode.h"
-#include "test/test.h"
+#include "test/opened.h"
 
 #define LOCK "/locks/pay"
 
@@ -59,11 +59,6 @@ static zke *open_shop(void) {
       "CREATE TABLE other(id INTEGER PRIMARY KEY,sum,fence INTEGER);"
       "INSERT INTO pay VALUES(1,0,0);INSERT INTO other VALUES(1,0,0)");
   return z;
-}
-
-static void close_shop(zke *z) {
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 static zke_lock *acquire(zke *z) {
@@ -208,7 +203,6 @@ TEST(holders_write_and_others_do_not) {
   ck_ok(zke_fence_remove(z, "pay"));
   ck_passes(z, token);
   zke_lock_free(lock);
-  close_shop(z);
 }
 
 enum { STEAL, BREAK, EXPIRE, CLOSE, LOSSES };
@@ -239,7 +233,6 @@ TEST_LOOP(a_former_holder_is_refused, 0, LOSSES) {
     zke_lock_free(lock);
     ck_ok(zke_close(z));
   }
-  close_shop(next);
 }
 
 /* A process that takes the lock, writes its token, and sleeps. */
@@ -287,7 +280,6 @@ TEST_LOOP(a_dead_holder_is_refused, 0, 2) {
   ck_fenced(z, token);
   ck_passes(z, zke_lock_token(lock));
   zke_lock_free(lock);
-  close_shop(z);
 }
 
 /* A restart: only the file remains, and later tokens differ. */
@@ -304,7 +296,6 @@ TEST(a_restart_refuses_all_tokens_before) {
   ck_assert_int_gt(zke_lock_token(lock), token);
   ck_fenced(z, token);
   zke_lock_free(lock);
-  close_shop(z);
 }
 
 /* A connection's temporary tables and views do not replace zkembed's. */
@@ -318,8 +309,6 @@ TEST(temporary_names_deceive_nobody) {
   ck_assert_int_ne(
       sqlite3_exec(db, "INSERT INTO pay(fence) VALUES(7)", NULL, NULL, NULL),
       SQLITE_OK);
-  sqlite3_close(db);
-  close_shop(z);
 }
 
 /* A DELETE has no token, so it passes.  With an update of its row before it, in
@@ -332,7 +321,6 @@ TEST(a_deletion_is_covered_by_an_update) {
                    "DELETE FROM pay WHERE id=1"));
   ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM pay"), 1);
   must_once("DELETE FROM pay WHERE id=1");
-  close_shop(z);
 }
 
 /* ---- other recipes' tokens ---- */
@@ -360,7 +348,6 @@ TEST(a_semaphores_tokens) {
   ck_assert(!pays(z, token) && pays(z, zke_semaphore_token(two)));
   zke_semaphore_free(one);
   zke_semaphore_free(two);
-  close_shop(z);
 }
 
 /* A leader's token, from its election to its resignation. */
@@ -378,7 +365,6 @@ TEST(a_leaders_token) {
   ck_ok(zke_election_resign(e));
   ck_assert(!pays(z, token));
   zke_election_free(e);
-  close_shop(z);
 }
 
 /* A multi-lock's single token, at each of its paths. */
@@ -398,7 +384,6 @@ TEST(a_multilocks_token) {
   ck_ok(zke_multilock_release(m));
   ck_assert(!pays(z, token) && !by_op(z, sql));
   zke_multilock_free(m);
-  close_shop(z);
 }
 
 /* Is the token accepted?  The trigger and zke_claim() must agree. */
@@ -423,7 +408,6 @@ TEST(a_writers_token) {
   ck_ok(zke_rwlock_downgrade(rw));
   ck_assert(!may_write(z, token) && !may_write(z, zke_rwlock_token(rw)));
   zke_rwlock_free(rw);
-  close_shop(z);
 }
 
 /* ---- names ---- */
@@ -493,7 +477,6 @@ TEST_LOOP(names_break_out_of_nothing, 0, HOSTILE) {
   ck_ok(zke_fence_remove(z, name));
   ck_assert_int_eq(triggers(), 0);
   zke_lock_free(lock);
-  close_shop(z);
 }
 
 /* Names are found in upper and lower case, as by SQLite.  A renamed table or
@@ -511,7 +494,6 @@ TEST(a_renamed_table_stays_fenced) {
   ck_assert_int_eq(triggers(), 4);
   ck_ok(zke_fence_remove(z, "Paid 'Off'"));
   expect_fence(z, "pay", "/b", "fence");
-  close_shop(z);
 }
 
 /* ---- what is refused ---- */
@@ -548,7 +530,6 @@ TEST(what_cannot_be_fenced_is_told) {
   ck_rc(zke_fence_list(NULL, &list), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(list);
   ck_assert_int_eq(triggers(), 0);
-  close_shop(z);
 }
 
 /* A virtual table cannot have triggers.  SQLite may be built without the module
@@ -563,7 +544,6 @@ TEST(a_virtual_table_cannot_be_fenced) {
   } else {
     puts("not tried: this SQLite was built without R-Trees");
   }
-  close_shop(z);
 }
 
 /* The same fence again changes nothing; another is refused, or replaces it. */
@@ -580,7 +560,6 @@ TEST(a_second_lock_only_when_asked) {
   ck_ok(zke_fence_set(z, "pay", "/b", &o));
   expect_fence(z, "pay", "/b", "sum");
   ck_assert_int_eq(triggers(), 2);
-  close_shop(z);
 }
 
 /* In the pause between two tries, another process makes another fence. */
@@ -610,7 +589,6 @@ TEST_LOOP(a_lost_reply_spares_the_next_fence, 0, 4) {
     ck_ok(zke_fence_remove(z, "pay"));
   if (_i % 2) expect_fence(z, "pay", "/others", "fence");
   ck_ok(zke_close(z));
-  close_shop(y);
 }
 
 /* One of the two triggers was dropped: the fence is completed again.  A
@@ -632,7 +610,6 @@ TEST(half_a_fence_is_mended) {
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
   ck_assert_int_eq(triggers(), 3);
   ck_fenced(z, 7);
-  close_shop(z);
 }
 
 /* A fence keeps zkembed's tables in the database; a tree in memory has no
@@ -647,7 +624,6 @@ TEST(tables_stay_while_there_is_a_fence) {
   must_once("INSERT INTO pay VALUES(2,0,0)");
   ck_rc(zke_fence_set(memory, "pay", LOCK, NULL), ZKE_UNIMPLEMENTED);
   ck_says("in memory");
-  ck_ok(zke_close(memory));
 }
 
 /* ---- deaths, lost replies, faults ----

@@ -26,8 +26,8 @@
 #include "recipes/queue.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
+#include "test/opened.h"
 #include "test/seam.h"
-#include "test/test.h"
 
 static zke *z, *other;
 static sqlite3 *writer;
@@ -55,12 +55,6 @@ static void obstruct(void) {
 
 static void clear(void) {
   ck_assert_int_eq(sqlite3_exec(writer, "ROLLBACK", 0, 0, 0), SQLITE_OK);
-}
-
-static void end(void) {
-  sqlite3_close(writer);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 static int64_t soon(zke *of) { return zke_now(of) + test_patience(10000); }
@@ -94,7 +88,6 @@ TEST(discarding_nothing_uses_no_zxid) {
   ck_assert_int_eq(next_zxid(), before + 1);
   ck_ok(zke_discard(z, "/s-", ZKE_EPHEMERAL_SEQUENTIAL, 0));
   ck_assert_int_eq(next_zxid(), before + 3);
-  end();
 }
 
 /* zke_discard() deletes the session's own ephemeral of that name and czxid, or
@@ -143,7 +136,6 @@ TEST(discards_own_nodes_only) {
   ck_ok(zke_create(z, "/p", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
   ck_ok(zke_discard(z, "/p", ZKE_EPHEMERAL, 0));
   ck_ok(zke_exists(z, "/p", NULL, NULL, NULL));
-  end();
 }
 
 /* Discarded nodes go before any other change of the session; if they cannot,
@@ -163,7 +155,6 @@ TEST(changes_wait_for_what_is_discarded) {
   make("/n", ZKE_EPHEMERAL, NULL, &czxid);
   ck_rc(zke_exists(other, "/e", NULL, NULL, NULL), ZKE_NONODE);
   ck_ok(zke_exists(other, "/n", NULL, NULL, NULL));
-  end();
 }
 
 /* An allocator that holds a thread inside a call until it is released. */
@@ -221,7 +212,6 @@ TEST(noted_beside_another_call) {
   ck_ok(rc);
   ck_ok(zke_dispatch(z, NULL));
   ck_rc(zke_exists(other, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  end();
 }
 
 enum { PATIENT_MS = 60000 }; /* the busy timeout of a patient handle */
@@ -244,8 +234,6 @@ TEST(a_limit_is_a_threads_within_the_busy_timeout) {
   ck_assert_int_eq(zke_limit(y, ZKE_FOREVER), now + 30);
   clear();
   ck_ok(zke_create(y, "/n", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_close(y));
-  end();
 }
 
 /* ---- a table: what is held, and how it is given up ---- */
@@ -359,7 +347,6 @@ TEST_LOOP(freed_behind_an_obstacle, 0, 2 * FAMILIES) {
     make("/mine", ZKE_EPHEMERAL, NULL, &czxid);
     ck_assert_msg(test_ephemerals(z, other) == 1, "%s", f->name);
   }
-  end();
 }
 
 /* A candidate whose deadline passes while a writer blocks it is not elected
@@ -386,8 +373,6 @@ TEST(not_elected_after_its_time) {
   zke_election_free(leader);
   zke_election_free(late);
   zke_election_free(next);
-  ck_ok(zke_close(third));
-  end();
 }
 
 /* ---- a full disk ---- */
@@ -468,7 +453,6 @@ TEST_LOOP(given_back_behind_an_obstacle, 0, 4) {
   zke_free(item);
   zke_queue_free(theirs);
   zke_queue_free(queue);
-  end();
 }
 
 static int told;    /* of an item */
@@ -504,7 +488,6 @@ static void end_listening(zke_queue *theirs) {
   zke_free(got);
   zke_queue_free(theirs);
   zke_queue_free(queue);
-  end();
 }
 
 /* A try that fails because the database is busy does not end the wait: the item
@@ -556,7 +539,6 @@ TEST(released_behind_an_obstacle) {
            10000);
   zke_lock_free(second);
   zke_lock_free(lock);
-  end();
 }
 
 static int only_read(void) { return zke_exists(z, "/l", NULL, NULL, NULL); }
@@ -598,7 +580,6 @@ TEST_LOOP(gone_with_the_next_call, 0, 5) {
   ck_ok(zke_lock_try(second));
   zke_lock_free(second);
   zke_lock_free(lock);
-  end();
 }
 
 /* A dispatch waits for the other writer when its try is due.  Reads that fail
@@ -614,7 +595,6 @@ TEST(reads_do_not_put_off_the_next_try) {
   ck_assert_int_eq(later, due);
   clear();
   zke_lock_free(lock);
-  end();
 }
 
 /* ---- rounds that cannot be left ---- */
@@ -678,7 +658,6 @@ TEST_LOOP(round_is_not_left, 0, 4) {
   ck_ok(zke_double_barrier_enter(second, NULL, 0, soon(other), NULL));
   zke_double_barrier_free(second);
   zke_double_barrier_free(barrier);
-  end();
 }
 
 /* An obstacle that comes at the n-th reading of the clock by a session; each
@@ -760,7 +739,6 @@ TEST_LOOP(meeting_is_not_left, 0, 2) {
   zke_double_barrier_free(meeting);
   zke_double_barrier_free(second);
   zke_double_barrier_free(third);
-  end();
 }
 
 /* ---- watches that are never dispatched ---- */
@@ -794,7 +772,6 @@ TEST(nothing_piles_up_without_dispatch) {
   }
   zke_lock_free(lock);
   zke_election_free(election);
-  end();
 }
 
 /* ---- one thread, one holder ---- */
@@ -822,7 +799,6 @@ TEST(reentrance_is_a_threads) {
   ck_ok(zke_lock_release(lock));
   ck_rc(zke_lock_check(lock), ZKE_LOST);
   zke_lock_free(lock);
-  end();
 }
 
 /* A call with a short deadline on a busy database takes little longer. */
@@ -841,6 +817,4 @@ TEST(deadlines_hold) {
   ck_assert_int_lt(zke_now(y), now + PATIENT_MS / 2);
   clear();
   zke_lock_free(l);
-  ck_ok(zke_close(y));
-  end();
 }

@@ -18,6 +18,7 @@
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
 #include "recipes/part/znode.h"
+#include "test/opened.h"
 #include "test/seam.h"
 
 /* What a function does, and how often it was called. */
@@ -149,7 +150,6 @@ TEST_LOOP(a_put_takes_sql_along_once, 0, 6) {
   ck_assert_int_eq(items(queue), 2);
   if (losses[_i % 3] == ZKE_TEST_FAIL_BEFORE) ck_assert_int_ge(j.calls, 1);
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* The deadline passes during the step. */
@@ -179,7 +179,6 @@ TEST(a_late_lost_reply_is_looked_into) {
   ck_assert_int_eq(rows(z), 1);
   ck_assert_int_eq(items(queue), 2);
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* The call returns the function's code, after one call of it; nothing is put,
@@ -199,7 +198,6 @@ TEST_LOOP(a_refused_put_has_the_functions_code, 0, SENTENCES) {
   ck_rc(put(z, queue, &broken, NULL), SQLITE_ERROR);
   ck_says("no such table: missing");
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* SQL runs only if there is room and the key is free. */
@@ -220,7 +218,6 @@ TEST(a_put_that_cannot_be_runs_no_sql) {
   ck_assert_int_eq(j.calls, 1);
   ck_assert_int_eq(rows(z), 1);
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* The caller gets the other operations' results, and the call returns their
@@ -254,7 +251,6 @@ TEST(a_put_takes_operations_along) {
   ck_rc(zke_queue_put_with(NULL, values, 1, NULL, ops, 2, NULL, soon(z)),
         ZKE_BADARGUMENTS);
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* zke_queue_ack() makes the result's row and ends the claim once. */
@@ -279,7 +275,6 @@ TEST_LOOP(an_ack_takes_sql_along_once, 0, 3) {
   ck_assert_int_eq(rows(z), 1);
   zke_free(item);
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* A refused ack returns the function's code, after one call of it, and the
@@ -305,7 +300,6 @@ TEST_LOOP(a_refused_ack_has_the_functions_code, 0, SENTENCES) {
     zke_free(some[i]);
   }
   zke_queue_free(queue);
-  ck_ok(zke_close(z));
 }
 
 /* ---- a lock's guard, and zke_recipe_multi() ---- */
@@ -326,7 +320,6 @@ TEST(a_multi_is_made_once) {
   j.code = SQLITE_ERROR;
   ck_rc(zke_recipe_multi(z, &op, 1, NULL), SQLITE_ERROR);
   ck_assert_int_eq(rows(z), 1);
-  ck_ok(zke_close(z));
 }
 
 /* With zke_lock_op() before the SQL, a former holder's function is not called.
@@ -350,8 +343,6 @@ TEST_LOOP(a_former_holder_changes_no_row, 0, 2) {
   ck_assert_int_eq(rows(z), 1);
   zke_lock_free(next);
   zke_lock_free(lock);
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(z));
 }
 
 /* ---- the two-phase commit ----
@@ -627,5 +618,4 @@ TEST(sql_is_no_guard) {
   ck_says("guard 0 is not a check");
   ck_assert_int_eq(j.calls, 0);
   zke_config_free(config);
-  ck_ok(zke_close(z));
 }
