@@ -10,16 +10,22 @@
 #include "recipes/engine/compose.h"
 #include "recipes/lock.h"
 #include "recipes/engine/zookeeper.h"
+#include "test/opened.h"
 #include "test/server/wire.h"
-#include "test/test.h"
 
 static serving server;
 static zke *admin, *raw, *z[2];
+
+static void end_server(void *unused) {
+  (void)unused;
+  stop(server);
+}
 
 /* Two composed handles: sessions of one file, and of the server. */
 static void open_mounted(int plain) {
   char name[64];
   server = serve(":memory:", "");
+  at_end(end_server, NULL);
   snprintf(name, sizeof name, "zk://127.0.0.1:%d%s", server.port,
            plain ? "?sync=0" : "");
   ck_ok(zke_register_engine(&zke_zookeeper));
@@ -31,13 +37,6 @@ static void open_mounted(int plain) {
     z[i] = test_session(admin, NULL);
     ck_ok(zke_mount(&z[i], "/global", test_open(name)));
   }
-}
-
-static void close_mounted(void) {
-  for (int i = 0; i < 2; i++) ck_ok(zke_close(z[i]));
-  ck_ok(zke_close(admin));
-  ck_ok(zke_close(raw));
-  stop(server);
 }
 
 /* The lock, unchanged: one holds, and the other gets it by an event. */
@@ -55,7 +54,6 @@ TEST_LOOP(a_lock_on_the_ensemble, 0, 2) {
     zke_wait(z[1], end);
   ck_assert_int_eq(zke_lock_state(locks[1]), ZKE_LOCK_HELD);
   for (int i = 0; i < 2; i++) zke_lock_free(locks[i]);
-  close_mounted();
 }
 
 /* Owners are told apart; the end of the file's session ends the ensemble's. */
@@ -74,7 +72,6 @@ TEST_LOOP(the_file_ends_the_ensemble, 0, 2) {
   test_expect_within(z[0], &events, "SESSION -112", 10000);
   ck_rc(zke_exists(z[0], "/global", NULL, NULL, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_exists(raw, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  close_mounted();
 }
 
 /* The end is reported once; later waits and dispatches return it, even if the
@@ -98,8 +95,6 @@ TEST_LOOP(an_end_is_no_reason_to_sleep, 0, 2) {
     ck_assert_int_eq(count, 7);
   }
   ck_assert_int_eq(events.count, 1);
-  ck_ok(zke_close(outer));
-  close_mounted();
 }
 
 /* A file in an ensemble's tree: what an ensemble's client cannot do is done on
@@ -122,8 +117,4 @@ TEST(a_files_session_in_an_ensembles_tree) {
   zke_free(paths);
   ck_ok(zke_expire(outer, owner));
   ck_rc(zke_exists(file, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_close(outer));
-  ck_ok(zke_close(other));
-  ck_ok(zke_close(file));
-  close_mounted();
 }
