@@ -463,6 +463,7 @@ void open_line(int kind) {
       .cancel = line->cancel,
       .codes = {{"REFUSED", line->refusal}, {"AGAIN", line->again}}};
   open_steps(&lines);
+  closes = close_line;
 }
 
 void play_line(int kind, const char *script) {

@@ -3,6 +3,12 @@
 
 #include "test/seam.h"
 
+void (*closes)(void);
+
+void close_at_end(void) {
+  if (closes) closes();
+}
+
 /* ------------------------------------------------------------------------
  * One store in memory
  * --------------------------------------------------------------------- */
@@ -17,9 +23,11 @@ void open_sessions(void) {
     o.identity = identities[i];
     ck_ok(zke_open_session(z[0], &o, &z[i]));
   }
+  closes = close_sessions;
 }
 
 void close_sessions(void) {
+  closes = NULL;
   for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
 }
 
@@ -129,9 +137,11 @@ void open_two_patient(int busy_timeout_ms) {
   ck_ok(zke_open(test_path("db"), &o, &caller));
   o = (zke_options){.size = sizeof o, .identity = "intruder"};
   ck_ok(zke_open(test_path("db"), &o, &intruder));
+  closes = close_two;
 }
 
 void close_two(void) {
+  closes = NULL;
   act = NULL;
   ck_ok(zke_close(caller));
   ck_ok(zke_close(intruder));

@@ -9,6 +9,13 @@
 
 #include "crew.h"
 
+/* At the end of a test this function closes what the test has opened, and
+ * checks that nothing is left.  open_sessions() and the like set it, the
+ * function itself clears it. */
+extern void (*closes)(void);
+void close_at_end(void);
+AFTER_EACH(close_at_end);
+
 /* ---- one store in memory ---- */
 
 enum { SESSIONS = 5 };

@@ -432,6 +432,7 @@ static void make_objects(void) {
 void open_steps(const step_recipe *of) {
   begin_steps(of);
   open_sessions();
+  closes = close_steps;
   make_objects();
 }
 
@@ -443,6 +444,7 @@ void open_steps_by(const step_recipe *of, const char *name, const zke_os *os) {
     ck_ok(zke_open_session(z[0], &o, &z[i]));
   }
   begin_steps(of);
+  closes = close_steps;
   make_objects();
 }
 

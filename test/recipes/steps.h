@@ -85,7 +85,6 @@
  *     TEST(a_claim_is_lost) {
  *       open_steps(&of_queue);
  *       play("...");
- *       close_steps();
  *     }
  *
  * Its listener calls tell("%s LOST", who).  A verb that only looks, as "told"

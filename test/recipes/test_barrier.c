@@ -260,7 +260,6 @@ TEST(the_barrier_says_who_set_it) {
   ck_assert_str_eq(list->data[0].data, "why");
   zke_free(list);
   play("bob wait_now -> OPERATIONTIMEOUT; said is set by ann (pid");
-  close_steps();
 }
 
 /* A persistent barrier outlives its setter, an ephemeral one does not. */
@@ -290,7 +289,6 @@ TEST(a_replaced_barrier_lets_waiters_pass) {
   zke_op_create(&ops[1], NODE, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   ck_ok(zke_multi(z[0], ops, 2, NULL));
   play("bob returns; bob watches 0");
-  close_steps();
 }
 
 /* A deadline and a cancel leave no watch; another wake-up does not end the
@@ -362,7 +360,6 @@ TEST(listener_frees) {
   ck_ok(zke_barrier_start(b));
   play("ann sets; bob dispatches");
   ck_assert_int_eq(freed, 1);
-  close_steps();
 }
 
 /* ---- foreign nodes ---- */
@@ -394,7 +391,6 @@ TEST(made_by_hand) {
                    NULL));
   ck_one_setter();
   play("ann removes");
-  close_steps();
 }
 
 /* A path that is another recipe's is refused. */
@@ -405,7 +401,6 @@ TEST(other_kind) {
   play(
       "ann sets -> OTHERKIND; ann wait -> OTHERKIND;"
       "ann removes -> OTHERKIND; ann start -> OTHERKIND");
-  close_steps();
 }
 
 /* P11: invalid arguments are refused; the output is then NULL. */

@@ -309,7 +309,6 @@ TEST(catches_up_after_overflow) {
       "all dispatch; ann' get . -> late; put . later; ann dispatches;"
       "ann get . -> later; ann' get . -> later;"
       "told ~:root>late, -db/port:1, +n07:x, ~:late>later");
-  close_steps();
 }
 
 /* The node alone, one level, or all levels; without a listener. */
@@ -330,7 +329,6 @@ TEST_LOOP(levels_of_the_tree, -1, 4) {
   char script[200];
   snprintf(script, sizeof script, "ann list . -> %s", seen_then[_i + 1]);
   play(script);
-  close_steps();
 }
 
 /* Names that sort between a node and its children; a part of the tree; NULL
@@ -359,7 +357,6 @@ TEST(list_of_a_part) {
   ck_ok(zke_config_get(party[0], "db/port", &data, &len, NULL));
   ck_assert_ptr_null(data);
   ck_assert_int_eq(len, -1);
-  close_steps();
 }
 
 /* A read of the cache takes no lock of a file, even after another process has
@@ -583,7 +580,6 @@ TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
   while (follow_generations(own, n)) n++;
   ck_assert_int_gt(n, 5);
   ck_ok(zke_close(own));
-  close_two();
 }
 
 /* ---- what a change costs ---- */
@@ -727,7 +723,6 @@ TEST(waits_for_a_revision) {
   put(other, ROOT, "x");
   play("ann wait_now 2 -> 3"); /* a last read finds it */
   ck_ok(zke_close(other));
-  close_steps();
 }
 
 /* A node's change, creation and deletion; other nodes do not count. */
@@ -768,7 +763,6 @@ TEST(listener_frees) {
   open_steps(&of_config);
   play("plant; ann start; told +:root; watches 0; put . x; news ");
   party[0] = NULL;
-  close_steps();
 }
 
 /* ---- setting ---- */
@@ -792,7 +786,6 @@ TEST(set_makes_and_checks) {
   ck_rc(zke_config_set(party[0], "a", NULL, 3, -1, soon(z[0]), NULL),
         ZKE_BADARGUMENTS);
   play("ann dispatches; ann get a -> (null); ann get . -> r");
-  close_steps();
 }
 
 /* A holder can set, a former holder cannot: neither the node nor its parents
@@ -816,7 +809,6 @@ TEST(set_with_guards) {
   play(late);
   play("delete /held");
   play(late);
-  close_steps();
 }
 
 /* What another session does in the pause before a retry. */

@@ -325,7 +325,6 @@ TEST(listener_frees) {
   open_steps(&of_counter);
   play("ann add 4; bob start; told bob =4; watches 0; ann add 4; news ");
   party[1] = NULL;
-  close_steps();
 }
 
 /* wait() sleeps until the value has another token than the given one, and
@@ -388,7 +387,6 @@ TEST(other_data_is_refused) {
        " ; bob get -> 0;" /* empty: taken over */
        "bob wait_now -> OPERATIONTIMEOUT;"
        "create " PATH "/x; ann add 2 -> 2");
-  close_steps();
 }
 
 /* P11: calls without a counter, and invalid arguments, are refused; the output

@@ -189,17 +189,18 @@ static const step_recipe of_double_barrier = {.verbs = verbs,
                                               .free = free_party,
                                               .cancel = cancel_call};
 
-/* A barrier of n. */
-static void begin(int n) {
-  parties = n;
-  open_steps(&of_double_barrier);
-}
-
 /* Close; no party's znode, no `ready` and no watch may be left. */
 static void end(void) {
   free_parties();
   ck_ok(zke_check(z[SESSIONS - 1], NULL, NULL));
   close_clean(PATH);
+}
+
+/* A barrier of n. */
+static void begin(int n) {
+  parties = n;
+  open_steps(&of_double_barrier);
+  closes = end;
 }
 
 /* The whole of a test. */
@@ -280,7 +281,6 @@ TEST(members_and_parties) {
   zke_free(list);
   ck_ok(zke_double_barrier_missing(party[0], NULL, NULL));
   play("bob leaves; all dispatch; cid stop; parties");
-  end();
 }
 
 /* ---- who is woken ---- */
@@ -546,7 +546,6 @@ TEST(foreign_children) {
   play(
       "ann missing 1; bob start; all dispatch; ann,bob is INSIDE;"
       "ann,bob leaves; all dispatch; ann is OUT; empty /barriers/b");
-  end();
 }
 
 /* … below `ready` too: the round ends with the last member's leave, or when
@@ -582,7 +581,6 @@ TEST(foreign_ready) {
     make("ready", malformed[i], ZKE_PERSISTENT);
     play("ann enter_now; ann leave_now");
   }
-  end();
 }
 
 /* Another object of ann's session, for two, is refused at this path. */
@@ -614,7 +612,6 @@ TEST(other_kind) {
   ck_ok(zke_set(z[0], PATH, text, (int)strlen(text), -1, NULL));
   refuse_two(PATH);
   ck_says("is for 4294967298 parties, not for 2");
-  end();
 }
 
 /* P11: invalid arguments are refused, such as too many parties; nothing is
@@ -646,7 +643,6 @@ TEST(bad_arguments) {
   play(
       "ann leave_now -> LOST; ann leaves -> LOST; ann start;"
       "ann start -> MISUSE; ann step");
-  end();
 }
 
 /* ---- a file ----
@@ -920,7 +916,6 @@ TEST(all_who_meet_get_everything) {
         "ready -> NONODE");
     ck_ok(take_by(1, "round", n == 1 ? "1" : n == 2 ? "2" : "3"));
   }
-  end();
 }
 
 /* A meeting's data may be any bytes, and its list has the members' sessions. */
@@ -936,7 +931,6 @@ TEST(a_meeting_gives_any_bytes_and_the_sessions) {
   ck_assert_mem_eq(list->data[1].data, "o\0e", 3);
   zke_free(list);
   play("ann enter_now; ann leave_now");
-  end();
 }
 
 /* At the deadline a party withdraws, and says what is missing; if that is too
@@ -948,7 +942,6 @@ TEST(a_meeting_that_is_late_has_met) {
       "said 1 of 2 parties are at /barriers/b: ann (pid; bob start 1");
   ck_ok(zke_double_barrier_meet(party[0], "2", 1, 0, NULL, NULL));
   play("bob stop -> HELD; bob members -> bob:1 ann:2; bob leaves");
-  end();
 }
 
 /* ---- deaths, lost replies, faults ---- */

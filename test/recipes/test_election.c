@@ -341,7 +341,6 @@ TEST(a_mark_that_names_nobody_goes) {
       "line bob;"
       "bob release");
   ck_assert_int_eq(entries(z[0], PATH), 0);
-  close_line();
 }
 
 /* Without a dispatch: a leader that has lost its place cannot hand over or take
@@ -725,7 +724,6 @@ TEST(a_lead_that_fails_in_office_takes_the_word_back) {
   ck_assert_int_gt(failed, 0);
   zke_election_free(rival);
   zke_election_free(leads);
-  close_two();
 }
 
 /* ---- observing ---- */
@@ -891,7 +889,6 @@ TEST(any_history_has_one_leader_and_rising_tokens) {
   play_history(&(line_history){.calls = 3000,
                                .also = hands_over_or_is_ready,
                                .check = expect_one_leader});
-  close_line();
 }
 
 /* ---- processes ---- */

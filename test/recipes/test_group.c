@@ -186,7 +186,6 @@ TEST(listener_frees) {
   ck_assert_ptr_null(strchr(told, ','));
   party[1] = NULL;
   play("entries " PATH " -> 1");
-  close_steps();
 }
 
 /* P4: members that came or went while events were dropped are told at the
@@ -242,7 +241,6 @@ TEST(foreign_children) {
   ck_assert_int_eq(p[at + 1].pid, 7);
   ck_assert_str_eq(p[at + 2].data, "");
   zke_free(list);
-  close_steps();
 }
 
 /* A path that is another recipe's is refused. */

@@ -432,7 +432,6 @@ TEST(a_name_resolves_to_its_whole_path) {
   }
   ck_assert_int_gt(elsewhere, 1);
   zke_names_free(own_names);
-  close_two();
 }
 
 /* ---- others that are always faster ---- */
@@ -458,7 +457,6 @@ TEST(a_set_outlasts_a_node_that_flaps) {
   ck_ok(zke_config_set(c, "", "2", 1, -1, soon(caller), NULL));
   ck_assert_int_eq(flaps, 0);
   zke_config_free(c);
-  close_two();
 }
 
 /* The name comes before it is watched, and goes before it is read. */
@@ -486,7 +484,6 @@ TEST(a_wait_for_a_name_that_flaps_ends) {
         ZKE_OPERATIONTIMEOUT);
   ck_assert_int_gt(flaps, 5);
   zke_names_free(own_names);
-  close_two();
 }
 
 /* Another process's set, which comes before the step and goes after it. */

@@ -41,7 +41,6 @@ TEST_LINES(acquire_holds_and_release_gives_up) {
         "line");
   }
   play("told ann HELD, ann OUT, ann HELD, ann OUT");
-  close_line();
 }
 
 /* P11: invalid arguments are refused before anything is made, and the output is
@@ -66,7 +65,6 @@ TEST_LINES(arguments_are_checked) {
   ck_assert_int_eq(line->token(NULL), 0);
   line->free(NULL);
   ck_assert_int_eq(entries(z[0], "/line"), 0);
-  close_line();
 }
 
 /* The layout is Curator's, and the directory names its kind.  Several entries
@@ -92,7 +90,6 @@ TEST_LINES(entries_are_named_as_curator_does) {
   ck_ok(zke_get(z[1], PATH, NULL, NULL, &data, NULL, NULL));
   ck_assert_str_eq(data, line->directory);
   zke_free(data);
-  close_line();
 }
 
 /* The list shows the holder and the waiters in order, with session, pid, times
@@ -125,7 +122,6 @@ TEST_LINES(contenders_are_listed_in_order) {
   if (has_data) ck_assert_mem_eq(list->data[1].data, "job\0x", 5);
   ck_assert_int_eq(list->data[0].mzxid, line->token(party[0]));
   zke_free(list);
-  close_line();
 }
 
 /* A free gives up what is held: the next in line gets it immediately. */
@@ -167,7 +163,6 @@ TEST_LINES(an_object_in_use_is_refused) {
       "bob start -> MISUSE;"
       "line ann (bob)");
   ck_assert_int_eq(in_line(), 2);
-  close_line();
 }
 
 /* Delete the empty directories and all their ancestors. */
@@ -186,7 +181,6 @@ TEST_LINES(a_removed_directory_is_made_again) {
     play("ann acquire; ann release");
     remove_directories();
   }
-  close_line();
 }
 
 /* ---- the directory is another's ---- */
@@ -218,7 +212,6 @@ TEST_LINES(another_kind_on_the_path_is_refused) {
   }
   make_directory("");
   play("ann acquire");
-  close_line();
 }
 
 /* Another kind is refused, even if the directory was removed since, and made
@@ -232,7 +225,6 @@ TEST_LINES(a_directory_made_anew_by_another_kind_is_refused) {
       "ann try -> OTHERKIND;"
       "said queue");
   ck_assert_int_eq(entries(z[0], PATH) + entries(z[0], OTHER), 0);
-  close_line();
 }
 
 /* Names that are no entries of the line.  An entry has a guid, then its kind,
@@ -285,7 +277,6 @@ TEST_LINES(foreign_children_are_ignored) {
     no_entry(i, path);
     ck_ok(zke_delete(z[3], path, -1));
   }
-  close_line();
 }
 
 /* ---- entries of other libraries ---- */
@@ -337,7 +328,6 @@ TEST_LINES(another_librarys_entry_is_refused) {
     remove_foreign(i);
     play("ann acquire; ann release");
   }
-  close_line();
 }
 
 /* A requested time has come. */
@@ -380,7 +370,6 @@ TEST_LINES(another_librarys_entry_ends_a_wait) {
   ck_assert_ptr_null(strstr(told, "HELD"));
   remove_foreign(0);
   play("bob acquire");
-  close_line();
 }
 
 /* A directory counts to 2^31 - 1 and then gives this number forever, so of two
@@ -406,7 +395,6 @@ TEST_LINES(the_end_of_the_numbers_is_refused) {
       "bob release");
   ck_ok(zke_delete(z[1], PATH, -1));
   play("cid acquire");
-  close_line();
 }
 
 /* A number has ten digits, with a sign in front or in place of the first, fits
@@ -485,7 +473,6 @@ TEST_LINES(try_is_refused_naming_the_holder) {
       "line ann");
   ck_assert_int_eq(in_line(), 1);
   play("ann release; bob try");
-  close_line();
 }
 
 /* So does a timeout, with a deadline in the past or soon: the call waits until
@@ -503,7 +490,6 @@ TEST_LINES(a_timeout_names_the_holder_and_leaves_nothing) {
         "line ann");
     ck_assert_int_eq(in_line(), 1);
   }
-  close_line();
 }
 
 /* A passed deadline, even the earliest time, still gets what is free.  If a
@@ -515,7 +501,6 @@ TEST_LINES(what_is_free_needs_no_time) {
   int rc = party_acquire(1, INT64_MIN);
   ck_assert(rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(in_line(), 1);
-  close_line();
 }
 
 /* A reply is lost with no time left to retry: no orphan entry stays in line. */
@@ -526,7 +511,6 @@ TEST_LINES(a_lost_reply_at_the_deadline_leaves_nothing) {
   if (party_acquire(0, zke_now(z[0])) == ZKE_OK) play("ann release");
   ck_assert_int_eq(in_line(), 0);
   play("bob try");
-  close_line();
 }
 
 /* solid_queue#761: a late second release raised a semaphore above its limit.
@@ -551,7 +535,6 @@ TEST_LINES(a_repeated_release_hits_no_later_acquisition) {
       "ann release; ann' acquire;"
       "ann release -> LOST;"
       "ann' check");
-  close_line();
 }
 
 /* ---- waiting ---- */
@@ -565,7 +548,6 @@ TEST_LINES(a_waiting_thread_gets_it_on_release) {
       "bob waits; ann release; bob returns;"
       "bob is HELD");
   ck_assert_int_gt(line->token(party[1]), token);
-  close_line();
 }
 
 /* A cancelled wait leaves the line, also if it had joined before.  Its sentence
@@ -585,7 +567,6 @@ TEST_LINES(cancel_ends_the_wait_of_another_thread) {
     ck_assert_int_eq(in_line(), 1);
   }
   play("ann release; bob acquire");
-  close_line();
 }
 
 /* A cancel that finds no wait says so, and does not end a later wait. */
@@ -604,7 +585,6 @@ TEST_LINES(a_release_ends_the_wait_of_another_thread) {
       "bob returns -> LOST;"
       "line ann");
   ck_assert_int_eq(in_line(), 1);
-  close_line();
 }
 
 /* acquire() after start() waits in the place that start() took. */
@@ -652,7 +632,6 @@ TEST_LINES(a_listener_may_release) {
       "bob is OUT;"
       "line");
   ck_ok(hook_rc);
-  close_line();
 }
 
 static int freed;
@@ -675,7 +654,6 @@ TEST_LINES(a_listener_may_free) {
       "bob watches 0;"
       "line");
   ck_assert_int_eq(freed, 1);
-  close_line();
 }
 
 static void start_what_is_lost(void *x, int event) {
@@ -698,7 +676,6 @@ TEST_LINES(nobody_joins_while_a_call_still_runs) {
   play(
       "line ann;"
       "bob start"); /* now it may */
-  close_line();
 }
 
 /* ---- losing ---- */
@@ -807,7 +784,6 @@ TEST_LINES(an_expired_session_holds_nothing) {
       "all dispatch;"
       "bob is HELD;"
       "line bob");
-  close_line();
 }
 
 /* The same without a dispatch: the next call finds out, whichever it is. */
@@ -844,7 +820,6 @@ TEST_LINES(a_loss_after_an_overflow_is_heard) {
   ck_told("eve HELD, eve LOST");
   line->free(mine);
   ck_ok(zke_close(session));
-  close_line();
 }
 
 /* One allocation fails, or all, anywhere in the dispatch that brings its turn:
@@ -925,7 +900,6 @@ TEST_LINES(a_store_that_is_busy_is_no_loss) {
       "ann expires;"
       "ann check -> INVALIDSTATE;"
       "ann is LOST");
-  close_line();
 }
 
 /* A call of the holder asks the store.  If that fails, it holds as before, and
@@ -950,7 +924,6 @@ TEST(holding_again_in_vain_changes_nothing) {
   ck_rc(zke_lock_check(lock), ZKE_LOST);
   zke_lock_free(lock);
   zke_election_free(election);
-  close_sessions();
 }
 
 /* ---- deadlocks ---- */
@@ -968,7 +941,6 @@ TEST_NO_ELECTIONS(two_objects_of_one_thread_deadlock) {
     ck_assert_int_eq(in_line(), 1);
     line->free(again);
   }
-  close_line();
 }
 
 /* Ann holds what bob waits for.  She asks for a lock of bob's, which closes a
@@ -1008,7 +980,6 @@ TEST_NO_ELECTIONS(a_wait_that_closes_a_circle_is_told) {
         "ann unlocks;"
         "ann release");
   }
-  close_line();
 }
 
 /* A party that has only joined is not blocked, so it may still release. */
@@ -1036,7 +1007,6 @@ TEST_NO_ELECTIONS(the_check_can_be_turned_off) {
       "ann acquire; bob locks; ann waits_for_lock;"
       "bob acquire_now -> OPERATIONTIMEOUT;"
       "bob unlocks; ann returns; ann unlocks");
-  close_line();
 }
 
 /* ---- in the middle of a call ---- */
@@ -1127,7 +1097,6 @@ TEST_ALONE(threads_of_one_session_exclude_each_other) {
     pthread_create(&thread[i], NULL, enter_and_leave, z[0]);
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
   ck_assert_int_eq(entered, THREADS * ROUNDS);
-  close_line();
 }
 
 /* ---- any history ---- */
@@ -1161,7 +1130,6 @@ TEST_ALONE(tokens_increase_in_any_history) {
   play_history(&(line_history){
       .calls = 1500, .also = out_of_turn, .check = expect_one_holder});
   ck_assert_int_gt(held, 0);
-  close_line();
 }
 
 /* ---- deaths, lost replies, faults ---- */

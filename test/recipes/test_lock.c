@@ -57,7 +57,6 @@ TEST(arguments_are_checked) {
   ck_rc(zke_lock_break(z[0], PATH, 0), ZKE_NONODE);
   ck_rc(zke_lock_do(z[0], PATH, 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_int_eq(entries(z[0], PATH), 0);
-  close_sessions();
 }
 
 /* An entry with a guid of go-zookeeper, which sees ours, counts in the line.
@@ -85,7 +84,6 @@ TEST(an_entry_of_go_zookeeper_keeps_out) {
   zke_free(first);
   zke_free(second);
   zke_lock_free(lock);
-  close_sessions();
 }
 
 /* ---- reentrance ---- */
@@ -108,7 +106,6 @@ TEST(a_reentrant_lock_counts) {
       "ann release;"
       "bob try;"
       "ann release -> LOST");
-  close_line();
 }
 
 /* A loss ends all acquisitions, whether a call finds it or a dispatch reports
@@ -125,7 +122,6 @@ TEST(a_lost_reentrant_lock_begins_anew) {
         "ann is OUT;"
         "line");
   }
-  close_line();
 }
 
 /* A start that gets the lock in a dispatch is an acquisition too. */
@@ -161,7 +157,6 @@ TEST(a_broken_lock_goes_to_the_next) {
       "ann is LOST; bob is HELD;"
       "ann release -> LOST;"
       "bob check"); /* … and released no other's */
-  close_line();
 }
 
 /* ---- stealing ---- */
@@ -219,7 +214,6 @@ TEST(a_thief_leaves_another_kind_alone) {
   play(
       "ann steal -> OTHERKIND;"
       "said is of kind queue, not lock");
-  close_line();
 }
 
 typedef struct theft {
@@ -251,7 +245,6 @@ TEST(the_thief_is_the_holder) {
   ck_rc(zke_lock_acquire(t.lock, soon(z[1])), ZKE_MISUSE);
   zke_lock_free(holder);
   zke_lock_free(t.lock);
-  close_sessions();
 }
 
 /* ---- granting ---- */
@@ -294,7 +287,6 @@ TEST(a_release_grants_the_next) {
   ck_assert_int_eq(zke_lock_token(party[2]), next.mzxid);
   ck_assert_int_eq(next_zxid(z[0]), before + 2);
   ck_assert_int_eq(party_at(z[0], 1, path).office, 0);
-  close_line();
 }
 
 /* A grant changes only the state in the entry's data, and no other data. */
@@ -330,7 +322,6 @@ TEST_LOOP(a_grant_keeps_the_data, 0, (int)(sizeof heirs / sizeof *heirs)) {
   zke_free(data);
   zke_free(heir);
   for (int i = 0; i < 2; i++) zke_lock_free(lock[i]);
-  close_sessions();
 }
 
 static void heir_is_written(void) {
@@ -379,7 +370,6 @@ TEST_LOOP(a_release_lets_the_next_in_whatever_comes, 0, SPOILERS) {
   play(next == 2 ? "cid is HELD; cid check" : "dan is HELD; dan check");
   if (spoilers[_i].spoil != heir_is_protected)
     ck_assert_int_eq(first_token(), zke_lock_token(party[next]));
-  close_line();
 }
 
 /* A party that was granted the lock gives up, or is broken, before it looks:
@@ -396,7 +386,6 @@ TEST_LOOP(a_grant_that_nobody_takes_is_passed_on, 0, 2) {
       "all dispatch;"
       "cid is out; dan is HELD");
   ck_assert_int_gt(zke_lock_token(party[3]), granted);
-  close_line();
 }
 
 /* … or it waits in a call, perhaps with no time: it holds. */
@@ -407,7 +396,6 @@ TEST_LOOP(a_grant_is_found_by_a_call, 0, 2) {
   play(_i ? "cid acquire" : "cid acquire_now");
   ck_assert_int_ge(zke_lock_token(party[2]), granted);
   ck_assert_int_eq(first_token(), zke_lock_token(party[2]));
-  close_line();
 }
 
 /* A thief also robs a party that was granted the lock and does not know it yet;
@@ -430,7 +418,6 @@ TEST(a_grant_can_be_stolen) {
   play(
       "all dispatch;"
       "dan is HELD");
-  close_line();
 }
 
 /* From now on only its owner may read the first znode in line. */
@@ -469,7 +456,6 @@ TEST(a_hidden_holder_is_the_victim) {
   zke_lock_free(lock);
   zke_lock_free(next);
   zke_lock_free(thief);
-  close_sessions();
 }
 
 static zke_lock *robber;
@@ -510,7 +496,6 @@ TEST(a_thief_that_is_robbed_at_once_is_told) {
   zke_lock_free(robber);
   zke_lock_free(thief);
   zke_lock_free(lock);
-  close_two();
 }
 
 static bool was_robbed; /* the thief's entry existed when it was robbed */
@@ -559,7 +544,6 @@ TEST(a_thief_that_is_robbed_after_a_lost_reply_is_told) {
   zke_lock_free(robber);
   zke_lock_free(thief);
   zke_lock_free(lock);
-  close_two();
 }
 
 /* Before each change of the caller's: the lock's directory comes, empty, or
@@ -587,7 +571,6 @@ TEST(a_place_that_never_stays_ends_the_call) {
   ck_says("others changed the tree at each look");
   ck_ok(zke_lock_acquire(lock, soon(caller)));
   zke_lock_free(lock);
-  close_two();
 }
 
 /* ---- the simplest use ---- */
@@ -614,7 +597,6 @@ TEST(do_acquires_calls_and_releases) {
         ZKE_OPERATIONTIMEOUT);
   ck_says("bob");
   zke_lock_free(lock);
-  close_sessions();
 }
 
 /* ---- deadlocks ---- */
@@ -738,7 +720,6 @@ TEST(a_circle_has_one_victim) {
     for (int i = 0; i < count; i++) a[i].session = z[i];
     expect_one_victim(a, count);
   }
-  close_sessions();
 }
 
 /* A circle consists of threads, not of sessions: it is also found for three
@@ -748,7 +729,6 @@ TEST(threads_of_one_session_can_make_a_circle) {
   open_sessions();
   for (int i = 0; i < 3; i++) a[i].session = z[0];
   expect_one_victim(a, 3);
-  close_sessions();
 }
 
 /* This holder releases one lock and then waits for the other, so it is never in
@@ -783,7 +763,6 @@ TEST(crossing_threads_are_no_circle) {
   pthread_join(thread, NULL);
   zke_lock_free(first);
   zke_lock_free(then);
-  close_sessions();
 }
 
 /* A circle over two handles, or through a chroot, is not found.  The timeout
@@ -817,7 +796,6 @@ TEST(a_timeout_says_that_this_process_holds) {
   zke_lock_free(other);
   zke_lock_free(relative);
   ck_ok(zke_close(below));
-  close_two();
 }
 
 /* Thread 1 of a session holds what another session waits for, and thread 2
@@ -842,7 +820,6 @@ TEST(two_threads_of_a_session_are_two) {
   ck_ok(c.rc);
   zke_lock_free(a);
   zke_lock_free(b);
-  close_sessions();
 }
 
 /* Read/write locks and locks in one circle; two readers make none. */
@@ -888,7 +865,6 @@ TEST(a_reader_can_be_in_a_circle) {
   for (int i = 0; i < 2; i++) a[i].session = z[i];
   ck_assert_int_eq(run_actors(a, 2, ZKE_DEADLOCK), 1);
   ck_assert_int_eq((a[0].rc == ZKE_OK) + (a[1].rc == ZKE_OK), 1);
-  close_sessions();
 }
 
 /* ---- threads that act for one client ---- */
@@ -933,7 +909,6 @@ TEST(a_wait_beside_a_circle_is_no_victim) {
   zke_lock_free(wanted);
   zke_lock_free(held);
   pthread_barrier_destroy(&all);
-  close_sessions();
 }
 
 /* A thread that wants a lock, as another actor. */
@@ -974,7 +949,6 @@ TEST(threads_that_act_as_one_are_one) {
     zke_lock_free(s.lock);
   }
   zke_lock_free(held);
-  close_sessions();
 }
 
 /* P9: a thread acts for its client only in the parent; the child's thread acts
@@ -1038,7 +1012,6 @@ TEST(a_line_is_a_chain_of_waits) {
   ck_assert(strncmp(last->path, PATH "/_c_", strlen(PATH) + 4) == 0);
   zke_free(list);
   play("ann release; bob returns; cid release; bob release; dan returns");
-  close_line();
 }
 
 /* Two in a circle that was not checked for, and then one behind it. */
@@ -1080,7 +1053,6 @@ TEST(a_standing_circle_is_seen) {
   zke_free(list);
   zke_lock_free(late);
   pthread_barrier_destroy(&all);
-  close_sessions();
 }
 
 /* The call did not look beyond its own session, which holds nothing else. */
@@ -1103,7 +1075,6 @@ TEST(one_client_with_two_sessions_can_be_a_circle) {
   pthread_join(thread, NULL);
   ck_ok(s.rc);
   zke_lock_free(s.lock);
-  close_sessions();
 }
 
 /* Three want two permits: one waits, for both of the others. */
@@ -1122,7 +1093,6 @@ TEST(a_semaphore_keeps_out_beyond_its_limit) {
   ck_assert_int_eq(list->data[0].keeper_count, 2);
   zke_free(list);
   for (int i = 0; i < 3; i++) zke_semaphore_free(sem[i]);
-  close_sessions();
 }
 
 /* ---- processes ---- */
@@ -1311,7 +1281,6 @@ TEST(a_busy_handle_does_not_hold_up_the_deadline) {
   pthread_join(thread, NULL);
   zke_lock_free(lock);
   zke_lock_free(other);
-  close_sessions();
 }
 
 /* "always within the caller's deadline": also if the directory must be made

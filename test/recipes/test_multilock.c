@@ -389,7 +389,6 @@ TEST(multilocks_do_not_block_each_other) {
     pthread_create(&thread[i], NULL, dine, (void *)(intptr_t)i);
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
   expect_nothing_left();
-  close_sessions();
 }
 
 /* The multi-lock is first at /a and waits for /b; the holder of /b asks for /a:
@@ -520,5 +519,4 @@ TEST(locks_exclude_in_any_history) {
   ck_assert_int_ge(most, 1);
   for (int i = 0; i < 3; i++) free_crowd(&c, i);
   expect_nothing_left();
-  close_sessions();
 }

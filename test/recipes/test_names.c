@@ -236,7 +236,6 @@ TEST(refused_naming_the_owner) {
   play("ann expires");
   play(script);
   play("bob lookup x -> '1' ann");
-  close_steps();
 }
 
 /* A rebinding replaces only the binding with the given token, or any; it gets a
@@ -430,7 +429,6 @@ TEST(list_of_one_moment) {
   ck_ok(zke_create(z[4], PATH "/d", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                    NULL, NULL));
   play("bob list -> a='1' ann lent, b='2' ann, c='by hand\n', d=''");
-  close_steps();
 }
 
 /* A node made without the recipe, with any data, is a name; so is a binding
@@ -453,7 +451,6 @@ TEST(made_by_hand) {
   play(
       "ann bind x 1; untwin; ann unbind x any; ann unbind keep any;"
       "entries " PATH " -> 0");
-  close_steps();
 }
 
 /* A name whose value is a path gives that node's data and Stat.  A value that
@@ -468,7 +465,6 @@ TEST(resolves_to_a_znode) {
       "ann resolve bad -> BADARGUMENTS;"
       "create /target abc; ann resolve x -> abc");
   ck_ok(zke_names_resolve(party[0], "x", NULL, NULL, NULL));
-  close_steps();
 }
 
 /* ---- waiting ---- */

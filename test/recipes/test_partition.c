@@ -247,6 +247,7 @@ static void begin(void) {
   memset(owner, 0, sizeof owner);
   memset(tokens, 0, sizeof tokens);
   open_steps(&of_partition);
+  closes = end;
 }
 
 static void play_members(const char *script) {
@@ -280,7 +281,6 @@ TEST(any_text_is_an_item) {
     ck_ok(zke_exists(z[4], path, NULL, NULL, NULL));
   }
   check_division(1);
-  end();
 }
 
 /* The division depends only on names and items, not on the order of arrival.  A
@@ -296,7 +296,6 @@ TEST(the_division_follows_from_names_and_items) {
       "dan leave; all dispatch;"
       "dan start; cid start; bob start; ann start; all dispatch");
   ck_assert_int_eq(memcmp(first, owner, sizeof first), 0);
-  end();
 }
 
 /* A change does not touch items that stay with their members. */
@@ -310,7 +309,6 @@ TEST(moves_little) {
   for (int i = 0; i < ITEMS; i++) moved += tokens[i] != before[i];
   ck_assert_int_ge(moved, has(3));
   ck_assert_int_le(moved, ITEMS / 2);
-  end();
 }
 
 /* An item that is not released stays with its owner; its next owner waits, and
@@ -336,7 +334,6 @@ TEST(waits_for_release) {
   }
   ck_assert_int_eq(gone, ITEMS / 2);
   play("ann wait_now; bob wait_now; divided 2");
-  end();
 }
 
 /* An endless time to let go is like none: nothing is due. */
@@ -364,7 +361,6 @@ TEST(taken_at_deadline) {
   play("forget; bob wait");
   ck_assert_int_ge(zke_now(z[1]), next);
   play("bob has 5; ann dispatches; ann lost 5; ann has 5; ann is SETTLED");
-  end();
 }
 
 /* An owner releases too late, and has not dispatched since: the release reports
@@ -383,7 +379,6 @@ TEST(a_late_release_tells_of_the_loss) {
   }
   ck_assert_int_eq(late, ITEMS / 2);
   play("bob has 5; all dispatch; ann lost 5; ann wait");
-  end();
 }
 
 /* A member has lost items and does not know it: a step with its operation fails
@@ -434,7 +429,6 @@ TEST(a_start_that_fails_tells_of_no_item) {
     failed += fails;
   }
   ck_assert_int_ge(failed, ITEMS);
-  end();
 }
 
 /* A release loses its reply: the item still goes to its next owner, once. */
@@ -556,7 +550,6 @@ TEST(items_without_a_twin_change_hands) {
   play(
       "cid start; all dispatch; divided 3; untwin; ann forget; bob forget;"
       "ann leave; bob leave; all dispatch; cid has 10");
-  end();
 }
 
 /* Each owner has the full time to let go, even if it has just taken the item
@@ -585,7 +578,6 @@ TEST(each_owner_has_its_time) {
   ck_ok(zke_partition_due(party[1], &due));
   ck_assert_int_ge(due, now + 300);
   play("bob wait; bob has 5");
-  end();
 }
 
 /* The directory of the items is removed while a member waits for one: it makes
@@ -610,7 +602,6 @@ TEST(the_directory_of_the_items_goes) {
   zke_free(names);
   zke_partition_free(one);
   zke_partition_free(two);
-  end();
 }
 
 /* A check that finds an item in other hands also tells the listener, if the
@@ -629,7 +620,6 @@ TEST(a_check_that_fails_tells_the_listener) {
       "delete " PATH
       "/items/item-a; ann becomes SETTLED; ann has 10;"
       "ann check a");
-  end();
 }
 
 /* The end of its session or the deletion of its znode takes all items from a
@@ -651,7 +641,6 @@ TEST(a_lost_session_or_znode_loses_all_items) {
       "ann lost 10; ann is LOST; ann check a -> LOST; ann wait_now -> LOST;"
       "ann expires; bob start; bob expires; bob is LOST; bob lost 10");
   ck_rc(zke_partition_release(party[1], "a"), ZKE_INVALIDSTATE);
-  end();
 }
 
 /* A member's znode is deleted while its session lives: its items are free for
@@ -719,7 +708,6 @@ TEST(bad_arguments) {
   ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
   zke_partition_free(other);
   ck_ok(zke_partition_step(party[0]));
-  end();
 }
 
 /* ---- proof ---- */
@@ -775,5 +763,4 @@ TEST(two_members_on_one_handle) {
     for (int i = 0; i < ITEMS; i++)
       ck_ok(zke_partition_check(party[0], items[i]));
   }
-  end();
 }

@@ -192,7 +192,6 @@ TEST(a_lost_release_of_a_job_that_is_deleted) {
   play(
       "ann release 0 -> LOST; told ann LOST; ann is LOST; bob check;"
       "bob release 0");
-  end();
 }
 
 /* One run in a period, whichever process asks.  A refusal says who did it,
@@ -220,7 +219,6 @@ TEST_LOOP(clock_steps, 0, 2) {
       "ann try; ann release 0; passes -999; bob try -> LIMIT;"
       "passes -1; bob try; bob release 0; ann try -> LIMIT;"
       "passes 50000; ann try; ann release 0; ann try -> LIMIT");
-  end();
 }
 
 /* Aligned periods begin at multiples, whatever the time of the last run. */
@@ -229,7 +227,6 @@ TEST(aligned_periods_begin_at_multiples) {
   play(
       "passes 999; ann try; ann release 0; ann try -> LIMIT;"
       "passes 1; ann try; ann release 0; passes 999; ann try -> LIMIT");
-  end();
 }
 
 /* The runner died: its run counts, or not, by the option; tries count. */
@@ -271,7 +268,6 @@ TEST_LOOP(a_kept_runner_may_come_back, 0, 2) {
     ck_ok(zke_close(taken));
   }
   play("ann acquire; ann release 0");
-  end();
 }
 
 /* A run that reports a failure counts as the period's run, unless the option
@@ -358,7 +354,6 @@ TEST(it_waits_until_it_is_due) {
   play("delete " JOB
        "; bob' acquire; bob' release 0;"
        "bob' acquire_5 -> OPERATIONTIMEOUT; said was done by bob (pid ");
-  end();
 }
 
 /* A call that waits during another process's run takes over when that process
@@ -397,7 +392,6 @@ TEST_LOOP(a_forced_run_that_fails_wakes_who_waits_for_the_period, 0, 2) {
   play("ann try; ann release 0; bob waits acquire; ann force; bob still");
   play(_i ? "ann expires" : "ann release 1");
   play("bob returns; bob release 0");
-  end();
 }
 
 /* P11: invalid periods and names are refused; so are another recipe's directory
@@ -428,7 +422,6 @@ TEST(bad_arguments) {
        "record -> OTHERKIND; set " JOB
        " ;" /* never run */
        "bob try; bob release 0");
-  end();
 }
 
 /* ---- runners that come and go ---- */

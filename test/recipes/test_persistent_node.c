@@ -125,7 +125,6 @@ TEST(parents_come_again) {
   zke_op_delete(&ops[1], "/status", -1);
   ck_ok(zke_multi(z[4], ops, 2, NULL));
   play("news ann HELD, ann HELD; there up ann");
-  close_steps();
 }
 
 /* A new value is written immediately, or kept for later if the node is missing,
@@ -143,7 +142,6 @@ TEST(new_value) {
   ck_rc(zke_persistent_node_set(party[0], NULL, 2, ZKE_FOREVER),
         ZKE_BADARGUMENTS);
   play("there NULL ann");
-  close_steps();
 }
 
 /* ---- another's ---- */

@@ -428,13 +428,6 @@ static void close_ann(void) {
   ck_ok(zke_close(z[0]));
 }
 
-/* Each session has the queue, with these options. */
-static void open_queue(zke_queue_options o) {
-  how = o;
-  highest = 0;
-  open_steps(&of_queue);
-}
-
 static void free_kept(void) {
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
     zke_free(kept[i].item);
@@ -455,13 +448,20 @@ static void close_queue(void) {
   close_sessions();
 }
 
+/* Each session has the queue, with these options. */
+static void open_queue(zke_queue_options o) {
+  how = o;
+  highest = 0;
+  open_steps(&of_queue);
+  closes = close_queue;
+}
+
 /* A test that is a text, with options as (.limit = 2). */
 #define TEST_STEPS(name, script) TEST_WITH(name, (0), script)
 #define TEST_WITH(name, options, script) \
   TEST(name) {                           \
     open_queue(WITH options);            \
     play(script);                        \
-    close_queue();                       \
   }
 
 /* ---- calls on any queue ---- */
@@ -531,7 +531,6 @@ TEST(the_end_of_the_numbers_is_refused) {
   play(
       "data /jobs/keys/key-new -> NONODE; bob take -> a key=old; bob take -> b;"
       "ann destroy_empty; bob put c key=new");
-  close_queue();
 }
 
 /* A foreign node with the name of the next item is not taken for an item with
@@ -563,7 +562,6 @@ TEST(foreign_children_are_ignored) {
       "ann put a; ann put b;" /* they do not count toward the limit either */
       "bob size items=2 ready=2 limit=2; bob take -> a; bob take -> b;"
       "bob take -> OPERATIONTIMEOUT");
-  close_queue();
 }
 
 /* NULL data, empty data and zero bytes come out unchanged. */
@@ -586,7 +584,6 @@ TEST(data_is_kept) {
     if (i % 2 == 0) ck_ok(zke_queue_ack(party[1], item, NULL, 0, NULL));
     zke_free(item);
   }
-  close_queue();
 }
 
 /* "Batch put in one multi".  A batch over the data limit, or the queue's limit,
@@ -605,7 +602,6 @@ TEST(a_batch_is_one_step) {
   ck_assert_int_eq(list->data[0].zxid, list->data[2].zxid);
   zke_free(list);
   play("bob take -> a; bob take -> b; bob take -> c");
-  close_queue();
 }
 
 /* ---- claims ---- */
@@ -654,7 +650,6 @@ TEST(ack_takes_the_callers_changes_along) {
   ck_assert_str_eq(results[0].path, "/result");
   zke_results_clear(results, 1);
   play("data /result -> r");
-  close_queue();
 }
 
 /* "A public way to put the claim's check into the caller's own zke_multi".  If
@@ -756,16 +751,17 @@ TEST_STEPS(the_limit_is_the_queues,
  * store: at the n-th place of ann's call bob acts; n = 1, 2, 3 ... until the
  * call has no such place. */
 
-static void open_moments(zke_queue_options own, zke_queue_options other) {
-  open_two_patient(1000);
-  open_one(0, caller, own);
-  open_one(1, intruder, other);
-}
-
 static void close_moments(void) {
   free_kept();
   free_parties();
   close_two();
+}
+
+static void open_moments(zke_queue_options own, zke_queue_options other) {
+  open_two_patient(1000);
+  open_one(0, caller, own);
+  open_one(1, intruder, other);
+  closes = close_moments;
 }
 
 /* A row of the table. */
@@ -857,7 +853,6 @@ TEST_LOOP(claims_hold_where_versions_wrap, 0, 3) {
   play(
       "ann claim; ann prolong ann 100; ann check; bob claim soon;"
       "ann ack -> LOST; bob prolong bob ever; bob ack");
-  close_moments();
 }
 
 /* ---- claims that end ---- */
@@ -888,7 +883,6 @@ TEST_LOOP(a_claim_that_is_over_can_do_nothing, 0, sizeof late / sizeof *late) {
   play("bob prolong bob 60000");
   play(late[_i]);
   play("bob check; cid take -> OPERATIONTIMEOUT; bob ack");
-  close_queue();
 }
 
 /* Until another consumer takes the item, the claim still works.  A claim that
@@ -915,7 +909,6 @@ TEST(prolonging_keeps_the_item) {
   ck_ok(zke_exists(z[2], (*keep("ann"))->claim_path, NULL, NULL, &stat));
   ck_assert_int_eq(stat.version, 0); /* a waiting consumer was not woken */
   play("ann prolong ann 1; bob claim soon -> a x2; bob ack");
-  close_queue();
 }
 
 /* The last attempt's time is over: the next consumer that looks buries the
@@ -970,7 +963,6 @@ TEST(a_claim_that_becomes_another_is_noticed_at_every_moment) {
     play("ann ack; bob ack -> LOST");
   }
   ck_assert_int_gt(n, 10);
-  close_moments();
 }
 
 /* ---- returned with a delay ---- */
@@ -1045,7 +1037,6 @@ TEST(several_items_are_claimed_in_one_step) {
           ZKE_BADARGUMENTS);
   ck_rc(zke_queue_claim_some(party[1], 1, 0, NULL, &count), ZKE_BADARGUMENTS);
   ck_rc(zke_queue_claim_some(party[1], 1, 0, rest, NULL), ZKE_BADARGUMENTS);
-  close_queue();
 }
 
 /* If one of them is lost, nothing is acknowledged, and the others stay
@@ -1062,7 +1053,6 @@ TEST(a_batch_is_acknowledged_or_not) {
   play(
       "break 2; ann ack_all 1 2 3 -> LOST; size items=3 ready=1 claimed=2;"
       "ann ack 1; ann ack 2 -> LOST; ann ack 3; bob take -> b x2");
-  close_queue();
 }
 
 /* Items that do not fit one step are claimed in parts. */
@@ -1082,7 +1072,6 @@ TEST(a_batch_is_as_large_as_a_step) {
     free_all(some, count);
   }
   free(data);
-  close_queue();
 }
 
 /* ---- keys ---- */
@@ -1131,7 +1120,6 @@ TEST(keys_are_any_text) {
   zke_queue_value two[2] = {{"a", 1}, {"b", 1}};
   ck_rc(zke_queue_put_all(party[0], two, 2, &o, 0), ZKE_BADARGUMENTS);
   take_text(party[1], "a");
-  close_queue();
 }
 
 /* A letter has its item's key, and is requeued like any item with it; the
@@ -1159,7 +1147,6 @@ TEST(a_key_without_its_item_keeps_nobody_out) {
       "bob put f key=e -> NODEEXISTS; ann ack more; bob put f key=e;"
       "ann take -> f key=e; create /jobs/keys/entry-100-0000000006 of old;"
       "bob put g key=e; list 6 key=e; ann claim -> g key=e; ann ack");
-  close_queue();
 }
 
 /* A key in use is refused immediately, even if there is no room; a free key
@@ -1193,7 +1180,6 @@ TEST(a_call_that_is_never_quick_enough_is_cancelled) {
   ck_rc(zke_queue_put(party[0], "a", 1, &o, ZKE_FOREVER), ZKE_CANCELLED);
   acted();
   play("ann put a key=k");
-  close_moments();
 }
 
 /* Delete the user znodes, which show whether a step was made. */
@@ -1222,7 +1208,6 @@ TEST_LOOP(a_prolongation_whose_end_is_open_keeps_the_claim, 0, 4) {
     ck_assert_int_eq(entries(intruder, PATH "/taken"), 0);
   }
   ck_assert_int_gt(open, 0);
-  close_moments();
 }
 
 /* ---- dead letters ---- */
@@ -1252,7 +1237,6 @@ TEST(a_burial_that_looks_for_a_name_is_cancelled) {
   ck_assert_int_eq(take_by(0, "take", "soon"), ZKE_CANCELLED);
   acted();
   ck_assert_int_eq(size_of(party[0]).dead, LETTERS);
-  close_moments();
 }
 
 /* "After N attempts an item goes to a dead-letter place": with the release of
@@ -1283,7 +1267,6 @@ TEST(a_letter_is_requeued_under_its_base_name) {
     play("cid requeue; cid requeue -> NONODE; size items=1 ready=1 attempts=1");
   }
   play("ann take -> a p=7");
-  close_queue();
 }
 
 /* A letter says how often it was claimed, its last consumer, and why that
@@ -1323,7 +1306,6 @@ TEST(the_largest_item_is_buried) {
       "bob claim; bob release; dead 2 key=k; ann put b key=k;"
       "ann requeue -> NODEEXISTS; bob take -> b key=k; ann requeue;"
       "ann put b key=k -> NODEEXISTS");
-  close_queue();
 }
 
 /* Also if an earlier letter has its name; the items behind it can be taken. */
@@ -1338,7 +1320,6 @@ TEST(the_largest_item_is_buried_beside_one_of_its_name) {
   play(
       "ann put b; bob claim; bob release;"
       "size items=1 ready=1 dead=2 attempts=1; bob take -> b");
-  close_queue();
 }
 
 /* A program that makes items without the recipe may reuse a name; both items
@@ -1364,7 +1345,6 @@ TEST(letters_of_one_put_have_names_of_their_own) {
         "delete /jobs/entries");
   }
   play("ann put c; bob take -> c");
-  close_queue();
 }
 
 /* A new object's attempts do not change an existing queue. */
@@ -1484,7 +1464,6 @@ TEST_LOOP(who_has_failed_is_told_of_the_end_of_a_claim, 0, 3) {
   play(ways[_i].end);
   play("bob dispatches; told bob ITEM");
   play(ways[_i].left);
-  close_queue();
 }
 
 /* Takes one item each time it is told, or stops waiting (stops), but dispatches
@@ -1514,7 +1493,6 @@ TEST_LOOP(who_has_taken_is_not_told_again, 0, 2) {
   play("bob start; ann put a; bob dispatches; told bob ITEM");
   play(_i ? "size items=2 ready=2" : "size items=1 ready=1");
   play("bob start; told bob ITEM");
-  close_queue();
 }
 
 /* The same for a producer at a full queue. */
@@ -1592,7 +1570,6 @@ TEST(arguments_are_checked) {
   ck_ok(zke_queue_peek(q, &peeked));
   ck_rc(zke_queue_ops(peeked, ops), ZKE_BADARGUMENTS);
   zke_free(peeked);
-  close_queue();
 }
 
 /* Two recipes of different kinds on one path get a clear error. */
@@ -1722,7 +1699,6 @@ TEST_LOOP(a_name_that_comes_again_is_another_item, 0, 3) {
   play("bob multi bob -> NONODE; bob check -> LOST");
   play(acts[_i]);
   play("cid check; cid ack; ann take -> OPERATIONTIMEOUT");
-  close_queue();
 }
 
 /* A user znode with an unknown version, as after a step whose reply could not
@@ -1738,7 +1714,6 @@ TEST(an_unknown_version_keeps_the_claims_guarded) {
   play(
       "bob put b; bob multi bob; bob check; bob ack; bob take -> b;"
       "bob take -> OPERATIONTIMEOUT");
-  close_queue();
 }
 
 static const char *const ends[] = {
@@ -1764,7 +1739,6 @@ TEST_LOOP(an_old_claim_cannot_end_a_later_one, 0, 4 * ENDS) {
   play("bob check -> LOST; cid check; cid ack");
   if (puts) play("ann take -> x");
   play("ann take -> OPERATIONTIMEOUT; dead");
-  close_queue();
 }
 
 /* Items in more than one batch, claims, letters and settings. */
@@ -1778,7 +1752,6 @@ TEST(destroying_removes_all) {
       "bob claim -> b; ann destroy_empty -> NOTEMPTY; bob check; ann destroy;"
       "data /jobs -> NONODE; ann destroy -> NONODE; bob ack -> LOST; cid put c;"
       "bob take -> c; ann take -> OPERATIONTIMEOUT");
-  close_queue();
 }
 
 static void destroy_other(void) { play("bob destroy"); }
@@ -1866,7 +1839,6 @@ TEST(a_destruction_takes_no_item_its_key) {
     ck_assert_msg(!bare, "without its key after a put at moment %d", n);
   }
   ck_assert_int_gt(n, 10);
-  close_moments();
 }
 
 /* Waiters for an item or for room keep waiting. */
@@ -1902,7 +1874,6 @@ TEST(the_list_names_the_holders_of_claims) {
   play(
       "cid peek -> aaa; size items=3 ready=1 claimed=1 delayed=1 attempts=5;"
       "bob ack; bob take -> aaa; cid peek -> NONODE");
-  close_queue();
 }
 
 /* ---- who is woken ---- */
@@ -1934,7 +1905,6 @@ TEST(consumers_that_do_not_dispatch_hinder_nobody) {
   play("dan put late; ann start room; bob start room");
   for (int i = 0; i < 3; i++)
     play("cid waits put late; dan take -> late; cid returns");
-  close_queue();
 }
 
 /* Many consumers wait in line: each gets one of as many items. */
@@ -2103,7 +2073,6 @@ TEST(a_lost_read_is_repeated) {
     ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_READ, i));
     play("bob take -> a; ann put a");
   }
-  close_queue();
 }
 
 /* The reply of a put is lost, and its item taken before the producer looks: it
@@ -2116,5 +2085,4 @@ TEST(a_lost_put_that_was_taken_is_not_repeated) {
   play("ann put x soon; bob returns -> x; bob take -> OPERATIONTIMEOUT");
   ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_BEFORE, 0));
   play("ann put x soon; bob take -> x; bob take -> OPERATIONTIMEOUT");
-  close_queue();
 }

@@ -129,7 +129,6 @@ TEST(modes_are_checked) {
   ck_rc(zke_rwlock_try(party[0], ZKE_LINE_LOCK), ZKE_BADARGUMENTS);
   ck_rc(zke_rwlock_start(party[0], 77), ZKE_BADARGUMENTS);
   ck_assert_int_eq(entries(z[0], PATH), 0);
-  close_line();
 }
 
 /* A revocation does not ask another kind's entry, or a name that is no entry; a
@@ -152,7 +151,6 @@ TEST(what_is_no_entry_is_not_asked) {
       "ann release");
   ck_assert_int_eq(entries(z[0], PATH), 1);
   ck_ok(zke_delete(z[0], other, -1));
-  close_line();
 }
 
 /* Another kind is also refused by an object that has only revoked here, when
@@ -168,7 +166,6 @@ TEST(a_directory_made_anew_by_another_kind_is_refused) {
   ck_says("queue");
   ck_assert_int_eq(entries(z[0], PATH), 0);
   zke_rwlock_free(lock);
-  close_sessions();
 }
 
 /* ---- against a model ---- */
@@ -313,7 +310,6 @@ TEST(all_short_walks_are_as_the_model_says) {
   open_line(LINE_READER);
   walk_on(who, action, 0, 0, 5);
   ck_assert_int_gt(walks, 500);
-  close_line();
 }
 
 /* A session expires, or its znode is deleted: it loses, the others continue. */
@@ -356,7 +352,6 @@ TEST(long_random_walks_are_as_the_model_says) {
   }
   ck_assert_int_gt(m.written, 0);
   for (int i = 0; i < SESSIONS; i++) zke_rwlock_release(party[i]);
-  close_line();
 }
 
 /* ---- changing the mode ---- */
@@ -380,7 +375,6 @@ TEST(a_downgrade_keeps_its_place) {
       "ann check;"
       "cid is WAITING;"
       "told ann HELD, bob HELD");
-  close_line();
 }
 
 /* A reader becomes the writer only if it is the only holder, and then before a
@@ -409,7 +403,6 @@ TEST(an_upgrade_is_at_once_or_not_at_all) {
   play(
       "bob release; all dispatch;"
       "line cid");
-  close_line();
 }
 
 /* A session that has ended changes no mode. */
@@ -438,7 +431,6 @@ TEST(an_op_is_of_the_present_mode) {
   ck_rc(zke_rwlock_check(party[0]), ZKE_LOST);
   ck_rc(zke_rwlock_downgrade(party[0]), ZKE_LOST);
   zke_rwlock_free(thief);
-  close_line();
 }
 
 /* A change of mode does not restore a deleted place. */
@@ -456,7 +448,6 @@ TEST(a_change_of_mode_after_deletion_is_lost) {
     ck_assert_int_eq(zke_rwlock_state(party[0]), ZKE_RWLOCK_LOST);
     ck_assert_int_eq(entries(z[1], PATH), 0);
   }
-  close_line();
 }
 
 /* ---- in the middle of a call ---- */
@@ -511,7 +502,6 @@ TEST_LOOP(an_upgrade_survives_others_in_its_middle, 0, 3) {
   if (actions[_i] != comes_to_write) ck_assert_int_gt(held, 0);
   zke_rwlock_free(one);
   zke_rwlock_free(other);
-  close_two();
 }
 
 /* Another reader whose znode may not be read still counts as a holder. */
@@ -525,7 +515,6 @@ TEST(a_hidden_reader_is_said_to_hold) {
   zke_free(own);
   ck_rc(zke_rwlock_upgrade(party[0]), ZKE_HELD);
   ck_says("the rwlock " PATH " is held; by which process cannot be read");
-  close_line();
 }
 
 /* Delete what the caller has in line. */
@@ -561,7 +550,6 @@ TEST_LOOP(a_change_of_mode_survives_its_loss_in_the_middle, 0, 2) {
   ck_assert_int_gt(n, 5);
   zke_rwlock_free(one);
   zke_rwlock_free(other);
-  close_two();
 }
 
 /* An operation from before an upgrade fails after it, and still names the old
@@ -594,7 +582,6 @@ TEST(an_op_outlives_upgrades_that_go_back) {
   ck_assert_int_gt(back, 0);
   zke_rwlock_free(one);
   zke_rwlock_free(other);
-  close_two();
 }
 
 static int asked_rc;
@@ -626,7 +613,6 @@ TEST(a_request_in_the_middle_of_acquiring_is_heard) {
   ck_assert_int_gt(heard, 0);
   zke_rwlock_free(one);
   zke_rwlock_free(other);
-  close_two();
 }
 
 static void downgrades(void) { zke_rwlock_downgrade(other); }
@@ -654,7 +640,6 @@ TEST(a_change_of_mode_in_the_middle_does_not_evade) {
   ck_assert_int_gt(n, 3);
   zke_rwlock_free(one);
   zke_rwlock_free(other);
-  close_two();
 }
 
 enum { TIRELESS_MS = 3000 };
@@ -684,7 +669,6 @@ TEST_LOOP(a_holder_that_changes_its_mode_all_the_time_ends_the_call, 0, 2) {
   if (!_i) ck_rc(rc, ZKE_OPERATIONTIMEOUT);
   zke_rwlock_free(one);
   zke_rwlock_free(other);
-  close_two();
 }
 
 /* The holder releases, the empty container is removed, and the holder comes
@@ -718,7 +702,6 @@ TEST(a_holding_in_the_next_directory_is_not_taken_away) {
   ck_assert_int_gt(n, 3);
   zke_rwlock_free(one);
   zke_rwlock_free(other);
-  close_two();
 }
 
 /* ---- circles ---- */
@@ -754,7 +737,6 @@ TEST(readers_that_want_to_write_make_a_circle) {
   call_end(&c);
   ck_ok(c.rc);
   zke_rwlock_free(writes);
-  close_line();
 }
 
 /* A reader that wants to write by another object waits for itself: found
@@ -855,7 +837,6 @@ TEST(a_waiter_is_not_asked) {
       "ann insist;"
       "line;"
       "ann ask_now"); /* no holder: done */
-  close_line();
 }
 
 /* The request written without the recipe, as in ZooKeeper's text.  A holder
@@ -877,7 +858,6 @@ TEST(the_bare_word_asks_too) {
       "all dispatch;"
       "told");
   zke_free(own);
-  close_line();
 }
 
 /* An allocation fails anywhere in a downgrade: the code says whether it was
@@ -940,7 +920,6 @@ TEST(a_request_keeps_the_users_data) {
   zke_free(data);
   zke_free(own);
   zke_rwlock_free(lock);
-  close_line();
 }
 
 /* Without consent the lock is taken away after the grace period, and the holder
@@ -965,7 +944,6 @@ TEST(revoking_with_insistence_takes_it_away) {
     ck_rc(zke_rwlock_check(party[i]), ZKE_LOST);
     ck_rc(zke_rwlock_release(party[i]), ZKE_LOST);
   }
-  close_line();
 }
 
 /* ---- processes ---- */
@@ -1152,7 +1130,6 @@ TEST(a_release_grants_the_first_behind_it) {
   ck_assert_str_eq(marks(), "?-");
   dispatch_all();
   ck_assert_str_eq(marks(), "++");
-  close_line();
 }
 
 /* A reader's release marks the writer behind it only if no other reader
@@ -1177,5 +1154,4 @@ TEST(a_writer_is_granted_it_by_the_last_reader_only) {
   ck_assert_str_eq(marks(), "?-");
   dispatch_all();
   ck_assert_str_eq(marks(), "+-");
-  close_line();
 }

@@ -67,7 +67,6 @@ TEST(permits_are_made_and_given_back_together) {
   ck_assert_int_eq(stat.cversion, first.cversion + 3);
   ck_assert_int_eq(zke_semaphore_permits(sem), 0);
   free_all(&sem, 1);
-  close_sessions();
 }
 
 /* P11: invalid limits and numbers of permits are refused. */
@@ -84,7 +83,6 @@ TEST(arguments_are_checked) {
   ck_rc(zke_semaphore_acquire(sem, 0, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_try(sem, -1), ZKE_BADARGUMENTS);
   free_all(&sem, 1);
-  close_sessions();
 }
 
 /* A directory of another recipe, with other data or with an invalid limit, is
@@ -113,7 +111,6 @@ TEST(another_kind_on_the_path_is_refused) {
   ck_rc(zke_lock_try(lock), ZKE_OTHERKIND);
   zke_lock_free(lock);
   free_all(&sem, 1);
-  close_sessions();
 }
 
 /* The container may be removed while it is unused. */
@@ -130,7 +127,6 @@ TEST(a_removed_directory_is_made_again) {
     ck_rc(zke_semaphore_try(any, 1), ZKE_NONODE);
   }
   free_all((zke_semaphore *[]){sem, any}, 2);
-  close_sessions();
 }
 
 /* ---- the limit ---- */
@@ -149,7 +145,6 @@ TEST(a_limit_stated_otherwise_is_refused) {
   ck_ok(zke_semaphore_acquire(sem[2], 2, soon(z[2]))); /* the existing one */
   ck_assert_int_eq(entries(z[0], PATH), 3);
   free_all(sem, 3);
-  close_sessions();
 }
 
 /* A wait for more than the limit would never end, so it is refused. */
@@ -162,7 +157,6 @@ TEST(more_permits_than_the_limit_are_refused_at_once) {
   ck_rc(zke_semaphore_try(sem, INT_MAX), ZKE_LIMIT);
   ck_ok(zke_semaphore_acquire(sem, 2, 0));
   free_all(&sem, 1);
-  close_sessions();
 }
 
 /* Waiting sessions watch the limit: when it is raised from 1 to 4, three more
@@ -182,7 +176,6 @@ TEST(a_raised_limit_lets_waiters_in) {
       "line ann bob cid dan (eve);"
       "told ann HELD, bob HELD, cid HELD, dan HELD;"
       "eve is WAITING");
-  close_line();
 }
 
 /* A lowered limit takes no permits away, and the list shows that; no one gets
@@ -268,7 +261,6 @@ TEST(a_change_that_is_never_quick_enough_ends) {
   ck_rc(rc, ZKE_OPERATIONTIMEOUT);
   ck_says("others changed the tree at each look");
   ck_ok(zke_semaphore_resize(caller, PATH, 3, ZKE_FOREVER));
-  close_two();
 }
 
 /* A user that agreed to the old limit continues under the new one. */
@@ -282,7 +274,6 @@ TEST(a_changed_limit_holds_for_all) {
   ck_ok(zke_semaphore_try(sem[0], 1));
   ck_rc(zke_semaphore_try(sem[2], 1), ZKE_LIMIT); /* states the old one */
   free_all(sem, 3);
-  close_sessions();
 }
 
 /* resize() creates the semaphore; the same limit again changes nothing; a user
@@ -301,7 +292,6 @@ TEST(resize_makes_the_semaphore) {
   zke_semaphore *sem = make(z[1], 0);
   ck_ok(zke_semaphore_acquire(sem, 7, soon(z[1])));
   free_all(&sem, 1);
-  close_sessions();
 }
 
 /* ---- several ---- */
@@ -345,7 +335,6 @@ TEST(a_small_one_does_not_overtake_a_large_one) {
       "bob release; all dispatch;"
       "line cid dan;"
       "dan is HELD");
-  close_line();
 }
 
 /* ---- deadlocks ---- */
@@ -433,7 +422,6 @@ TEST(a_circle_needs_enough_stuck_permits) {
     ck_assert_msg(strstr(sentence, PATH) && strstr(sentence, "/lock"), "%s",
                   sentence);
   }
-  close_sessions();
 }
 
 /* Two hold one permit each under a limit lowered to 1, and the first waits for
@@ -478,7 +466,6 @@ TEST(threads_keep_within_the_limit) {
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
   ck_assert_int_ge(most, 1);
   ck_assert_int_eq(entries(z[0], PATH), 0);
-  close_sessions();
 }
 
 /* ---- processes ---- */
@@ -649,7 +636,6 @@ TEST_LOOP(the_limit_holds_in_any_history, 0, 2) {
   play_history(&(line_history){
       .calls = 1500, .most = WIDEST, .also = resizes, .check = expect_limit});
   ck_assert_int_gt(full, 50); /* the limit is also reached */
-  close_line();
 }
 
 /* Each waiter gets its permit once all others have left. */
@@ -670,7 +656,6 @@ TEST(everybody_is_served_in_the_end) {
     }
   } while (moved);
   ck_assert_int_eq(served, SESSIONS);
-  close_line();
 }
 
 /* ---- deaths, lost replies, faults ---- */
@@ -731,5 +716,4 @@ TEST(a_limit_raised_after_an_overflow_is_seen) {
   zke_semaphore_free(sem);
   zke_semaphore_free(other);
   ck_ok(zke_close(s));
-  close_sessions();
 }

@@ -268,19 +268,20 @@ static int cancel_wait(void *t) { return zke_two_phase_cancel(t); }
 static const step_recipe of_two_phase = {
     .verbs = verbs, .free = free_transaction, .cancel = cancel_wait};
 
-/* A transaction of this form, in which all sites take part. */
-static void begin(int its_form) {
-  form = its_form;
-  open_steps(&of_two_phase);
-  play("dan proposes; ann,bob,cid opens");
-}
-
 /* Close; no znode and no watch may be left. */
 static void end(void) {
   free_parties();
   play("eve pending -> none; status -> NONODE; data /2pc/tx -> NONODE");
   ck_ok(zke_check(z[SESSIONS - 1], NULL, NULL));
   close_clean(BASE);
+}
+
+/* A transaction of this form, in which all sites take part. */
+static void begin(int its_form) {
+  form = its_form;
+  open_steps(&of_two_phase);
+  closes = end;
+  play("dan proposes; ann,bob,cid opens");
 }
 
 /* The whole of a test. */
@@ -340,7 +341,6 @@ TEST_LOOP(coordinator_goes_before_announcing, 0, 8) {
     play("status -> undecided: a=commit b=commit c=commit, led");
   play(_i % 2 ? "dan expires" : "dan free");
   play("all dispatch; ann,bob,cid heard commit;" ALL_COMMIT);
-  end();
 }
 
 /* The coordinator's process ends, and its session is a kept one: no other party
@@ -589,7 +589,6 @@ TEST_LOOP(votes_are_given_once, 0, 4) {
       "ann,ann votes commit; ann votes abort -> MISUSE;"
       "said a has voted commit in /2pc/tx; ann acks -> MISUSE;"
       "bob,bob votes abort; dan votes commit -> MISUSE;" ALL_ABORT);
-  end();
 }
 
 /* Two live processes as one site: in the ephemeral form the second is refused,
@@ -664,7 +663,6 @@ TEST(pending_lists) {
   ck_ok(zke_two_phase_pending(z[4], "/none", "a", NULL, NULL, &names));
   ck_assert_int_eq(names->count, 0);
   zke_free(names);
-  end();
 }
 
 /* Foreign children have no effect, except that the emptied znode stays until
@@ -759,7 +757,6 @@ TEST_LOOP(a_row_comes_with_vote_and_ack, 0, 12) {
   play(
       "row a -> C 1; row b -> C 1; row c -> C 1; data /2pc/tx -> NONODE;"
       "cid acks_row abort -> gone; cid votes_row commit -> gone; row c -> C 1");
-  end();
 }
 
 /* The site's next process gives the same operations again, and is told that
@@ -800,7 +797,6 @@ TEST(operations_that_come_late_are_not_done) {
   done = -1;
   ck_ok(zke_two_phase_ack_with(party[2], NULL, 0, NULL, &done));
   ck_assert_int_eq(done, NOT_DONE);
-  end();
 }
 
 /* The decision was made without the site: its vote is not given, and its
@@ -905,7 +901,6 @@ TEST_LOOP(a_refusal_has_the_operations_code, 0, REFUSALS) {
     ck_ok(take_by(i, "acks_row", "commit"));
   }
   play("row a -> C 1; row b -> C 1; row c -> C 1; data /2pc/tx -> NONODE");
-  end();
 }
 
 /* The caller gets the results, as from zke_multi(). */
@@ -930,7 +925,6 @@ TEST(operations_have_results) {
   ck_assert_int_eq(results[1].stat.version, 1);
   zke_results_clear(results, 2);
   play("bob,cid acks");
-  end();
 }
 
 /* Invalid operations, and parties that take none. */
@@ -969,7 +963,6 @@ TEST(wrong_operations) {
   ck_rc(ACK(party[0], &op, 1), ZKE_INVALIDSTATE);
 #undef VOTE
 #undef ACK
-  end();
 }
 
 /* The path of the transaction's "id-…". */
@@ -994,7 +987,6 @@ TEST_LOOP(foreign_writes_end_a_vote, 0, 2) {
       "said something else has written to /2pc/tx;"
       "ann votes_row commit -> RUNTIMEINCONSISTENCY; row a -> NONODE;"
       "dan aborts somebody was here;" ALL_ABORT);
-  end();
 }
 
 /* An invalid, foreign decision ends the calls that depend on it, and is told to
@@ -1023,7 +1015,6 @@ TEST(a_mark_from_before_is_anothers) {
   play(
       "ann votes_row commit -> before; row a -> NONODE; bob votes "
       "abort;" ALL_ABORT);
-  end();
 }
 
 /* A kept session continues in another process.  That process must give no id
@@ -1096,7 +1087,6 @@ TEST(acks_meet_at_every_moment) {
   }
   ck_assert_int_gt(was_last, 0);
   ck_assert_int_gt(n, 1);
-  close_two();
 }
 
 /* The transaction is aborted and finished, and a new one of its name
@@ -1123,7 +1113,6 @@ TEST(a_later_decision_is_anothers) {
     end_pair();
   }
   ck_assert_int_gt(lost, 2);
-  close_two();
 }
 
 /* The znode of the caller's vote goes before each change, and is back before
@@ -1157,7 +1146,6 @@ TEST(a_vote_that_is_never_quick_enough_ends) {
              NULL);
   play("ann votes abort; ann,bob acks");
   end_pair();
-  close_two();
 }
 
 /* The site's next process, while the first is stopped in its vote: it finds the
@@ -1191,7 +1179,6 @@ TEST(a_stopped_vote_leaves_no_row) {
     end_pair();
   }
   ck_assert_int_gt(late, 0);
-  close_two();
 }
 
 /* ---- proof ---- */
