@@ -18,11 +18,9 @@
 #include <unistd.h>
 
 #include "recipes/double_barrier.h"
-#include "recipes/election.h"
 #include "recipes/engine/jute.h"
 #include "recipes/lock.h"
 #include "recipes/periodic.h"
-#include "recipes/queue.h"
 #include "recipes/two_phase.h"
 #include "recipes/engine/zookeeper.h"
 #include "test/ensemble/proxy.h"
@@ -1068,60 +1066,7 @@ TEST(sql_needs_a_file) {
   ck_assert_int_eq(called, 0);
 }
 
-/* ---- recipes ---- */
-
-/* A lock excludes others on an ensemble, and passes to the next on release. */
-TEST(a_lock_goes_from_one_to_the_other) {
-  begin_ground();
-  zke *z = open_ground(), *other = open_ground();
-  zke_lock *a, *next;
-  ck_ok(zke_lock_new(z, "/lock", NULL, &a));
-  ck_ok(zke_lock_new(other, "/lock", NULL, &next));
-  ck_ok(zke_lock_acquire(a, zke_now(z) + 5000));
-  ck_rc(zke_lock_try(next), ZKE_HELD);
-  ck_ok(zke_lock_start(next));
-  ck_ok(zke_lock_release(a));
-  ck_ok(zke_lock_acquire(next, zke_now(other) + 5000));
-  ck_assert_int_gt(zke_lock_token(next), 0);
-  zke_lock_free(a);
-  zke_lock_free(next);
-}
-
-/* An item of a queue on an ensemble is claimed once, and is gone after the
- * ack. */
-TEST(a_queue_gives_an_item_once) {
-  begin_ground();
-  zke *z = open_ground();
-  zke_queue *q;
-  zke_queue_item *item;
-  ck_ok(zke_queue_new(z, "/queue", NULL, &q));
-  ck_ok(zke_queue_put(q, "job", 3, NULL, zke_now(z) + 5000));
-  ck_ok(zke_queue_claim(q, zke_now(z) + 5000, &item));
-  ck_assert_str_eq(item->data, "job");
-  ck_ok(zke_queue_ack(q, item, NULL, 0, NULL));
-  zke_free(item);
-  ck_rc(zke_queue_claim(q, zke_now(z) + 100, &item), ZKE_OPERATIONTIMEOUT);
-  zke_queue_free(q);
-}
-
-/* When the leader's session is ended the next one leads, and the former leader
- * is told. */
-TEST(an_election_passes_on_when_a_session_ends) {
-  begin_ground();
-  zke *z = open_ground(), *other = open_ground();
-  zke_election *e, *next;
-  ck_ok(zke_election_new(z, "/boss", NULL, &e));
-  ck_ok(zke_election_new(other, "/boss", NULL, &next));
-  ck_ok(zke_election_lead(e, zke_now(z) + 5000));
-  ck_ok(zke_election_start(next));
-  ck_ok(zke_expire(other, zke_session_id(z)));
-  ck_ok(zke_election_lead(next, zke_now(z) + 5000));
-  ck_until(zke_dispatch(z, NULL) == ZKE_OK &&
-               zke_election_state(e) == ZKE_ELECTION_FAILED,
-           10000);
-  zke_election_free(e);
-  zke_election_free(next);
-}
+/* ---- recipes: what `make test-ensemble` does not show ---- */
 
 /* Two sites on an ensemble reach one decision, with operations in the votes and
  * the acknowledgement; if SQL is among them they are refused before anything is
