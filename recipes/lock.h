@@ -37,7 +37,7 @@
  * COSTS, in transactions of the database: a free lock takes one write and one
  * read (the znode is made, the line is read).  The first use of an object takes
  * one more read, and the first use of a path makes the directory.  A release is
- * one read and one write.  It takes two more reads if somebody has joined an
+ * two reads and one write.  It takes two more reads if somebody has joined an
  * empty line since, and one small write if the object watches its own znode.  A
  * call that has to wait also sets two watches, which are small writes, looks
  * for deadlocks (one read, more if the session has other entries in lines), and

@@ -591,6 +591,7 @@ static int multilock_check(zke_multilock *ml) {
 int zke_multilock_release(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
+  if (ml->state == ZKE_LINE_HELD) multilock_check(ml); /* lost unheard? */
   if (ml->state == ZKE_LINE_WAITING || ml->state == ZKE_LINE_HELD) {
     rc = multilock_leave(ml);
   } else {

@@ -47,9 +47,9 @@
  * WHO IS WOKEN: a release wakes the next in each of the lines.
  *
  * COSTS, for N free locks: one write, and two reads for each lock (its
- * directory, its line); a release is one write.  A multi-lock that has to wait
- * sets a watch for each lock that it does not have yet and for each of its
- * entries, and marks all its entries in one more write.
+ * directory, its line); a release is one write, and one read for each lock.  A
+ * multi-lock that has to wait sets a watch for each lock that it does not have
+ * yet and for each of its entries, and marks all its entries in one more write.
  *
  * LOSING THE SESSION, or one of the entries to zke_lock_break(),
  * zke_lock_steal() or a revoker, loses the multi-lock: the listener hears

@@ -50,10 +50,10 @@
  * one delays no other.  A change of the limit wakes all that wait.
  *
  * COSTS: acquiring free permits takes two writes (the znodes are made, in one
- * step; the last one is marked) and two reads; a release is one write.  A
- * waiting acquisition sets a watch on at most as many entries as the limit, on
- * the directory, and on each of its own znodes.  A permit is a znode, so limits
- * are for tens and hundreds.
+ * step; the last one is marked) and two reads; a release is one write, and one
+ * read for each permit.  A waiting acquisition sets a watch on at most as many
+ * entries as the limit, on the directory, and on each of its own znodes.  A
+ * permit is a znode, so limits are for tens and hundreds.
  *
  * A PERMIT COMES BACK ONCE: a release deletes exactly the znodes of this
  * acquisition, however often it is called or repeated.  (Other libraries keep a

@@ -1168,8 +1168,11 @@ int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
 /* ---- the public functions of a line ---- */
 
 /* Gives up a wait as well.  ZKE_LOST may be the last chance to tell the caller
- * that it has lost the place. */
+ * that it has lost the place, so a holder looks at the file first: without a
+ * listener, or without a dispatch, it has not heard of the loss.  A failed look
+ * does not keep it from leaving. */
 int zke_line_release(zke_line *l) {
+  if (l->state == ZKE_LINE_HELD) zke_line_check(l);
   if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD)
     return zke_line_quit(l);
   if (l->state == ZKE_LINE_LOST) zke_line_quit(l);

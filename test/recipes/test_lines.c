@@ -680,6 +680,13 @@ TEST_LINES(nobody_joins_while_a_call_still_runs) {
 
 /* ---- losing ---- */
 
+/* A holder that has not dispatched learns of its loss when it releases. */
+TEST_LINES(a_release_tells_of_a_loss) {
+  open_line(_i);
+  play("ann acquire; ann loses; ann release -> LOST; ann is OUT");
+  close_line();
+}
+
 /* The znodes of the holder and of a waiter are deleted: both hear LOST, and
  * their releases take nothing from the next holder.  They can join again. */
 TEST_LINES(a_deleted_place_is_lost) {
