@@ -1,7 +1,9 @@
 # tests.mk - the programs of `make test`, and the goals that run them in other
 # ways.  Included by the Makefile.
 
-TEST_OPTIMIZE = -O0# of test_*.c: most take longer to compile than to run
+# Of test_*.c and of the engine that most of them use.  Few run long enough to
+# gain what it takes to optimize them.
+TEST_OPTIMIZE = -O0
 FAST_TESTS = file watch tree fork thread session path multi acl memory growth \
   virtual semantics
 
@@ -55,7 +57,7 @@ $(TEST_PROGRAMS) $(WORKER): %: %.o $(TEST_ARCHIVE)
 TEST_ENGINE = $(if $(SAN),$(BUILD),$T)/zkembed.o
 POWER_ENGINE = $T/zkembed-power.o
 TORTURE_ENGINE = $T/zkembed-torture.o
-$T/zkembed.o: OWN_FLAGS = -DZKE_DEBUG
+$T/zkembed.o: OWN_FLAGS = -DZKE_DEBUG $(TEST_OPTIMIZE)
 $(POWER_ENGINE): OWN_FLAGS = -DZKE_DEBUG -O0 -DZKE_CHECKPOINT_PAGES=8 \
   -DZKE_CHECKPOINT_RETRY_PAGES=2
 $(TORTURE_ENGINE): OWN_FLAGS = -DZKE_DEBUG -O0 -DZKE_CHECKPOINT_PAGES=48 \
