@@ -43,13 +43,13 @@ static void fail_by(int number, const char *how) {
 /* A process that has run for a long time since its last stop makes no more
  * calls. */
 static void on_tick(int number) {
-  enum { TICKS = 20, TICKS_OF_TRIAL = 4 };
+  enum { TICKS = 20, TICKS_OF_KNOWN = 4 };
   static uint64_t turn;
   static int ticks;
   if (!lab_self()) return;
   ticks = turn == lab_running->turns ? ticks + 1 : 0;
   turn = lab_running->turns;
-  if (ticks < (lab_running->shrinks ? TICKS_OF_TRIAL : TICKS)) return;
+  if (ticks < (lab_running->known ? TICKS_OF_KNOWN : TICKS)) return;
   ticks = 0;
   fail_by(number, KEEP_NO_CALL);
 }
@@ -66,6 +66,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     (void)raise(number);
   }
 }
+
+void keep_watch(zke_lab *lab, bool runs) { lab->turns += runs; }
 
 /* Start or stop the ticks, of processor time. */
 static void tick(bool on) {

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,15 +60,17 @@ static int child_wait(pid_t child) {
   return status;
 }
 
-/* A schedule that takes seconds of processor time is endless. */
-static void child_limit(bool shrinks) {
-  struct rlimit limit = {shrinks ? 1 : 2, 10};
-  setrlimit(RLIMIT_CPU, &limit);
+/* By default the timer's signal ends the program.  So a sanitizer cannot delay
+ * it, as it delays handlers. */
+void keep_watch(zke_lab *lab, bool runs) {
+  struct itimerval t = {.it_value.tv_sec = runs && !lab->known,
+                        .it_value.tv_usec = runs && lab->known ? 200000 : 0};
+  if (!lab->has_outside) setitimer(ITIMER_PROF, &t, NULL);
 }
 
 /* How a process has ended unexpectedly. */
 static const char *status_words(int status, char *at, size_t size) {
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) return KEEP_NO_CALL;
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF) return KEEP_NO_CALL;
   if (WIFSIGNALED(status)) return strsignal(WTERMSIG(status));
   snprintf(at, size, "has ended the program with status %d",
            WEXITSTATUS(status));
@@ -123,8 +125,7 @@ bool keep_try(zke_lab *lab, keep_try_fn fn, void *arg) {
     return false;
   }
   if (child == 0) {
-    if (lab->shrinks) be_quiet();
-    if (!lab->has_outside) child_limit(lab->shrinks);
+    if (lab->known) be_quiet();
     lab->tried = fn(lab, arg);
     lab->ended = true;
     child_end();

@@ -163,7 +163,7 @@ static int run_begin(zke_lab *lab) {
   lab->entries = 0;
   lab->unnamed[0] = '\0';
   for (int i = 0; i < lab->wanted_count; i++) lab->wanted[i].reached = false;
-  lab->asks_zxid = false;
+  lab->asks_zxid = lab->known = false;
   lab->is_found = lab->exhausted = lab->stale = false;
   lab->found[0] = lab->found_why[0] = '\0';
   memset(lab->clean, 0, sizeof lab->clean);
@@ -197,15 +197,16 @@ static void doubt_finding(zke_lab *lab) {
            " (seen, and not again when its schedule was replayed)");
 }
 
-/* Shorten the finding, and replay the rest for its words. */
+/* Shorten the finding, and replay the rest for its words and possible steps. */
 static void keep_finding(zke_lab *lab) {
   int64_t schedules = lab->schedules, calls = lab->calls;
+  lab->known = true;
   search_shrink(lab);
   char steps[LAB_SCHEDULE];
   int count = lab->length;
   memcpy(steps, lab->taken, (size_t)count);
   if (!search_replay(lab, steps, count)) doubt_finding(lab);
-  search_print(lab, steps, count, lab->found, sizeof lab->found);
+  search_print(lab, lab->kept, lab->kept_count, lab->found, sizeof lab->found);
   memcpy(lab->found_why, lab->why, sizeof lab->why);
   lab->schedules = schedules;
   lab->calls = calls;

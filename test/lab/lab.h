@@ -86,7 +86,7 @@ struct zke_lab {
   int wanted_count;
   /* the run */
   bool on_sqlite; /* or on plain tables */
-  bool shrinks;
+  bool known;     /* what is run now is a finding, or a part of one */
   void *main_sp;
   int doing; /* the running process, and its call; -1: none */
   const char *doing_call;

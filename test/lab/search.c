@@ -624,7 +624,6 @@ static void shrink_changes(zke_lab *lab, shrinking *s) {
 void search_shrink(zke_lab *lab) {
   shrinking *s = map(sizeof *s);
   if (!s) return;
-  lab->shrinks = true;
   s->count = lab->length;
   memcpy(s->steps, lab->taken, (size_t)s->count);
   for (int before = s->count + 1; s->count < before;) {
@@ -632,10 +631,8 @@ void search_shrink(zke_lab *lab) {
     shrink_blocks(lab, s);
     shrink_changes(lab, s);
   }
-  search_replay(lab, s->steps, s->count);
-  memcpy(lab->taken, lab->kept, (size_t)lab->kept_count);
-  lab->length = lab->kept_count;
-  lab->shrinks = false;
+  memcpy(lab->taken, s->steps, (size_t)s->count);
+  lab->length = s->count;
   munmap(s, sizeof *s);
 }
 

@@ -151,7 +151,7 @@ static void clean_up(void) {
 
 static void go_to(int i) {
   process *p = &W->p[i];
-  lab_running->turns++;
+  keep_watch(lab_running, true);
   memcpy(W->thread, __start_lab_thread, thread_bytes());
   memcpy(__start_lab_thread, p->thread, thread_bytes());
   W->current = i;
@@ -165,6 +165,7 @@ static void go_to(int i) {
     fiber_clean(p->sp);
     fiber_switch(&lab_running->main_sp, p->sp);
   } while (p->cleans);
+  keep_watch(lab_running, false);
   W->current = -1;
   lab_running->doing = -1;
   arena_current = ARENA_WORLD;
