@@ -1039,7 +1039,8 @@ static zke_lab *build(const test_case *c, uint64_t seed) {
   o.timeouts = (c->options & TIMEOUTS) != 0;
   o.leftovers = (c->options & LEFTOVERS) != 0;
   o.wakes = c->options & WAKES ? 1 : 0;
-  o.time_ms = c->bug ? (int64_t)(number("SECONDS", 20) * 1000) : 300;
+  o.time_ms = (int64_t)(number("SECONDS", 20) * 1000);
+  if (!c->bug) o.schedules = 10000 / test_stride(8);
   ck_rc(zke_lab_new(&o, &lab), ZKE_OK);
   for (int i = 0; i < 3 && c->parties[i]; i++)
     ck_rc(zke_lab_process(
