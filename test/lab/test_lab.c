@@ -502,7 +502,9 @@ static void take_lock(zke *z, void *arg) {
 }
 
 /* Two uses of a lock, with a death, have finitely many states: the search
- * visits all, and says so. */
+ * visits all, and says so.  Words of a stack that are no longer read make no
+ * states: there are 1,985 by gcc and 2,009 by clang, and 2,747 and 3,023 with
+ * the leftovers of earlier calls. */
 TEST(states_come_to_an_end) {
   zke_lab_options o = no_faults();
   if (WITH_FORKS) return;
@@ -517,28 +519,7 @@ TEST(states_come_to_an_end) {
   ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
   ck_assert_msg(!r.found, "%s: %s", r.why, r.schedule);
   ck_assert_int_eq(r.exhausted, 1);
-  zke_lab_free(lab);
-}
-
-/* So have three, with any compiler: words of a stack that are no longer read
- * make no states.  There are 49,715 by gcc and 51,920 by clang, and 133,364 and
- * 166,645 with the leftovers of earlier calls. */
-TEST(what_earlier_calls_leave_makes_no_states) {
-  zke_lab_options o = no_faults();
-  if (WITH_FORKS) return;
-  zke_lab_result r;
-  o.strategies = ZKE_LAB_STATES;
-  o.alike = 1;
-  o.schedules = 0;
-  zke_lab *lab = made(&o);
-  add(lab, "a", take_lock);
-  add(lab, "b", take_lock);
-  add(lab, "c", take_lock);
-  ck_assert_int_eq(zke_lab_state(lab, NULL, 0), ZKE_OK);
-  ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
-  ck_assert_msg(!r.found, "%s: %s", r.why, r.schedule);
-  ck_assert_int_eq(r.exhausted, 1);
-  ck_assert_int_lt(r.states, 60000);
+  ck_assert_int_lt(r.states, 2400);
   zke_lab_free(lab);
 }
 
@@ -744,7 +725,7 @@ TEST(states_see_sections_and_clocks_before_a_call) {
                {forget_and_exclude, begin_inside, "while b is in \"inside\""},
                {begin_late, wait_a_second_late, "zke_now(z) < 2000"}};
   if (WITH_FORKS) return;
-  for (uint64_t i = 0; i < 3 * 8; i++) {
+  for (uint64_t i = 0; i < 3 * (uint64_t)test_sample(8, 2); i++) {
     zke_lab_options o = no_faults();
     o.strategies = ZKE_LAB_STATES;
     o.seed = i / 3 + 1;
