@@ -163,7 +163,7 @@ static int run_begin(zke_lab *lab) {
   lab->entries = 0;
   lab->unnamed[0] = '\0';
   for (int i = 0; i < lab->wanted_count; i++) lab->wanted[i].reached = false;
-  lab->asks_zxid = lab->known = false;
+  lab->asks_zxid = lab->known = lab->by_check = false;
   lab->is_found = lab->exhausted = lab->stale = false;
   lab->found[0] = lab->found_why[0] = '\0';
   memset(lab->clean, 0, sizeof lab->clean);

@@ -87,6 +87,7 @@ struct zke_lab {
   /* the run */
   bool on_sqlite; /* or on plain tables */
   bool known;     /* what is run now is a finding, or a part of one */
+  bool by_check;  /* and zke_check() has found it */
   void *main_sp;
   int doing; /* the running process, and its call; -1: none */
   const char *doing_call;

@@ -544,6 +544,8 @@ typedef struct replay_steps {
   int count;
 } replay_steps;
 
+/* zke_check() takes longer than the steps.  A schedule that is shortened is
+ * checked only if this was what failed. */
 static bool replay(zke_lab *lab, void *arg) {
   const replay_steps *r = arg;
   char possible[STEPS_MOST];
@@ -558,7 +560,7 @@ static bool replay(zke_lab *lab, void *arg) {
     if (!step) break;
     world_step(lab, step);
   }
-  if (!world_has_failed()) world_end(lab, true);
+  if (!world_has_failed()) world_end(lab, !lab->known || lab->by_check);
   return world_has_failed();
 }
 

@@ -1034,7 +1034,9 @@ int world_leave_alike(const zke_lab *lab, char *steps, int count) {
 
 static void report_check(void *context, const char *sentence) {
   (void)context;
-  if (!W->failed) fail("zke_check(): %s", sentence);
+  if (W->failed) return;
+  lab_running->by_check = true;
+  fail("zke_check(): %s", sentence);
 }
 
 void world_end(zke_lab *lab, bool check) {
