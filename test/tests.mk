@@ -143,7 +143,8 @@ SIMULATION = $(if $(LAB),$(BUILD)/simulation $(BUILD)/calibrate)
 ## deps            fetches the packages that tests need, as each goal does
 .PHONY: test test-waiting test-others test-fast test-programs test-tsan \
   test-ensemble transcripts demo deps $(TESTS:%=test-%)
-test: $(TEST_WAITING) $(TEST_NEEDS) $(ARCHIVE) $(SIMULATION)
+# (ensemble.sh runs test_semantics.)
+test: $(TEST_WAITING) $(TEST_NEEDS) $T/test_semantics $(ARCHIVE) $(SIMULATION)
 	@$(MAKE) --no-print-directory test-waiting test-others
 	@sh test/run.sh --sum $(TEST_WAITING) $(TEST_OTHERS)
 
