@@ -116,10 +116,11 @@ TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
   $(if $(SAN),test/checks/check_docs.sh)
 WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link dispatch_failures ensemble recipes
-LONGEST = fault check_docs transcripts lab_serve power_fence file kazoo order \
-  lab transfer terminal_edit coprocess coprocess_clients mcp scale shell_work \
-  lines election two_phase lab_forked semaphore rwlock corpus lock lab_bugs \
-  multilock lab_recipes double_barrier tell
+LONGEST = fault check_docs transcripts tell seeds lab_serve file kazoo \
+  transfer power_fence order recovery zk_memory thread extension_bindings \
+  terminal_edit coprocess coprocess_clients mcp lab lab_forked lines scale \
+  shell_work election two_phase semaphore rwlock corpus lock multilock \
+  lab_recipes limits guard changes double_barrier lab_bugs
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_WAITING = $(call named_tests,$(WAITING))
 TEST_FIRST = $(call named_tests,$(LONGEST))

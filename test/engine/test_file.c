@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 ON_DISK;
+SIDE_BY_SIDE(4);
 
 /* ---- files ---- */
 

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+SIDE_BY_SIDE(2);
+
 enum { IN_MEMORY, IN_FILE, WAYS };
 enum { THREADS = 4 };
 
