@@ -132,7 +132,7 @@ SIMULATION = $(if $(LAB),$(BUILD)/simulation $(BUILD)/calibrate)
 
 ##@ Tests
 ## test            all tests; FULL=1: all places that they otherwise sample
-## test-fast       the quick programs, 20 s
+## test-fast       the quick programs, in seconds
 ## test-NAME       one program, such as test-watch
 ## test-programs   builds them, and runs none
 ## test-tsan       the thread tests under ThreadSanitizer
