@@ -35,10 +35,10 @@ extern char **environ;
 
 enum { USUAL_LIMIT_S = 120 };
 
-static test_item *items; /* by file and line */
-static SFun after_each;
-static int processes = 1;       /* that share the tests */
-static char program_path[4096]; /* argv[0]; the worker is next to it */
+static test_item *items;           /* by file and line */
+static SFun after_each, after_all; /* of the program, and of a shared file */
+static int processes = 1;          /* that share the tests */
+static char program_path[4096];    /* argv[0]; the worker is next to it */
 
 static bool item_before(const test_item *a, const test_item *b) {
   int files = strcmp(a->file, b->file);
@@ -54,7 +54,14 @@ void test_register(test_item *item) {
   *at = item;
 }
 
-void test_after_each(SFun function) { after_each = function; }
+/* A second function would replace the first, which then never ran. */
+static void set_once(SFun *to, SFun function) {
+  if (*to && *to != function) abort();
+  *to = function;
+}
+
+void test_after_each(SFun function) { set_once(&after_each, function); }
+void test_after_all(SFun function) { set_once(&after_all, function); }
 void test_side_by_side(int count) { processes = count; }
 
 const char *test_program(void) { return program_path; }
@@ -82,6 +89,12 @@ void test_mark(const char *file, int line) {
 
 /* Runs in the test's process, before the test. */
 static void number_run(void) { run_number = marks->runs++; }
+
+/* And after it. */
+static void end_run(void) {
+  if (after_each) after_each();
+  if (after_all) after_all();
+}
 
 static void open_marks(void) {
   marks = mmap(NULL, sizeof *marks, PROT_READ | PROT_WRITE,
@@ -168,7 +181,7 @@ static void add_item(Suite *suite, test_item *item, int limit_s) {
   TCase *alone = tcase_create(item->name);
   item->test = (TTest){item->name, item->function, item->file, item->line};
   tcase_set_timeout(alone, limit_s);
-  tcase_add_checked_fixture(alone, number_run, after_each);
+  tcase_add_checked_fixture(alone, number_run, end_run);
   tcase_add_loop_test(alone, &item->test, item->first, item->end);
   suite_add_tcase(suite, alone);
 }

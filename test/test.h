@@ -65,6 +65,14 @@
   }                                                                       \
   struct test_item
 
+/* The same for a file that programs share: its call comes after the program's
+ * own. */
+#define AFTER_ALL(call)                                                  \
+  __attribute__((constructor)) static void test_after_all_itself(void) { \
+    test_after_all(call);                                                \
+  }                                                                      \
+  struct test_item
+
 /* The program tests files on a disk: see test_on_disk(). */
 #define ON_DISK                                                        \
   __attribute__((constructor)) static void test_on_disk_itself(void) { \
@@ -96,6 +104,7 @@ typedef struct test_item {
 } test_item;
 void test_register(test_item *item);
 void test_after_each(SFun function);
+void test_after_all(SFun function);
 /* So many processes share the program's tests: each takes every n-th one, and
  * prints its own sum.  One test alone runs as in any program. */
 void test_side_by_side(int processes);

@@ -5,7 +5,6 @@
  * needs.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "recipes/engine/compose.h"
 #include "recipes/lock.h"
@@ -13,19 +12,12 @@
 #include "test/opened.h"
 #include "test/server/wire.h"
 
-static serving server;
 static zke *admin, *raw, *z[2];
-
-static void end_server(void *unused) {
-  (void)unused;
-  stop(server);
-}
 
 /* Two composed handles: sessions of one file, and of the server. */
 static void open_mounted(int plain) {
   char name[64];
-  server = serve(":memory:", "");
-  at_end(end_server, NULL);
+  serving server = serve(":memory:", "");
   snprintf(name, sizeof name, "zk://127.0.0.1:%d%s", server.port,
            plain ? "?sync=0" : "");
   ck_ok(zke_register_engine(&zke_zookeeper));

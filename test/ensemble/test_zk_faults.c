@@ -43,11 +43,6 @@ static serving server;
 static proxy way; /* to it */
 static stub s;
 
-static void end_server(void *unused) {
-  (void)unused;
-  stop(server);
-}
-
 static void end_way(void *unused) {
   (void)unused;
   proxy_end(&way);
@@ -61,7 +56,6 @@ static void end_stub(void *unused) {
 /* The server, the proxy and the stub end with the test. */
 static void begin_server(const char *options) {
   server = serve(":memory:", options);
-  at_end(end_server, NULL);
 }
 
 static void begin_way(void) {

@@ -31,7 +31,7 @@
 
 /* The server and the znode of a test's handles. */
 static struct ground {
-  serving s; /* pid 0: another's server */
+  serving s; /* none, if it is another's */
   char name[200];
 } here;
 
@@ -44,12 +44,9 @@ static zke *open_as(const char *name, const zke_options *o) {
   return z;
 }
 
-static void stop_here(void *server) { stop(*(serving *)server); }
-
 /* Start our own server on a file; it is stopped at the end of the test. */
 static void begin_on(const char *file) {
   here.s = serve(file, "");
-  at_end(stop_here, &here.s);
   snprintf(here.name, sizeof here.name, "zk://127.0.0.1:%d", here.s.port);
 }
 

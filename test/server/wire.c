@@ -156,7 +156,7 @@ void hang_up(wire *w) {
   w->in = NULL;
 }
 
-/* Runs after each test. */
+/* Runs after each test, when its handles are closed (opened.h). */
 static void end_all(void) {
   while (latest) {
     wire *w = latest;
@@ -167,7 +167,7 @@ static void end_all(void) {
   for (int i = 0; i < SERVERS_MOST; i++)
     if (servers[i]) stop((serving){.pid = servers[i]});
 }
-AFTER_EACH(end_all);
+AFTER_ALL(end_all);
 
 void send_bytes(wire *w, const void *bytes, size_t len) {
   const char *at = bytes;
