@@ -17,10 +17,11 @@
  *        and go back to 2 (line_wait_on, zke_recipe_await).
  *
  *   release
- *     Delete the own znode and write "held" into the next one's, in one
- *     transaction (line_grant).  If there was no next entry at 4, or it has
- *     gone, read the names once more to find it.  If there is none, or the step
- *     fails, only delete.
+ *     Look whether the own znode is still there (zke_line_check): if not, the
+ *     place was lost, and the caller is told.  Delete the own znode and write
+ *     "held" into the next one's, in one transaction (line_grant).  If there
+ *     was no next entry at 4, or it has gone, read the names once more to find
+ *     it.  If there is none, or the step fails, only delete.
  *
  *   token
  *     The zxid at which the entry began to hold: of its creation if it was
