@@ -40,8 +40,9 @@ int keep_sqlite(void);
 typedef bool (*keep_try_fn)(zke_lab *lab, void *arg);
 bool keep_try(zke_lab *lab, keep_try_fn fn, void *arg);
 
-/* A process of the world is continued, or has stopped: in between it may run
- * for a second of processor time. */
+/* A process of the world is continued, or has stopped.  In between it may run
+ * for a second of processor time, or, in a schedule that is known to fail, for
+ * a fifth of it. */
 void keep_watch(zke_lab *lab, bool runs);
 
 #endif
