@@ -11,7 +11,6 @@
  *
  * The servers are `zke serve` and ZooKeeper.  BENCH_SERVED and BENCH_ZOOKEEPER
  * are host:port; peers.sh starts the servers.
- *
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -5,8 +5,6 @@
  */
 #include "wire.h"
 
-#include <string.h>
-
 bool cf_has_ttl(int mode) {
   return mode == ZKE_PERSISTENT_WITH_TTL ||
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;

@@ -684,7 +684,6 @@ TEST_LINES(nobody_joins_while_a_call_still_runs) {
 TEST_LINES(a_release_tells_of_a_loss) {
   open_line(_i);
   play("ann acquire; ann loses; ann release -> LOST; ann is OUT");
-  close_line();
 }
 
 /* The znodes of the holder and of a waiter are deleted: both hear LOST, and

@@ -179,6 +179,7 @@ static void end_steps(void) {
     zke_rwlock_free(reader[i]);
   }
   memset(alone, 0, sizeof alone);
+  memset(reader, 0, sizeof reader);
   expect_nothing_left();
   close_sessions();
 }
