@@ -227,6 +227,16 @@ static int run_items(const char *name, const char *only, int which) {
   return failed || !run ? 1 : 0;
 }
 
+/* Wait for the end of one of the processes that share the tests; returns 0 if
+ * all its tests have passed. */
+static int await_process(const char *name) {
+  int outcome = 1;
+  if (wait(&outcome) > 0 && WIFSIGNALED(outcome))
+    printf("%s: a process with some of its tests ended by signal %d\n", name,
+           WTERMSIG(outcome));
+  return outcome != 0;
+}
+
 int test_main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--list") == 0) return list_items();
   snprintf(program_path, sizeof program_path, "%s", argv[0]);
@@ -239,9 +249,8 @@ int test_main(int argc, char **argv) {
     if (pid < 0) abort();
     if (pid == 0) return run_items(name, only, i);
   }
-  int status = run_items(name, only, 0), outcome;
-  for (int i = 1; i < processes; i++)
-    if (wait(&outcome) < 0 || outcome != 0) status = 1;
+  int status = run_items(name, only, 0);
+  for (int i = 1; i < processes; i++) status |= await_process(name);
   return status;
 }
 
