@@ -499,7 +499,8 @@ int zke_election_lead(zke_election *e, int64_t deadline_ms) {
 int zke_election_resign(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
-  if (e->l.state == ZKE_LINE_HELD) zke_line_check(&e->l); /* lost unheard? */
+  if (e->l.state == ZKE_LINE_HELD && zke_line_check(&e->l) == ZKE_LOST)
+    election_determined(e, false); /* a loss that was not heard of */
   bool there = e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD;
   if (e->state != ZKE_ELECTION_STOP) {
     election_tell(e, ZKE_ELECTION_STOP_START, 0);

@@ -424,6 +424,14 @@ TEST(a_lost_place_takes_the_word_back) {
       "bob ready; ann dispatches; office bob; all dispatch; office bob");
 }
 
+/* Without a dispatch: a leader that has lost its place is told so when it
+ * resigns, as it would have been by the dispatch. */
+TEST(a_loss_is_told_before_the_resignation) {
+  play_election(
+      "ann start; told ann ELECTED; ann loses; ann resign -> LOST;"
+      "told ann FAILED, ann STOPPED");
+}
+
 /* ---- handing over ---- */
 
 /* Handing over puts the named candidate before all earlier ones, which keep
