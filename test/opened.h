@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "recipes/engine/compose.h"
 #include "test/test.h"
 
 /* ---- what is open ---- */
@@ -111,9 +112,7 @@ static inline zke *opened_test(zke *z, bool checked) {
   return z;
 }
 
-/* For programs that have included compose.h before: its calls replace the
- * handles by others. */
-#ifdef ZKEMBED_RECIPES_COMPOSE_H
+/* Calls that replace the handles by others. */
 static inline int opened_order(zke **handles, int n) {
   zke *were[4];
   for (int i = 0; handles && i < n; i++) were[i] = handles[i];
@@ -136,10 +135,6 @@ static inline int opened_mount(zke **z, const char *path, zke *other) {
   return rc;
 }
 
-#define zke_order(handles, n) opened_order(handles, n)
-#define zke_mount(z, path, other) opened_mount(z, path, other)
-#endif
-
 /* The macros below replace the functions of the same names. */
 #define zke_open(name, options, out) opened_open(name, options, out)
 #define zke_open_session(z, options, out) opened_session(z, options, out)
@@ -147,6 +142,8 @@ static inline int opened_mount(zke **z, const char *path, zke *other) {
   opened_attach(z, id, password, options, out)
 #define zke_close(z) opened_close(z)
 #define zke_detach(z) opened_detach(z)
+#define zke_order(handles, n) opened_order(handles, n)
+#define zke_mount(z, path, other) opened_mount(z, path, other)
 #define sqlite3_open(name, out) opened_db(sqlite3_open(name, out), out)
 #define sqlite3_open_v2(name, out, flags, vfs) \
   opened_db(sqlite3_open_v2(name, out, flags, vfs), out)
