@@ -244,6 +244,7 @@ int test_main(int argc, char **argv) {
   const char *name = slash ? slash + 1 : argv[0];
   const char *only = argc > 1 ? argv[1] : NULL;
   if (only || getenv("CK_NOFORK")) processes = 1;
+  setvbuf(stdout, NULL, _IOLBF, 0); /* they share it: by whole lines */
   for (int i = 1; i < processes; i++) {
     pid_t pid = fork();
     if (pid < 0) abort();
