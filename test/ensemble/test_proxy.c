@@ -22,11 +22,6 @@ static void open_both(void) {
   ck_assert(proxy_start(&between, server.port));
 }
 
-static void close_both(void) {
-  proxy_end(&between);
-  stop(server);
-}
-
 /* A new session through the proxy. */
 static wire *begin_through(void) {
   return begin((serving){.pid = between.pid, .port = between.port});
@@ -46,7 +41,7 @@ TEST(all_passes) {
   send_bytes(w, "ruok", 4);
   ck_assert_str_eq(receive_rest(w), "imok");
   hang_up(w);
-  close_both();
+  proxy_end(&between);
 }
 
 /* Without a client, bytes that look like the beginning of a frame do not wait
@@ -89,7 +84,7 @@ TEST(a_long_frame_passes) {
   ck_assert_int_eq(got.data.len, LONG);
   ck_assert(memcmp(got.data.data, data, LONG) == 0);
   hang_up(w);
-  close_both();
+  proxy_end(&between);
   free(data);
 }
 
@@ -104,7 +99,7 @@ TEST(a_delay_holds_each_way) {
   for (int i = 4; i >= 0; i--) ck_assert_int_eq(answer_to(w, w->xid - i), 0);
   ck_assert_int_ge(test_now() - before, 100);
   hang_up(w);
-  close_both();
+  proxy_end(&between);
 }
 
 /* A cut connection is over; another works. */
@@ -118,7 +113,7 @@ TEST(a_cut_ends_connections_and_no_more) {
   w = begin_through();
   ck_assert_int_eq(create(w, "/a", "x", 0), 0);
   hang_up(w);
-  close_both();
+  proxy_end(&between);
 }
 
 /* While the proxy refuses, new connections fail and existing ones work. */
@@ -139,7 +134,7 @@ TEST(refusing_hurts_only_new_connections) {
   w = begin_through();
   ck_assert_str_eq(data_at(w, "/a"), "x");
   hang_up(w);
-  close_both();
+  proxy_end(&between);
 }
 
 /* While it is frozen a request gets no answer and no error; then an answer. */
@@ -153,7 +148,7 @@ TEST(frozen_connections_are_silent_and_go_on) {
   proxy_freeze(&between, false);
   ck_assert_int_eq(answer(w), 0);
   hang_up(w);
-  close_both();
+  proxy_end(&between);
 }
 
 /* The selected change does not reach the server, or its answer does not reach
@@ -172,7 +167,7 @@ TEST_LOOP(the_change_that_is_meant_is_lost, PROXY_BEFORE, PROXY_AFTER + 1) {
   ck_assert_int_eq(is_there(w, "/b"), _i == PROXY_AFTER);
   ck_assert_int_eq(create(w, "/c", "x", 0), 0);
   hang_up(w);
-  close_both();
+  proxy_end(&between);
 }
 
 /* The next connection goes to another server at another port. */
@@ -186,6 +181,5 @@ TEST(the_aim_counts_for_new_connections) {
   w = begin_through();
   ck_assert(!is_there(w, "/a"));
   hang_up(w);
-  stop(other);
-  close_both();
+  proxy_end(&between);
 }

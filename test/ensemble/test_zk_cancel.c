@@ -24,12 +24,11 @@ typedef struct thread_call {
 } thread_call;
 
 /* A server, and its name for the calls. */
-static serving begin_server(thread_call *c) {
+static void begin_server(thread_call *c) {
   serving s = serve(":memory:", "");
   *c = (thread_call){.rc = -99};
   snprintf(c->name, sizeof c->name, "zk://127.0.0.1:%d", s.port);
   ck_ok(zke_register_engine(&zke_zookeeper));
-  return s;
 }
 
 static void begin_thread(thread_call *c, void *(*body)(void *)) {
@@ -73,14 +72,13 @@ static int open_descriptors(void) {
  * descriptor. */
 TEST(a_cancellation_takes_effect_behind_the_call) {
   thread_call c;
-  serving s = begin_server(&c);
+  begin_server(&c);
   int before = open_descriptors();
   begin_thread(&c, call_while_cancelled);
   ck_assert_ptr_eq(end_thread(&c), PTHREAD_CANCELED);
   ck_assert(c.over);
   ck_ok(c.rc);
   ck_assert_int_eq(open_descriptors(), before);
-  stop(s);
 }
 
 static void *wait_for_turn(void *arg) {
@@ -96,7 +94,7 @@ static void *wait_for_turn(void *arg) {
 TEST(a_wait_can_be_cancelled) {
   enum { THREADS = 3 };
   thread_call c[THREADS];
-  serving s = begin_server(&c[0]);
+  begin_server(&c[0]);
   zke *z;
   ck_ok(zke_open(c[0].name, NULL, &z));
   for (int i = 0; i < THREADS; i++) {
@@ -117,5 +115,4 @@ TEST(a_wait_can_be_cancelled) {
   }
   ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
   ck_ok(zke_close(z));
-  stop(s);
 }

@@ -76,12 +76,11 @@ static void *memory_resize(void *context, void *block, size_t size) {
 
 /* ---- what the tests share ---- */
 
-static serving server;
 static proxy way;
 static char server_name[100];
 
 static void begin_world(void) {
-  server = serve(":memory:", "");
+  serving server = serve(":memory:", "");
   ck_assert(proxy_start(&way, server.port));
   snprintf(server_name, sizeof server_name, "zk://127.0.0.1:%d/app", way.port);
   ck_ok(zke_register_engine(&zke_zookeeper));
@@ -92,11 +91,6 @@ static void begin_world(void) {
   ck_ok(zke_create(z, "/app", "x", 1, ZKE_OPEN_ACL, 0, NULL, NULL));
   ck_ok(zke_create(z, "/app/a", "x", 1, ZKE_OPEN_ACL, 0, NULL, NULL));
   ck_ok(zke_close(z));
-}
-
-static void end_world(void) {
-  proxy_end(&way);
-  stop(server);
 }
 
 static int open_app(zke **z_out) {
@@ -201,7 +195,7 @@ TEST(opening_without_memory) {
   } while (memory.failed && n++ < MOST);
   ck_assert_int_gt(n, 10);
   ck_assert_int_lt(n, MOST);
-  end_world();
+  proxy_end(&way);
 }
 
 /* An allocation fails in calls: the session goes on. */
@@ -221,7 +215,7 @@ TEST_LOOP(calls_without_memory, 0, ROUNDS) {
   } while (memory.failed && n++ < MOST);
   ck_assert_int_gt(n, 10);
   ck_assert_int_lt(n, MOST);
-  end_world();
+  proxy_end(&way);
 }
 
 /* An allocation fails in zke_discard(): the node is deleted, or the session has
@@ -243,5 +237,5 @@ TEST(discarding_without_memory) {
     ck_ok(zke_close(z));
   } while (memory.failed && n++ < MOST);
   ck_assert_int_lt(n, MOST);
-  end_world();
+  proxy_end(&way);
 }

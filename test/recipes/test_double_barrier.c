@@ -206,7 +206,6 @@ static void begin(int n) {
 static void play_barrier(int n, const char *script) {
   begin(n);
   play(script);
-  end();
 }
 
 #define BOTH_ENTER "ann,bob start; all dispatch; ann,bob is INSIDE;"

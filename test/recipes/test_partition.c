@@ -253,7 +253,6 @@ static void begin(void) {
 static void play_members(const char *script) {
   begin();
   play(script);
-  end();
 }
 
 /* Members come one after the other, and leave again.  The items are always
@@ -452,7 +451,6 @@ TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
   }
   ck_assert_int_eq(released, ITEMS / 2);
   play("divided 2");
-  end();
 }
 
 /* Ann begins to take items that bob kept too long, or left, and her n-th read

@@ -288,7 +288,6 @@ static void begin(int its_form) {
 static void play_form(int its_form, const char *script) {
   begin(its_form);
   play(script);
-  end();
 }
 
 #define ALL_VOTE "ann,bob,cid votes commit;"
@@ -369,7 +368,6 @@ TEST_LOOP(a_kept_coordinator_may_come_back, 0, 2) {
            10000);
   if (_i == 0) ck_ok(zke_close(taken));
   ck_ok(zke_open_session(eve, NULL, &z[3]));
-  end();
 }
 
 /* Ephemeral votes: a dead site aborts, whether it has voted or not, even if the
@@ -550,7 +548,6 @@ TEST(step_at_limit) {
   play("dan steps");
   ck_until(test_wall() >= limit, 10000);
   play("dan steps; dan is abort;" ALL_ABORT);
-  end();
 }
 
 /* A timeout says which sites have not voted, and changes nothing. */
