@@ -1140,6 +1140,61 @@ TEST_ALONE(tokens_increase_in_any_history) {
 
 /* ---- deaths, lost replies, faults ---- */
 
+/* In a process: hold until it is killed. */
+static void hold_on(zke *own) {
+  void *mine = make_party(own, &(line_options){0});
+  int rc = line->acquire(mine, line->first, soon(own));
+  if (rc != ZKE_OK) give_up("acquire", rc);
+  store(&shared->stage[0], 1);
+  for (;;) pause();
+}
+
+static int acquire_on(call *c) {
+  return line->acquire(c->object, c->how, c->deadline);
+}
+
+/* A clock at a hundredth of the kernel's speed: ten seconds are too short for a
+ * sweep, but a second is enough for the pauses while the kernel releases the
+ * files of a dead process. */
+static zke_os kernel;
+static int64_t started[3];
+static int64_t slow_clock(void *context, int which) {
+  int64_t passed = kernel.clock(context, which) - started[which];
+  return started[which] + passed / 100;
+}
+
+static zke *open_slowly(void) {
+  zke *own;
+  zke_os_default(&kernel);
+  for (int i = 0; i < 3; i++) started[i] = kernel.clock(kernel.context, i);
+  zke_os os = kernel;
+  os.clock = slow_clock;
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(test_path("db"), &o, &own));
+  return own;
+}
+
+/* P6: the kernel tells a waiter that the holder was killed; no sweep does. */
+TEST_LINES(the_kernel_tells_of_a_holders_death) {
+  call c;
+  line = &line_kinds[_i];
+  share();
+  pid_t pid = spawn(0, hold_on);
+  store(&shared->go, 1);
+  ck_until(load(&shared->stage[0]) || load(&shared->rc[0]), 10000);
+  ck_assert_msg(!load(&shared->rc[0]), "%s", shared->sentence);
+  z[0] = open_slowly();
+  void *mine = make_party(z[0], &(line_options){0});
+  call_begin(&c, acquire_on, mine, line->others, ZKE_FOREVER);
+  ck_until(line->state(mine) == ZKE_LINE_WAITING && watches(z[0]), 5000);
+  kill_child(pid);
+  call_end(&c);
+  ck_ok(c.rc);
+  ck_ok(line->check(mine));
+  line->free(mine);
+  close_last(z[0]);
+}
+
 /* Is refused, then waits behind another. */
 static int wait_behind(zke *user, void *first, void *second) {
   int64_t deadline = zke_now(user) + recipe_patience_ms;
