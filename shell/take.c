@@ -285,21 +285,31 @@ static bool bond_is_sane(const bond *b) {
          b->pid <= INT32_MAX && b->start < (uint64_t)most;
 }
 
+/* Takes a number and what stands before it; too large, it is the greatest. */
+static bool bond_take(const char **at, const char *before, int64_t *out) {
+  size_t len = strlen(before);
+  char *end;
+  if (strncmp(*at, before, len) != 0) return false;
+  *out = strtoll(*at + len, &end, 10);
+  *at = end;
+  return true;
+}
+
 /* Takes the data apart; false if they are not such. */
 static bool bond_read(const char *data, int len, bond *b) {
-  static const char mark[] = "zkembed take";
   char text[128];
-  int n = 0;
+  int64_t start = 0;
   *b = (bond){0};
-  if (len < (int)sizeof mark - 1 || len >= (int)sizeof text) return false;
+  if (len < 0 || len >= (int)sizeof text) return false;
   memcpy(text, data, (size_t)len);
   text[len] = '\0';
-  if (strncmp(text, mark, sizeof mark - 1) != 0) return false;
-  const char *at = text + sizeof mark - 1;
-  if (sscanf(at, " for %" SCNd64 "%n", &b->for_ms, &n) == 1) at += n;
-  if (sscanf(at, " while %" SCNd64 " %" SCNu64 " %n", &b->pid, &b->start, &n) ==
-      2)
-    snprintf(b->name, sizeof b->name, "%s", at + n);
+  const char *at = text, *mark = "zkembed take";
+  if (strncmp(at, mark, strlen(mark)) != 0) return false;
+  at += strlen(mark);
+  bond_take(&at, " for ", &b->for_ms);
+  if (bond_take(&at, " while ", &b->pid) && bond_take(&at, " ", &start))
+    snprintf(b->name, sizeof b->name, "%s", at + (*at == ' '));
+  b->start = (uint64_t)start; /* below 0: far too large */
   return (b->for_ms || b->pid) && bond_is_sane(b);
 }
 
