@@ -14227,7 +14227,7 @@ static int api_forked(const store *s) {
 /* Check a call that the function of a batch makes, and that becomes a part of
  * the batch's transaction.  The checks come in the order of api_admit().
  * Before a change, the nodes that the session has discarded are removed.  A
- * read removes none, and may see them, as it may outside of a batch. */
+ * read tries nothing, since a failure would break the batch. */
 static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
                               unsigned flags, const char **full) {
   if (!(flags & (API_BATCH | API_LIGHT)))

@@ -1251,9 +1251,10 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  * Removes it now or as soon as possible.  An obstacle (a full disk, a stopped
  * writer, a lost reply) only delays this: the session remembers the node and
  * tries again, without a pause, at the beginning of each call that reads or
- * changes the tree and in each zke_dispatch() and zke_wait(), until it is gone.
- * Until then each change by the session fails as this one did.  So the session
- * makes no node while the discarded one remains, and none is mistaken for it.
+ * changes the tree (in a zke_batch(): that changes it) and in each
+ * zke_dispatch() and zke_wait(), until it is gone.  Until then each change by
+ * the session fails as this one did.  So the session makes no node while the
+ * discarded one remains, and none is mistaken for it.
  * zke_next_deadline() and the descriptor show when the next try is due.  A
  * process that neither calls nor dispatches does not try.
  *

@@ -37,6 +37,7 @@ struct model {
   zke_os os;
   int64_t zxid, container_ms;
   int data_limit;
+  bool in_batch;
   node *root;
   zke *sessions; /* by id; ended ones stay until they are closed */
 };
@@ -526,7 +527,6 @@ struct zke {
   int unread;     /* events withheld */
   int fail_when, fail_skip;
   discard *discards;  /* newest first */
-  int64_t discard_at; /* when a read or a dispatch tries again */
 };
 
 /* Does a list give the session's identities one of these permissions? */
@@ -1252,11 +1252,11 @@ static void discard_apply(zke *z) {
 static int64_t model_now(zke *z) { return clock_ms(z->m, ZKE_CLOCK_MONOTONIC); }
 static int64_t model_wall(zke *z) { return wall(z->m); }
 
-/* Apply the discards: immediately before a call that changes anything, watches
- * included; before other calls after a pause. */
+/* Apply the discards: immediately before any call; in a batch only before those
+ * that change anything, watches included. */
 static int enter(zke *z, bool changes) {
   if (z->state != ZKE_STATE_CONNECTED) return ZKE_INVALIDSTATE;
-  if (!z->discards || (!changes && model_now(z) < z->discard_at)) return ZKE_OK;
+  if (!z->discards || (z->m->in_batch && !changes)) return ZKE_OK;
   discard_apply(z);
   discard_free(z);
   return ZKE_OK;
@@ -1389,7 +1389,6 @@ static int model_discard(zke *z, const char *path, int mode, int64_t czxid) {
   int rc = usable(z), lost = rc == ZKE_OK ? lose(z, false) : 0;
   if (rc == ZKE_OK && lost != ZKE_TEST_FAIL_BEFORE) discard_apply(z);
   if (rc == ZKE_OK && !lost) discard_free(z);
-  if (lost) z->discard_at = model_now(z) + 1;
   return lost ? ZKE_CONNECTIONLOSS : rc;
 }
 
@@ -2074,7 +2073,9 @@ static int model_batch(zke *z, zke_batch_fn fn, void *context) {
   model *m = z->m;
   void *before = temp_new(model_used(m));
   model_save(m, before);
+  m->in_batch = true;
   int rc = fn(z, context);
+  m->in_batch = false;
   if (rc != ZKE_OK) model_restore(m, before);
   free(before);
   return rc;
