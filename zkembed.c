@@ -5038,6 +5038,12 @@ static int schema_accept(store *s, enum schema_kind kind) {
                      "open it with that version or a later one",
                      s->name, ZKE_FORMAT);
   }
+  /* by the header, which has been read now; BEGIN IMMEDIATE would only read */
+  if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1) {
+    return base_fail(ZKE_READONLY,
+                     "%s cannot be written: its header asks for a later SQLite",
+                     s->name);
+  }
   sql_keep_log(s->db, true);
   return ZKE_OK;
 }

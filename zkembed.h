@@ -531,7 +531,8 @@ typedef struct zke_options {
  *                     format from before the first release; with
  *                     ZKE_OPEN_HOST: a database that cannot hold the tables
  *   ZKE_NEWERFORMAT   written by a later version of zkembed
- *   ZKE_READONLY      the file or its directory cannot be written
+ *   ZKE_READONLY      the file or its directory cannot be written; the file's
+ *                     header lets only a later SQLite write it
  *   ZKE_NETWORKFS     a network file system: WAL mode needs one kernel
  *   ZKE_REPLACED      the gate or liveness file is not the one its sessions use
  *   ZKE_FORKED        a forked child that cannot open it, see CAVEATS

@@ -359,6 +359,21 @@ TEST(older_format_is_refused) {
   ck_says("older");
 }
 
+/* P11: a file that a later SQLite wrote in a way in which this one must not: by
+ * the header's write version, which is above 2. */
+TEST(newer_way_to_write_is_refused) {
+  const char *where = directory("d"), *path = sample(test_path("d/a.db"));
+  int fd = open(path, O_WRONLY);
+  ck_assert_int_eq(pwrite(fd, "\3", 1, 18), 1);
+  close(fd);
+  refused(where, path, ZKE_READONLY);
+  ck_says("a later SQLite");
+  zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
+  zke *z;
+  ck_ok(zke_open(path, &readonly, &z));
+  ck_ok(zke_close(z));
+}
+
 /* P11: cut off in the middle. */
 TEST(truncated_database_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/cut.db"));

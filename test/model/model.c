@@ -526,7 +526,7 @@ struct zke {
   pair otherwise; /* the default watcher */
   int unread;     /* events withheld */
   int fail_when, fail_skip;
-  discard *discards;  /* newest first */
+  discard *discards; /* newest first */
 };
 
 /* Does a list give the session's identities one of these permissions? */
