@@ -96,12 +96,18 @@ static bool read_reply(reply *r, const cf_frame *frame, int type) {
   return r->in.at == r->in.end;
 }
 
-/* Does the frame have these bytes? */
-static bool writes(const reply *r, const cf_frame *frame) {
+/* The records as a frame; the writer must be freed. */
+static zke_jute_writer written(const reply *r) {
   zke_jute_writer w = {0};
   zke_jute_write(&w, &zke_jute_of_reply_header, &r->head);
   for (int i = 0; i < r->count; i++)
     zke_jute_write(&w, r->parts[i].record, &r->parts[i].is);
+  return w;
+}
+
+/* Does the frame have these bytes? */
+static bool writes(const reply *r, const cf_frame *frame) {
+  zke_jute_writer w = written(r);
   bool same = w.len == frame->len && memcmp(w.data, frame->at, w.len) == 0;
   zke_jute_writer_free(&w);
   return same;
@@ -256,15 +262,20 @@ static const char *match_replies(cf_compare *c, const cf_op *op, reply *a,
   return why;
 }
 
-/* Write ZooKeeper's records again, with their sorted lists, and compare. */
-static bool write_the_same(const reply *a, const reply *b) {
-  zke_jute_writer w = {0};
-  zke_jute_write(&w, &zke_jute_of_reply_header, &a->head);
-  for (int i = 0; i < a->count; i++)
-    zke_jute_write(&w, a->parts[i].record, &a->parts[i].is);
-  bool same = writes(b, &(cf_frame){w.data, w.len});
-  zke_jute_writer_free(&w);
-  return same;
+/* Write both sides' records again, with sorted lists and replaced values, and
+ * compare; NULL: equal. */
+static const char *compare_written(const reply *a, const reply *b) {
+  zke_jute_writer x = written(a), y = written(b);
+  const char *why = NULL;
+  size_t at = 0;
+  while (at < x.len && at < y.len && x.data[at] == y.data[at]) at++;
+  if (at < x.len || at < y.len)
+    why = cf_text("bytes: differ from byte %zu on: %s, not %s", at,
+                  cf_quote(y.data + at, (int)(y.len - at)),
+                  cf_quote(x.data + at, (int)(x.len - at)));
+  zke_jute_writer_free(&x);
+  zke_jute_writer_free(&y);
+  return why;
 }
 
 /* checkWatches of 3.8.0 also finds the watches of other connections, and both
@@ -307,7 +318,7 @@ static const char *compare_reply(cf_compare *c, cf_pair *p, const cf_op *op,
     why = "bytes: are not what the record writes";
   else if (!other)
     why = match_replies(c, op, &a, &b);
-  if (whole && !why && !other && !write_the_same(&a, &b)) why = "bytes: differ";
+  if (whole && !why && !other) why = compare_written(&a, &b);
   if (whole) note(op, &a);
   p->end[CF_ZOOKEEPER].zxid = a.head.zxid;
   zke_jute_reader head = {.at = y->at, .end = y->at + y->len};
