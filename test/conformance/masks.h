@@ -86,9 +86,11 @@
     "auth, and what ends the connection, over the wire: nothing is sent "     \
     "beside it",                                                              \
     "ZooKeeper deals with it at once, and later with what was sent before")   \
-  X(ACL_AHEAD, "setACL over the wire: nothing is sent behind it at once",     \
-    "ZooKeeper judges requests that are behind a setACL in flight by the "    \
-    "ACL before it")                                                          \
+  X(IN_FLIGHT,                                                                \
+    "setACL, and createContainer with the flags of an ephemeral node, over "  \
+    "the wire: nothing is sent behind it at once",                            \
+    "ZooKeeper judges requests that arrive before it is done by the ACL "     \
+    "before it, and as if the container were ephemeral")                      \
   X(CONTAINER, "createContainer of a numbered mode: not generated",           \
     "ZooKeeper makes a numbered container, which no client asks for and "     \
     "zkembed does not have")                                                  \

@@ -254,10 +254,17 @@ static bool is_alone(const cf_op *op) {
   return op->kind == CF_ADD_AUTH || cf_ends_connection(op);
 }
 
+/* Does ZooKeeper judge the requests behind it otherwise until it is done (mask
+ * IN_FLIGHT)? */
+static bool misleads(const cf_op *op) {
+  return op->kind == CF_SET_ACL ||
+         (cf_wire_type(op) == ZKE_JUTE_CREATE_CONTAINER &&
+          op->mode == ZKE_EPHEMERAL);
+}
+
 /* Must its answer come before anything else is sent? */
 static bool is_last(const cf_op *op) {
-  const cf_op *real = op->kind == CF_MALFORMED ? op->subs : op;
-  return is_alone(op) || real->kind == CF_SET_ACL;
+  return is_alone(op) || misleads(op->kind == CF_MALFORMED ? op->subs : op);
 }
 
 /* Does the answer show the current state?  A refusal may show an older one,

@@ -212,6 +212,9 @@ TEST(the_kinds_of_create) {
   ck_assert_int_eq(made.stat.czxid, w->head.zxid);
   ck_call(w, ZKE_JUTE_CREATE_CONTAINER, create_request, "/c", {0, ""},
           zke_open_acl, ZKE_CONTAINER);
+  ck_call(w, ZKE_JUTE_CREATE_CONTAINER, create_request, "/box", {0, ""},
+          zke_open_acl, ZKE_EPHEMERAL);
+  ck_assert_int_eq(create(w, "/box/a", "", 0), 0); /* it is a container */
   ck_assert_int_eq(CALL(w, ZKE_JUTE_CREATE_TTL, create_ttl_request, "/t",
                         {0, ""}, zke_open_acl, ZKE_PERSISTENT_WITH_TTL, 0),
                    ZKE_BADARGUMENTS);
