@@ -34,6 +34,10 @@ static int open_handle(ext_connection *k) {
                     "a database that connections share in memory cannot have "
                     "zkembed: use a file");
   if (!file) return zke_open(":memory:", NULL, &k->z);
+  if (sqlite3_txn_state(k->db, "main") == SQLITE_TXN_WRITE)
+    return zke_fail(ZKE_MISUSE,
+                    "the connection's first call in a transaction that writes "
+                    "would wait for itself: call one before BEGIN");
   if (sqlite3_db_readonly(k->db, "main") == 1) o.flags |= ZKE_OPEN_READONLY;
   return zke_open(file, &o, &k->z);
 }
@@ -51,7 +55,13 @@ static int adopt(ext_connection *k) {
   return rc;
 }
 
+void ext_leave(ext_connection *k) {
+  if (k->guest) zke_sql_rollback(k->z, k->db);
+  k->guest = false;
+}
+
 int ext_open(ext_connection *k) {
+  if (sqlite3_get_autocommit(k->db)) ext_leave(k);
   int rc = k->z ? ZKE_OK : open_handle(k);
   if (rc == ZKE_OK) rc = ext_alone(k);
   if (rc == ZKE_OK) rc = adopt(k);
@@ -62,6 +72,7 @@ int ext_open(ext_connection *k) {
 }
 
 void ext_close(ext_connection *k) {
+  ext_leave(k);
   ext_owned_free(k);
   if (k->z) zke_close(k->z);
   k->z = NULL;

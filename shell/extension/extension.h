@@ -102,6 +102,8 @@ extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
  * ext_is_another - was the extension loaded before by another SQLite?  Two in
  *                  one process drop each other's locks
  * ext_open       - makes sure of the handle, with the connection as its guest
+ * ext_leave      - ends the transaction of zke_begin(), if the program has not
+ *                  ended it by zke_commit() or zke_rollback()
  * ext_close      - releases everything, and ends its session
  * ext_alone      - checks that no other SQLite of the process has the file
  *                  open, at most once a second
@@ -111,6 +113,7 @@ int ext_begin(sqlite3 *db, ext_connection **k_out);
 void ext_release(ext_connection *k);
 bool ext_is_another(const sqlite3_api_routines *api);
 int ext_open(ext_connection *k);
+void ext_leave(ext_connection *k);
 void ext_close(ext_connection *k);
 int ext_alone(ext_connection *k);
 char *ext_error_text(int rc);
@@ -231,7 +234,10 @@ int64_t ext_outbox_gap(const ext_connection *k);
 bool ext_outbox_look(ext_connection *k);
 int ext_outbox_move(ext_connection *k);
 
-/* Gives a connection the tables of table.c; an SQLite code. */
+/* ext_tables_add - gives a connection the tables of table.c; an SQLite code
+ * ext_tables_use - from now on sqlite3_close() first ends the transaction of
+ *                  zke_begin(), whose statements would keep it open */
 int ext_tables_add(ext_connection *k);
+int ext_tables_use(ext_connection *k);
 
 #endif

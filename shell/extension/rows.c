@@ -6,17 +6,19 @@ static int run_begin(ext_call *c) {
   if (!c->k->adopted)
     return zke_fail(ZKE_BADARGUMENTS,
                     "zke_begin(): the connection has no file to write to");
-  int rc = zke_sql_begin(c->k->z, c->k->db);
+  int rc = ext_tables_use(c->k);
+  if (rc == ZKE_OK) rc = zke_sql_begin(c->k->z, c->k->db);
   c->k->guest = rc == ZKE_OK;
   return ext_done(c, rc);
 }
 
-/* zke_commit(), zke_rollback(): end it. */
+/* zke_commit(), zke_rollback(): end it.  Another thread cannot. */
 static int finish(ext_call *c, int (*end)(zke *, sqlite3 *)) {
-  if (!c->k->guest)
-    return zke_fail(ZKE_MISUSE, "%s() without zke_begin()", c->function->name);
-  c->k->guest = false;
   int rc = end(c->k->z, c->k->db);
+  if (rc == ZKE_MISUSE)
+    return zke_fail(ZKE_MISUSE, "%s() without zke_begin() on this thread",
+                    c->function->name);
+  c->k->guest = false;
   if (rc != ZKE_OK) return rc;
   c->k->unmoved = true; /* the engine had the hook meanwhile */
   ext_open(c->k);

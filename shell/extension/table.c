@@ -164,6 +164,7 @@ static int table_connect(sqlite3 *db, void *data, int argc,
 }
 
 static int table_disconnect(sqlite3_vtab *t) {
+  ext_leave(((const opened *)t)->k);
   sqlite3_free(t);
   return SQLITE_OK;
 }
@@ -311,4 +312,13 @@ int ext_tables_add(ext_connection *k) {
     if (rc != SQLITE_OK) break;
   }
   return rc;
+}
+
+int ext_tables_use(ext_connection *k) {
+  sqlite3_stmt *st = NULL;
+  int rc =
+      sqlite3_prepare_v2(k->db, "SELECT 1 FROM zke_locks_held", -1, &st, NULL);
+  sqlite3_finalize(st);
+  if (rc == SQLITE_OK) return ZKE_OK;
+  return zke_fail(ZKE_SYSTEMERROR, "zke_begin(): %s", sqlite3_errmsg(k->db));
 }

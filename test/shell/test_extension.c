@@ -171,7 +171,11 @@ static const example examples[] = {
      "ZKE_MISUSE: zke_close() between zke_begin() and its end"},
     {"INSERT INTO t VALUES(1)", ""},
     {"SELECT zke_rollback(), (SELECT count(*) FROM t)", "1|0"},
-    {"SELECT zke_commit()", "ZKE_MISUSE: zke_commit() without zke_begin()"},
+    {"SELECT zke_commit()",
+     "ZKE_MISUSE: zke_commit() without zke_begin() on this thread"},
+    {"SELECT zke_begin()", "1"},
+    {"ROLLBACK", ""},
+    {"SELECT zke_begin(), zke_commit()", "1|1"},
     {"SELECT zke_session() > 0, zke_close(), zke_session() > 0", "1|1|1"},
     {"SELECT zke_release_name()", ZKE_VERSION},
 };
@@ -358,6 +362,41 @@ TEST(transactions) {
   expect(db, "SELECT zke_get('/a')", "3");
   expect(db, "COMMIT", "");
   expect(db, "SELECT zke_set('/a', '4'), (SELECT x FROM t)", "3|1");
+  sql_close(db);
+}
+
+/* The transaction of zke_begin() belongs to a thread.  The end of the
+ * connection, and the next call after a plain ROLLBACK, end it for others. */
+TEST(begin_ends) {
+  sqlite3 *a = connect_here(), *b = connect_here();
+  pthread_t thread;
+  asking x = {.db = a, .sql = "SELECT zke_commit()"};
+  expect(b, "CREATE TABLE t(x)", "");
+  expect(a, "SELECT zke_begin()", "1");
+  ck_assert_int_eq(pthread_create(&thread, NULL, ask_aside, &x), 0);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_str_eq(
+      x.answer, "ZKE_MISUSE: zke_commit() without zke_begin() on this thread");
+  expect(a, "SELECT zke_commit()", "1");
+  expect(a, "SELECT zke_begin()", "1");
+  expect(a, "ROLLBACK", "");
+  expect(a, "SELECT zke_exists('/a')", "0");
+  expect(b, "SELECT zke_create('/a')", "/a");
+  expect(a, "SELECT zke_begin()", "1");
+  expect(a, "INSERT INTO t VALUES(1)", "");
+  sql_close(a);
+  expect(b, "SELECT zke_create('/b'), count(*) FROM t", "/b|0");
+  sql_close(b);
+}
+
+/* The first call would wait for the transaction's own lock. */
+TEST(first_call_in_a_transaction) {
+  sqlite3 *db = connect_here();
+  expect(db, "BEGIN IMMEDIATE", "");
+  refused(db, "SELECT zke_get('/a')", "ZKE_MISUSE", "first call");
+  refused(db, "SELECT * FROM zke_locks_held()", "ZKE_MISUSE", "first call");
+  expect(db, "COMMIT", "");
+  expect(db, "SELECT zke_get('/a')", "NULL");
   sql_close(db);
 }
 
