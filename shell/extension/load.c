@@ -24,11 +24,11 @@ static int refuse(const ext_call *c) {
   return ZKE_OK;
 }
 
-/* Does the call need a handle?  Opening one in a writing transaction would wait
- * for itself. */
+/* Does the call need a handle?  Opening one in a transaction would wait for it,
+ * or keep it from writing. */
 static bool needs_handle(const ext_call *c) {
   if (c->function->kind == EXT_ADDS)
-    return sqlite3_txn_state(c->k->db, NULL) != SQLITE_TXN_WRITE;
+    return sqlite3_txn_state(c->k->db, NULL) == SQLITE_TXN_NONE;
   return c->function->kind != EXT_LOOKS;
 }
 

@@ -400,11 +400,15 @@ static bool is_due(const ext_connection *k) {
   return k->unmoved || zke_now(k->z) - k->moved_ms >= gap;
 }
 
+/* A move is a commit of another connection.  After it SQLite refuses any write
+ * of a transaction that has read, and of a program that reads a query. */
+static bool would_harm(const ext_connection *k) {
+  return sqlite3_txn_state(k->db, "main") != SQLITE_TXN_NONE;
+}
+
 /* Moves the rows, and waits for others at most until then. */
 static int look(ext_connection *k, int64_t until) {
-  bool can = k->z && k->adopted && !k->guest && !k->moving;
-  if (!can || sqlite3_txn_state(k->db, "main") == SQLITE_TXN_WRITE)
-    return ZKE_OK;
+  if (!k->z || !k->adopted || k->guest || k->moving) return ZKE_OK;
   int64_t before = zke_limit(k->z, until);
   k->moving = true;
   k->moved_ms = zke_now(k->z);
@@ -441,6 +445,10 @@ static int hooked(void *arg, sqlite3 *db, const char *name, int pages) {
   ext_connection *k = arg;
   (void)db;
   if (!k->z || strcmp(name, "main") != 0) return SQLITE_OK;
+  if (would_harm(k)) {
+    k->unmoved = true;
+    return SQLITE_OK;
+  }
   shorten_log(k, pages);
   if (!k->no_outbox || is_due(k)) look(k, zke_now(k->z) + HOOK_MS);
   return SQLITE_OK;
@@ -455,7 +463,7 @@ int ext_outbox_hook(ext_connection *k) {
 }
 
 bool ext_outbox_look(ext_connection *k) {
-  bool due = is_due(k);
+  bool due = is_due(k) && !would_harm(k);
   if (due) look(k, zke_now(k->z) + EXT_SLICE_MS);
   return due && !k->unmoved;
 }

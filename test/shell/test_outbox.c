@@ -131,6 +131,33 @@ TEST(the_first_call_is_a_send) {
   sql_close(db);
 }
 
+/* No row is moved while a query or a transaction of the connection reads, since
+ * SQLite would then refuse what it writes. */
+TEST(readers_can_write) {
+  sqlite3 *db = begin(), *other = loaded();
+  sqlite3_stmt *st;
+  expect(db, "SELECT zke_tell('orders')", "/tables/orders");
+  run(db, "CREATE TABLE t(n);INSERT INTO t VALUES(1),(2)");
+  sqlite3_prepare_v2(db, "SELECT n FROM t", -1, &st, NULL);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
+    run(db, "INSERT INTO orders(t)VALUES('x')");
+    expect(db, "SELECT zke_exists('/queues')", "0");
+  }
+  sqlite3_finalize(st);
+  expect(db, "SELECT zke_version('/tables/orders')", "1");
+  run(db, "SELECT zke_untell('orders');BEGIN;SELECT * FROM t");
+  expect(db, "SELECT zke_send_push('jobs','one')", "2");
+  run(db, "COMMIT");
+  run(other, "BEGIN;SELECT * FROM t"); /* its first call */
+  expect(other, "SELECT zke_send_push('jobs','two')", "3");
+  run(other, "COMMIT");
+  settle(db);
+  expect(db, items, "one two");
+  sql_close(other);
+  sql_close(db);
+}
+
 /* A guid that the queue already has was sent before. */
 TEST(guids_tell_a_second_send_apart) {
   sqlite3 *db = begin();
