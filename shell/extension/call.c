@@ -1,7 +1,38 @@
 /* call.c - arguments and errors of a function */
 #include "extension.h"
 
+#include <limits.h>
 #include <string.h>
+
+/* Is it a number of so many bits, perhaps as a double or a text? */
+static bool is_number(sqlite3_value *value, int bits) {
+  int type = sqlite3_value_numeric_type(value);
+  double d = sqlite3_value_double(value);
+  if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) return false;
+  if (bits == 32) return d >= INT_MIN && d <= INT_MAX;
+  return type == SQLITE_INTEGER || (d >= -0x1p63 && d < 0x1p63);
+}
+
+static int check_number(const char *function, int at, int bits,
+                        sqlite3_value *value) {
+  if (is_number(value, bits)) return ZKE_OK;
+  return zke_fail(ZKE_BADARGUMENTS,
+                  "%s(): argument %d is \"%.40s\", not a number of %d bits",
+                  function, at + 1, (const char *)sqlite3_value_text(value),
+                  bits);
+}
+
+int ext_check(const char *function, int at, char sort, sqlite3_value *value) {
+  if (sqlite3_value_type(value) == SQLITE_NULL) return ZKE_OK;
+  if (sort == 'i') return check_number(function, at, 32, value);
+  if (sort == 'n') return check_number(function, at, 64, value);
+  if (sort == 'd') return ZKE_OK;
+  const char *text = (const char *)sqlite3_value_text(value);
+  if (!text) return ext_nomem();
+  if (strlen(text) == (size_t)sqlite3_value_bytes(value)) return ZKE_OK;
+  return zke_fail(ZKE_BADARGUMENTS, "%s(): argument %d has a zero byte",
+                  function, at + 1);
+}
 
 const char *ext_text(const ext_call *c, int at) {
   if (at >= c->count) return NULL;
@@ -14,9 +45,6 @@ int ext_path(const ext_call *c, int at, const char *base, char **path_out) {
   if (!name || !*name)
     return zke_fail(ZKE_BADARGUMENTS, "%s(): a name is missing",
                     c->function->name);
-  if (strlen(name) != (size_t)sqlite3_value_bytes(c->value[at]))
-    return zke_fail(ZKE_BADARGUMENTS, "%s(): a name has a zero byte",
-                    c->function->name);
   *path_out = strchr(name, '/') ? sqlite3_mprintf("%s", name)
                                 : sqlite3_mprintf("/%s/%s", base, name);
   return *path_out ? ZKE_OK : ext_nomem();
@@ -27,17 +55,15 @@ int ext_znode(const ext_call *c, const char **path_out) {
   if (!path)
     return zke_fail(ZKE_BADARGUMENTS, "%s(): the path is NULL",
                     c->function->name);
-  if (strlen(path) != (size_t)sqlite3_value_bytes(c->value[0]))
-    return zke_fail(ZKE_BADARGUMENTS, "%s(): the path has a zero byte",
-                    c->function->name);
   return ZKE_OK;
 }
 
 /* A blob of no bytes has no address, but it is data, not NULL. */
 ext_data ext_bytes(const ext_call *c, int at) {
-  if (at >= c->count || sqlite3_value_type(c->value[at]) == SQLITE_NULL)
-    return (ext_data){NULL, -1};
-  const void *data = sqlite3_value_blob(c->value[at]);
+  int type = at < c->count ? sqlite3_value_type(c->value[at]) : SQLITE_NULL;
+  if (type == SQLITE_NULL) return (ext_data){NULL, -1};
+  const void *data = type == SQLITE_BLOB ? sqlite3_value_blob(c->value[at])
+                                         : sqlite3_value_text(c->value[at]);
   return (ext_data){data ? data : "", sqlite3_value_bytes(c->value[at])};
 }
 

@@ -48,7 +48,7 @@ static int run_set(ext_call *c) {
 }
 
 const ext_function ext_counters[] = {
-    {"zke_counter", 1, 1, EXT_READS, run_counter},
-    {"zke_counter_add", 1, 2, EXT_CHANGES, run_add},
-    {"zke_counter_set", 2, 2, EXT_CHANGES, run_set},
+    {"zke_counter", 1, "t", EXT_READS, run_counter},
+    {"zke_counter_add", 1, "tn", EXT_CHANGES, run_add},
+    {"zke_counter_set", 2, "tn", EXT_CHANGES, run_set},
     {0}};

@@ -2,6 +2,7 @@
 #include "extension.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the entry of every function ---- */
 
@@ -54,6 +55,8 @@ static void call(sqlite3_context *sql, int count, sqlite3_value **value) {
   const binding *b = sqlite3_user_data(sql);
   ext_call c = {sql, b->k, b->function, count, value};
   int rc = refuse(&c);
+  for (int i = 0; i < count && rc == ZKE_OK; i++)
+    rc = ext_check(b->function->name, i, b->function->arguments[i], value[i]);
   if (rc == ZKE_OK && needs_handle(&c)) rc = ext_open(c.k);
   if (rc == ZKE_OK) rc = c.function->run(&c);
   if (rc != ZKE_OK) say_error(sql, rc);
@@ -82,9 +85,9 @@ static int run_release(ext_call *c) {
 }
 
 static const ext_function ext_own[] = {
-    {"zke_close", 0, 0, EXT_LOOKS, run_close},
-    {"zke_session", 0, 0, EXT_READS, run_session},
-    {"zke_release_name", 0, 0, EXT_LOOKS, run_release},
+    {"zke_close", 0, "", EXT_LOOKS, run_close},
+    {"zke_session", 0, "", EXT_READS, run_session},
+    {"zke_release_name", 0, "", EXT_LOOKS, run_release},
     {0}};
 
 /* ---- loading ---- */
@@ -102,7 +105,8 @@ static void drop(void *data) {
 static int add(ext_connection *k, const ext_function *f) {
   const int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
   int rc = SQLITE_OK;
-  for (int n = f->least; n <= f->most && rc == SQLITE_OK; n++) {
+  const int most = (int)strlen(f->arguments);
+  for (int n = f->least; n <= most && rc == SQLITE_OK; n++) {
     binding *b = malloc(sizeof *b);
     if (!b) return SQLITE_NOMEM;
     *b = (binding){k, f};

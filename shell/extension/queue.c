@@ -111,8 +111,8 @@ static int run_push(ext_call *c) {
   int rc = get(c, &plain, &q);
   if (rc != ZKE_OK) return rc;
   ext_data v = ext_bytes(c, 1);
-  int64_t delay = ext_int(c, 2, 0);
-  if (delay > 0) o.due_ms = zke_wall(c->k->z) + delay;
+  int64_t delay = ext_int(c, 2, 0), now = zke_wall(c->k->z);
+  if (delay > 0) o.due_ms = delay < INT64_MAX - now ? now + delay : INT64_MAX;
   o.priority = (int)ext_int(c, 3, 0);
   rc = zke_queue_put(q->object, v.data, v.len, &o, zke_now(c->k->z));
   return ext_done(c, rc);
@@ -245,13 +245,13 @@ static int run_size(ext_call *c) {
 }
 
 const ext_function ext_queues[] = {
-    {"zke_queue_push", 2, 4, EXT_CHANGES, run_push},
-    {"zke_queue_pop", 1, 2, EXT_WAITS, run_pop},
-    {"zke_queue_join", 1, 1, EXT_WAITS, run_join},
-    {"zke_queue_leave", 1, 1, EXT_CHANGES, run_leave},
-    {"zke_queue_data", 1, 1, EXT_LOOKS, run_data},
-    {"zke_queue_ack", 1, 1, EXT_CHANGES, run_ack},
-    {"zke_queue_release", 1, 2, EXT_CHANGES, run_release},
-    {"zke_queue_prolong", 2, 2, EXT_CHANGES, run_prolong},
-    {"zke_queue_size", 1, 1, EXT_READS, run_size},
+    {"zke_queue_push", 2, "tdni", EXT_CHANGES, run_push},
+    {"zke_queue_pop", 1, "tn", EXT_WAITS, run_pop},
+    {"zke_queue_join", 1, "t", EXT_WAITS, run_join},
+    {"zke_queue_leave", 1, "t", EXT_CHANGES, run_leave},
+    {"zke_queue_data", 1, "n", EXT_LOOKS, run_data},
+    {"zke_queue_ack", 1, "n", EXT_CHANGES, run_ack},
+    {"zke_queue_release", 1, "nn", EXT_CHANGES, run_release},
+    {"zke_queue_prolong", 2, "nn", EXT_CHANGES, run_prolong},
+    {"zke_queue_size", 1, "t", EXT_READS, run_size},
     {0}};

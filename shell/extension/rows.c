@@ -29,7 +29,7 @@ static int run_commit(ext_call *c) { return finish(c, zke_sql_commit); }
 static int run_rollback(ext_call *c) { return finish(c, zke_sql_rollback); }
 
 const ext_function ext_rows[] = {
-    {"zke_begin", 0, 0, EXT_WAITS, run_begin},
-    {"zke_commit", 0, 0, EXT_LOOKS, run_commit},
-    {"zke_rollback", 0, 0, EXT_LOOKS, run_rollback},
+    {"zke_begin", 0, "", EXT_WAITS, run_begin},
+    {"zke_commit", 0, "", EXT_LOOKS, run_commit},
+    {"zke_rollback", 0, "", EXT_LOOKS, run_rollback},
     {0}};

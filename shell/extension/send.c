@@ -198,10 +198,10 @@ static int run_untell(ext_call *c) {
 }
 
 const ext_function ext_sending[] = {
-    {"zke_outbox", 0, 0, EXT_CHANGES, run_outbox},
-    {"zke_send_push", 2, 3, EXT_ADDS, run_send_push},
-    {"zke_send_set", 2, 2, EXT_ADDS, run_send_set},
-    {"zke_send_tell", 1, 1, EXT_ADDS, run_send_tell},
-    {"zke_tell", 1, 1, EXT_CHANGES, run_tell},
-    {"zke_untell", 1, 1, EXT_CHANGES, run_untell},
+    {"zke_outbox", 0, "", EXT_CHANGES, run_outbox},
+    {"zke_send_push", 2, "ddd", EXT_ADDS, run_send_push},
+    {"zke_send_set", 2, "dd", EXT_ADDS, run_send_set},
+    {"zke_send_tell", 1, "d", EXT_ADDS, run_send_tell},
+    {"zke_tell", 1, "t", EXT_CHANGES, run_tell},
+    {"zke_untell", 1, "t", EXT_CHANGES, run_untell},
     {0}};

@@ -25,8 +25,9 @@ typedef struct reading {
 
 typedef struct table {
   const char *name, *columns;
-  int shown;            /* columns before the arguments */
-  int needed, possible; /* arguments */
+  int shown;             /* columns before the arguments */
+  int needed;            /* arguments, */
+  const char *arguments; /* and all it can have: ext_check() */
   int (*read)(reading *r);
   void (*show)(sqlite3_context *sql, const reading *r, int row, int column);
 } table;
@@ -71,14 +72,30 @@ static void children_show(sqlite3_context *sql, const reading *r, int row,
 
 /* ---- zke_locks_held(): kind, path, token ---- */
 
+/* A copy, since the query may release what it reads. */
 static int held_read(reading *r) {
-  while (ext_held_at(r->k, r->count).path) r->count++;
+  size_t size = 0;
+  int count = 0;
+  for (ext_hold h; (h = ext_held_at(r->k, count)).path; count++)
+    size += sizeof h + strlen(h.path) + 1;
+  if (!count) return ZKE_OK;
+  ext_hold *list = zke_alloc(r->k->z, size);
+  if (!list) return ext_nomem();
+  char *text = (char *)(list + count);
+  for (int i = 0; i < count; i++) {
+    list[i] = ext_held_at(r->k, i);
+    size = strlen(list[i].path) + 1;
+    list[i].path = memcpy(text, list[i].path, size);
+    text += size;
+  }
+  r->list = list;
+  r->count = count;
   return ZKE_OK;
 }
 
 static void held_show(sqlite3_context *sql, const reading *r, int row,
                       int column) {
-  ext_hold h = ext_held_at(r->k, row);
+  const ext_hold h = ((const ext_hold *)r->list)[row];
   if (column == 2) {
     if (h.token) sqlite3_result_int64(sql, h.token);
   } else {
@@ -133,13 +150,13 @@ static void changes_show(sqlite3_context *sql, const reading *r, int row,
 
 static const table tables[] = {
     {"zke_children_of", "CREATE TABLE x(name TEXT, path TEXT, of HIDDEN)", 2, 1,
-     1, children_read, children_show},
+     "t", children_read, children_show},
     {"zke_locks_held", "CREATE TABLE x(kind TEXT, path TEXT, token INT)", 3, 0,
-     0, held_read, held_show},
+     "", held_read, held_show},
     {"zke_changes",
      "CREATE TABLE x(zxid INT, time_ms INT, session INT, pid INT, type TEXT, "
      "path TEXT, identity TEXT, since HIDDEN, below HIDDEN)",
-     7, 1, 2, changes_read, changes_show}};
+     7, 1, "nt", changes_read, changes_show}};
 
 /* ---- SQLite's calls ---- */
 
@@ -163,6 +180,7 @@ static int table_connect(sqlite3 *db, void *data, int argc,
   return SQLITE_OK;
 }
 
+/* SQLite calls this at the beginning of sqlite3_close(). */
 static int table_disconnect(sqlite3_vtab *t) {
   ext_leave(((const opened *)t)->k);
   sqlite3_free(t);
@@ -221,6 +239,8 @@ static int take_arguments(reading *r, const table *is, int given,
                           sqlite3_value **value) {
   for (int at = 0, i = 0; at < TABLE_ARGUMENTS; at++) {
     if (!(given & 1 << at)) continue;
+    int rc = ext_check(is->name, at, is->arguments[at], value[i]);
+    if (rc != ZKE_OK) return rc;
     const char *text = (const char *)sqlite3_value_text(value[i++]);
     if (text) r->text[at] = sqlite3_mprintf("%s", text);
     if (text && !r->text[at]) return ext_nomem();

@@ -95,10 +95,11 @@ static int look(ext_call *c, bool exists) {
 static int run_exists(ext_call *c) { return look(c, true); }
 static int run_version(ext_call *c) { return look(c, false); }
 
-const ext_function ext_tree[] = {{"zke_create", 1, 3, EXT_CHANGES, run_create},
-                                 {"zke_get", 1, 1, EXT_READS, run_get},
-                                 {"zke_set", 2, 3, EXT_CHANGES, run_set},
-                                 {"zke_delete", 1, 2, EXT_CHANGES, run_delete},
-                                 {"zke_exists", 1, 1, EXT_READS, run_exists},
-                                 {"zke_version", 1, 1, EXT_READS, run_version},
-                                 {0}};
+const ext_function ext_tree[] = {
+    {"zke_create", 1, "tdt", EXT_CHANGES, run_create},
+    {"zke_get", 1, "t", EXT_READS, run_get},
+    {"zke_set", 2, "tdi", EXT_CHANGES, run_set},
+    {"zke_delete", 1, "ti", EXT_CHANGES, run_delete},
+    {"zke_exists", 1, "t", EXT_READS, run_exists},
+    {"zke_version", 1, "t", EXT_READS, run_version},
+    {0}};

@@ -91,8 +91,8 @@ static int run_dispatch(ext_call *c) {
 }
 
 const ext_function ext_waiting[] = {
-    {"zke_wait", 2, 3, EXT_WAITS, run_wait},
-    {"zke_watch", 1, 1, EXT_CHANGES, run_watch},
-    {"zke_fd", 0, 0, EXT_READS, run_fd},
-    {"zke_dispatch", 0, 1, EXT_CHANGES, run_dispatch},
+    {"zke_wait", 2, "tin", EXT_WAITS, run_wait},
+    {"zke_watch", 1, "t", EXT_CHANGES, run_watch},
+    {"zke_fd", 0, "", EXT_READS, run_fd},
+    {"zke_dispatch", 0, "n", EXT_CHANGES, run_dispatch},
     {0}};

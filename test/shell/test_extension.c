@@ -69,6 +69,12 @@ static const example examples[] = {
     {"SELECT zke_set('/a', x'00ff', 0), hex(zke_get('/a'))", "1|00FF"},
     {"SELECT zke_set('/a', NULL), zke_get('/a')", "2|NULL"},
     {"SELECT zke_set('/a', 'x', 0)", "ZKE_BADVERSION: /a has version 2, not 0"},
+    {"SELECT zke_set('/a', 'x', 4294967298)",
+     "ZKE_BADARGUMENTS: zke_set(): argument 3 is \"4294967298\", not a number "
+     "of 32 bits"},
+    {"SELECT zke_delete('/a', 'x')",
+     "ZKE_BADARGUMENTS: zke_delete(): argument 2 is \"x\", not a number of 32 "
+     "bits"},
     {"SELECT zke_create('/a/s-', NULL, 'persistent_sequential')",
      "/a/s-0000000000"},
     {"SELECT zke_create('/a/e', 1.5, 'ephemeral'), zke_get('/a/e')",
@@ -83,6 +89,8 @@ static const example examples[] = {
     {"SELECT * FROM zke_children_of('/b')", "ZKE_NONODE: no node at /b"},
     {"SELECT * FROM zke_children_of",
      "ZKE_BADARGUMENTS: zke_children_of(): argument 1 is missing"},
+    {"SELECT * FROM zke_children_of('/a' || char(0))",
+     "ZKE_BADARGUMENTS: zke_children_of(): argument 1 has a zero byte"},
     {"SELECT c.path FROM zke_children_of('/') AS p, zke_children_of(p.path) "
      "AS c WHERE p.name = 'a'",
      "/a/e\n/a/s-0000000000"},
@@ -99,11 +107,13 @@ static const example examples[] = {
     {"SELECT zke_unlock('l'), zke_holder('l')", "1|NULL"},
     {"SELECT zke_unlock('l')",
      "ZKE_LOST: /locks/l is not held by this connection"},
+    {"SELECT zke_lock('l') > 0, zke_lock('m') > 0", "1|1"},
+    {"SELECT zke_unlock(path) FROM zke_locks_held()", "1\n1"},
     {"SELECT zke_lock('/elsewhere/l') > 0, zke_unlock('/elsewhere/l')", "1|1"},
     {"SELECT zke_lock(NULL)",
      "ZKE_BADARGUMENTS: zke_lock(): a name is missing"},
     {"SELECT zke_lock('a' || char(0) || 'b')",
-     "ZKE_BADARGUMENTS: zke_lock(): a name has a zero byte"},
+     "ZKE_BADARGUMENTS: zke_lock(): argument 1 has a zero byte"},
     {"SELECT zke_lock_join('l') > 0, zke_unlock('l')", "1|1"},
     {"SELECT zke_semaphore('s', 2) > 0, zke_semaphore_release('s')", "1|1"},
     {"SELECT zke_elect('e', 'me', 0) > 0, zke_leader('e'), zke_resign('e'), "
@@ -121,10 +131,17 @@ static const example examples[] = {
     {"SELECT zke_counter('c'), zke_counter_add('c', 5), zke_counter_add('c'), "
      "zke_counter_set('c', -1), zke_counter('c')",
      "0|5|6|-1|-1"},
+    {"SELECT zke_counter_set('c', 1e30)",
+     "ZKE_BADARGUMENTS: zke_counter_set(): argument 2 is \"1.0e+30\", not a "
+     "number of 64 bits"},
+    {"SELECT zke_counter_add('c', ' 2 '), zke_counter_set('c', -1.0)", "1|-1"},
 
     {"SELECT zke_queue_push('q', 'one'), zke_queue_push('q', 'two', 0, 1), "
      "zke_queue_push('q', 'later', 3600000), zke_queue_size('q')",
      "1|1|1|3"},
+    {"SELECT zke_queue_push('q', 'x', 9223372036854775807)",
+     "ZKE_BADARGUMENTS: options.due_ms is 9223372036854775807, not 0 to "
+     "9999999999999"},
     {"SELECT zke_queue_pop('q', 0), zke_queue_pop('q', 0), "
      "zke_queue_pop('q', 0)",
      "1|2|NULL"},
@@ -153,13 +170,16 @@ static const example examples[] = {
     {"SELECT zke_wait('/a', 1, 0), zke_wait('/a', 2, 1), zke_wait('/b', 0)",
      "2|NULL|-1"},
     {"SELECT zke_wait('/a' || char(0) || 'b', 0)",
-     "ZKE_BADARGUMENTS: zke_wait(): the path has a zero byte"},
+     "ZKE_BADARGUMENTS: zke_wait(): argument 1 has a zero byte"},
     {"SELECT zke_watch(NULL)",
      "ZKE_BADARGUMENTS: zke_watch(): the path is NULL"},
     {"SELECT zke_dispatch()", "0"},
     {"SELECT zke_watch('/a'), zke_fd() > 2, zke_set('/a', ''), zke_dispatch()",
      "2|1|3|1"},
     {"SELECT count(*) FROM zke_changes(0)", "0"},
+    {"SELECT count(*) FROM zke_changes('x')",
+     "ZKE_BADARGUMENTS: zke_changes(): argument 1 is \"x\", not a number of 64 "
+     "bits"},
 
     {"CREATE TABLE t(x)", ""},
     {"SELECT zke_begin()", "1"},
@@ -482,7 +502,8 @@ TEST(connection_ends) {
 /* Databases without a file, and without the permission to write. */
 TEST(other_databases) {
   sqlite3 *db = connect_to(":memory:", 0);
-  expect(db, "SELECT zke_create('/a', '1'), zke_get('/a')", "/a|1");
+  expect(db, "PRAGMA encoding = 'UTF-16'", "");
+  expect(db, "SELECT zke_create('/a', 'one'), hex(zke_get('/a'))", "/a|6F6E65");
   refused(db, "SELECT zke_begin()", "ZKE_BADARGUMENTS", "no file to write to");
   sql_close(db);
   db = connect_to("", 0);
