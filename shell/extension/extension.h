@@ -43,6 +43,7 @@ typedef struct ext_connection {
   sqlite3 *db;
   zke *z;            /* NULL: not opened yet */
   bool adopted;      /* zke_sql_adopt() has succeeded; this is permanent */
+  bool echoed;       /* wait.c: the alarm of ext_dispatch() was called */
   bool guest;        /* between zke_begin() and its end */
   ext_owned *owned;  /* owned.c */
   int64_t items;     /* queue.c: the last number of a claimed item */
@@ -154,6 +155,10 @@ int ext_znode(const ext_call *c, const char **path_out);
 ext_data ext_bytes(const ext_call *c, int at);
 int64_t ext_int(const ext_call *c, int at, int64_t without);
 int64_t ext_until(const ext_call *c, int at);
+
+/* Does what is due, for a call that asks about one thing.  It may concern
+ * another that the program waits for; then zke_fd() is readable once more. */
+int ext_dispatch(ext_connection *k);
 
 /* ext_done - ends a function that returns 1 on success
  * ext_wake - a watcher that does nothing: its only purpose is that zke_fd()

@@ -205,7 +205,7 @@ static int take(ext_call *c, const kind *is, int64_t deadline) {
 static int join(ext_call *c, const kind *is) {
   ext_owned **at;
   int rc = get(c, is, &at);
-  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL); /* its turn? */
+  if (rc == ZKE_OK) rc = ext_dispatch(c->k); /* its turn? */
   if (rc == ZKE_OK) rc = is->join((*at)->object);
   if (rc != ZKE_OK) return rc;
   int64_t token = is->token((*at)->object);

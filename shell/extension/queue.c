@@ -179,7 +179,7 @@ static int run_join(ext_call *c) {
   queue *q;
   bool got = false;
   int rc = get(c, &listening, &q);
-  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL);
+  if (rc == ZKE_OK) rc = ext_dispatch(c->k);
   do {
     if (rc == ZKE_OK) q->told = false;
     if (rc == ZKE_OK) rc = pop(c, q, 0, &got);

@@ -51,13 +51,26 @@ static int run_wait(ext_call *c) {
   return ext_say_waited(c, rc);
 }
 
+static void echo(zke *z, int type, int state, const char *path, void *context) {
+  (void)z, (void)state, (void)path;
+  if (type == ZKE_EVENT_ALARM) ((ext_connection *)context)->echoed = true;
+}
+
+int ext_dispatch(ext_connection *k) {
+  int count = 0;
+  k->echoed = false;
+  int rc = zke_dispatch(k->z, &count);
+  if (rc != ZKE_OK || count <= k->echoed) return rc;
+  return zke_call_at(k->z, 0, echo, k);
+}
+
 /* zke_watch(path): the version, -1 without a znode; its next change makes
  * zke_fd() readable. */
 static int run_watch(ext_call *c) {
   const char *path;
   zke_stat stat;
   int rc = ext_znode(c, &path);
-  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL); /* an earlier change */
+  if (rc == ZKE_OK) rc = ext_dispatch(c->k); /* an earlier change */
   if (rc == ZKE_OK) rc = zke_exists(c->k->z, path, ext_wake, NULL, &stat);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   sqlite3_result_int64(c->sql, rc == ZKE_OK ? stat.version : -1);

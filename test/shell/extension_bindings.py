@@ -1,6 +1,7 @@
 """What the package for Python promises; `extension_bindings.sh` runs it."""
 import asyncio
 import os
+import select
 import signal
 import sqlite3
 import subprocess
@@ -186,6 +187,19 @@ class Loop(Case):
         self.assertEqual(self.line("l"), 1)
         self.assertIsNotNone(token)
         lock.release()
+        await self.aside()
+
+    async def aside(self):
+        """Another call of the connection is in time for the event."""
+        held, lock = self.a.lock("l"), self.b.lock("l")
+        held.acquire()
+        waiter = asyncio.create_task(lock.acquire_async())
+        while self.line("l") < 2:
+            await asyncio.sleep(0.001)
+        held.release()
+        select.select([self.b.call("fd")], [], [])
+        self.b.lock("m").acquire()
+        await asyncio.wait_for(waiter, 60)
 
 
 unittest.main()

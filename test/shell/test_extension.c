@@ -3,6 +3,7 @@
  * The extension is the shared library that users load, in a program that has
  * SQLite linked statically. */
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -301,6 +302,22 @@ TEST_LOOP(interrupted, 0, 5) {
   ck_assert_str_eq(x.answer, "interrupted");
   expect(a, nodes, before);
   ck_assert_int_gt(number(b, "SELECT zke_lock('m')"), 0);
+  sql_close(a), sql_close(b);
+}
+
+/* A connection may wait for several things.  A call that asks about one of them
+ * leaves zke_fd() readable for the others. */
+TEST(two_lines) {
+  sqlite3 *a = connect_here(), *b = connect_here();
+  struct pollfd fd = {.events = POLLIN};
+  ck_assert_int_gt(number(a, "SELECT zke_lock('l')"), 0);
+  expect(b, "SELECT zke_lock_join('l')", "NULL");
+  fd.fd = (int)number(b, "SELECT zke_fd()");
+  expect(a, "SELECT zke_unlock('l')", "1");
+  ck_assert_int_eq(poll(&fd, 1, -1), 1);
+  expect(b, "SELECT zke_lock_join('m') > 0", "1");
+  ck_assert_int_eq(poll(&fd, 1, test_patience(2000)), 1);
+  expect(b, "SELECT zke_lock_join('l') > 0", "1");
   sql_close(a), sql_close(b);
 }
 
