@@ -222,7 +222,8 @@ static int give_up(ext_call *c, const kind *is, int status) {
   rc = *at ? is->release((*at)->object, status)
            : zke_fail(ZKE_LOST, "%s is not %s by this connection", path,
                       is->had);
-  if (*at) ext_owned_remove(at);
+  bool held = *at && is->token((*at)->object); /* as a job after a failure */
+  if (*at && !held) ext_owned_remove(at);
   sqlite3_free(path);
   return ext_done(c, rc);
 }

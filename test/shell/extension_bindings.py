@@ -106,6 +106,21 @@ class Blocking(Case):
         z.lock("l").acquire(1)
         db.close()
 
+    def test_a_lost_lock_can_be_taken_again(self):
+        lock = self.a.lock("l")
+        lock.acquire()
+        [(path,)] = self.b.db.execute("SELECT path FROM zke_children_of(?)",
+                                      ("/locks/l",)).fetchall()
+        self.b.call("delete", path)
+        with self.assertRaisesRegex(zkembed.Error, "ZKE_LOST"):
+            lock.release()
+        self.assertIsNotNone(lock.acquire(0))
+        self.a.db.execute("BEGIN IMMEDIATE")
+        with self.assertRaisesRegex(zkembed.Error, "ZKE_MISUSE"):
+            lock.release()
+        self.a.db.execute("COMMIT")
+        lock.release()
+
     def test_no_other_extension(self):
         with self.assertRaisesRegex(sqlite3.OperationalError, "not authorized"):
             self.a.db.execute("SELECT load_extension('other')")

@@ -209,6 +209,23 @@ TEST(functions) {
   sql_close(db);
 }
 
+/* A job whose end could not be written still runs, and can end later. */
+TEST(failed_end) {
+  sqlite3 *db = connect_here();
+  zke *z = test_open(test_path("a.db"));
+  zke_acl read_only = {ZKE_PERM_READ | ZKE_PERM_ADMIN, "world", "anyone"};
+  const zke_acls acls = {1, &read_only};
+  ck_assert_int_gt(number(db, "SELECT zke_once('j', 3600000)"), 0);
+  ck_ok(zke_set_acl(z, "/jobs/j", -1, &acls, NULL));
+  refused(db, "SELECT zke_once_done('j')", "ZKE_NOAUTH", "");
+  ck_ok(zke_set_acl(z, "/jobs/j", -1, ZKE_OPEN_ACL, NULL));
+  ck_ok(zke_close(z));
+  expect(db, "SELECT kind FROM zke_locks_held()", "periodic");
+  expect(db, "SELECT zke_once_done('j')", "1");
+  expect(db, "SELECT kind FROM zke_locks_held()", "");
+  sql_close(db);
+}
+
 /* ---- several connections ---- */
 
 /* Connections of this process, other processes and the library's own handles

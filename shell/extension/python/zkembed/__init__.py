@@ -175,9 +175,16 @@ class Holding:
     __enter__, __aenter__ = _pair(_enter)
 
     def release(self):
-        self._leave()
-        self.token = None
-        self.session._in_use.discard(self._key)
+        code = None
+        try:
+            self._leave()
+        except Error as e:
+            code = e.code
+            raise
+        finally:
+            if code != "ZKE_MISUSE":  # a transaction is open: it is still held
+                self.token = None
+                self.session._in_use.discard(self._key)
 
     def __exit__(self, failure, *_):
         self.session._roll_back(failure)
