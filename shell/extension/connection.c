@@ -27,6 +27,7 @@ static const char *vfs_of(sqlite3 *db) {
 static int open_handle(ext_connection *k) {
   zke_options o = ZKE_INIT(zke_options);
   const char *file = ext_file(k);
+  int moved = 0;
   o.flags = ZKE_OPEN_HOST;
   o.vfs = vfs_of(k->db);
   if (o.vfs && strcmp(o.vfs, "memdb") == 0)
@@ -34,6 +35,12 @@ static int open_handle(ext_connection *k) {
                     "a database that connections share in memory cannot have "
                     "zkembed: use a file");
   if (!file) return zke_open(":memory:", NULL, &k->z);
+  sqlite3_file_control(k->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  if (moved)
+    return zke_fail(ZKE_REPLACED,
+                    "%s was removed or replaced while the connection had it "
+                    "open",
+                    file);
   if (sqlite3_txn_state(k->db, "main") == SQLITE_TXN_WRITE)
     return zke_fail(ZKE_MISUSE,
                     "the connection's first call in a transaction that writes "

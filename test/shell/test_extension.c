@@ -558,6 +558,19 @@ TEST(other_databases) {
   sql_close(db);
 }
 
+/* A handle on another file of that name would have the locks of other rows. */
+TEST(replaced) {
+  char other[512];
+  sqlite3 *db = connect_here();
+  expect(db, "SELECT zke_create('/a')", "/a");
+  snprintf(other, sizeof other, "%s", test_path("b.db"));
+  ck_assert_int_eq(rename(test_path("a.db"), other), 0);
+  expect(db, "SELECT zke_close()", "1");
+  refused(db, "SELECT zke_get('/a')", "ZKE_REPLACED", "a.db was removed");
+  ck_assert_int_ne(access(test_path("a.db"), F_OK), 0);
+  sql_close(db);
+}
+
 static int ask_in_child(void *db) {
   return strncmp(ask(db, "SELECT zke_get('/a')"), "ZKE_FORKED: ", 12) != 0;
 }
