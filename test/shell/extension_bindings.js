@@ -50,9 +50,9 @@ async function processes (a, file) {
   const child = spawn(process.execPath, ['-e', `
     require('zkembed').open(process.argv[1], '${driver}').then(async z => {
       await z.lock('k')
+      process.on('SIGTERM', () => process.exit(3))
       console.log('held')
       z.lock('waits').then(() => {})
-      process.on('SIGTERM', () => process.exit(3))
     })`, file], { stdio: ['ignore', 'pipe', 'inherit'] })
   await a.lock('waits')
   await new Promise(resolve => child.stdout.once('data', resolve))
@@ -61,6 +61,19 @@ async function processes (a, file) {
   child.kill('SIGTERM')
   assert.strictEqual(await end, 3)
   assert(await a.lock('k', { ms: 30000 }))
+}
+
+// A session that could not begin, or has ended, answers with an error.
+async function ends (a, file) {
+  await assert.rejects(zkembed.open(file + '/none', driver))
+  await a.lock('l')
+  const z = await zkembed.open(file, driver)
+  const waiter = assert.rejects(z.lock('l'))
+  await sleep(50)
+  await z.close()
+  await waiter
+  await assert.rejects(z.call('get', '/a'))
+  await a.unlock('l')
 }
 
 async function main () {
@@ -72,6 +85,7 @@ async function main () {
     await waits(a, b)
     await offices(a, b)
     await processes(a, file)
+    await ends(a, file)
   } finally {
     await a.close()
     await b.close()

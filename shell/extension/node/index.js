@@ -113,20 +113,29 @@ async function bySqlite3 (driver, file) {
   return new Session(get, () => promise(done => db.close(done)))
 }
 
-// By better-sqlite3 in a worker, which answers calls in order.
-function inWorker (driver, file) {
+// By better-sqlite3 in a worker, which answers calls in order.  After its end
+// there is nobody to answer.
+async function inWorker (driver, file) {
   const worker = new Worker(__filename, { workerData: { driver, file } })
   const calls = []
+  let ended = null
   const settle = (error, value) => {
     const [resolve, reject] = calls.shift()
     error ? reject(new Error(error)) : resolve(value)
   }
   worker.on('message', ([error, value]) => settle(error, value))
-  worker.on('error', error => { while (calls.length) settle(error.message) })
+  const end = why => {
+    ended ||= why
+    while (calls.length) settle(ended)
+  }
+  worker.on('error', error => end(error.message))
+  worker.on('exit', () => end('the session is closed'))
   const get = (sql, values) => new Promise((resolve, reject) => {
+    if (ended) return reject(new Error(ended))
     calls.push([resolve, reject])
     worker.postMessage([sql, values])
   })
+  await get('SELECT zke_release_name()', [])
   return new Session(get, async () => {
     await get('SELECT zke_close()', [])
     await worker.terminate()
@@ -134,8 +143,13 @@ function inWorker (driver, file) {
 }
 
 function work ({ driver, file }) {
-  const db = new (require(driver))(file)
-  db.loadExtension(extension)
+  let db
+  try {
+    db = new (require(driver))(file)
+    db.loadExtension(extension)
+  } catch (error) {
+    throw new Error(error.message) // a SqliteError would arrive without it
+  }
   parentPort.on('message', ([sql, values]) => {
     try {
       parentPort.postMessage([null, db.prepare(sql).pluck().get(...values)])
