@@ -38,12 +38,14 @@ static int run_wait(ext_call *c) {
   int rc = ext_znode(c, &path);
   if (rc != ZKE_OK) return rc;
   ext_patience p = {.c = c};
+  int64_t before = zke_limit(c->k->z, deadline);
   rc = ext_patience_begin(&p);
   if (rc == ZKE_OK) rc = look(c, path, &changed, &version);
   while (rc == ZKE_OK && version == known && !p.ended) {
     rc = sleep_on(c, &p, &changed, deadline);
     if (rc == ZKE_OK && !p.ended) rc = look(c, path, &changed, &version);
   }
+  zke_limit(c->k->z, before);
   int ended = ext_patience_end(&p);
   zke_forget(c->k->z, has_changed, &changed);
   if (ended != ZKE_OK) return ext_say_waited(c, ended);

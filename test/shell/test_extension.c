@@ -322,6 +322,19 @@ TEST_LOOP(interrupted, 0, 5) {
   sql_close(a), sql_close(b);
 }
 
+/* A deadline holds also while another program keeps SQLite's write lock. */
+TEST(wait_beside_a_writer) {
+  sqlite3 *db = connect_here(), *other;
+  expect(db, "SELECT zke_create('/a')", "/a");
+  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &other), SQLITE_OK);
+  expect(other, "BEGIN IMMEDIATE", "");
+  int64_t before = test_now();
+  expect(db, "SELECT zke_wait('/a', 0, 1)", "NULL");
+  ck_assert_int_lt(test_now() - before, test_patience(2000));
+  expect(other, "ROLLBACK", "");
+  sql_close(other), sql_close(db);
+}
+
 /* A connection may wait for several things.  A call that asks about one of them
  * leaves zke_fd() readable for the others. */
 TEST(two_lines) {
