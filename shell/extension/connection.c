@@ -7,11 +7,6 @@
 
 SQLITE_EXTENSION_INIT1
 
-/* The connections of the process.  Before 3.44 SQLite has no function that
- * lists those with an extension. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static ext_connection *list;
-
 /* ---- a connection's handle ---- */
 
 /* The name of the VFS that opened the connection's file. */
@@ -86,40 +81,27 @@ void ext_close(ext_connection *k) {
   k->looked_ms = 0;
 }
 
-/* ---- the list ---- */
+/* ---- its beginning and its end ---- */
 
-/* The connection in the list, or the place at its end. */
-static ext_connection **find(const sqlite3 *db) {
-  ext_connection **at = &list;
-  while (*at && (*at)->db != db) at = &(*at)->next;
-  return at;
+ext_connection *ext_begin(sqlite3 *db) {
+  ext_connection *k = calloc(1, sizeof *k);
+  if (k) *k = (ext_connection){.db = db, .users = 1};
+  return k;
 }
 
-/* When the last user goes, the connection is gone. */
 void ext_release(ext_connection *k) {
-  pthread_mutex_lock(&list_lock);
-  bool last = --k->users == 0;
-  if (last) *find(k->db) = k->next;
-  pthread_mutex_unlock(&list_lock);
-  if (!last) return;
+  if (--k->users) return;
   ext_close(k);
   free(k);
 }
 
-int ext_begin(sqlite3 *db, ext_connection **k_out) {
-  ext_connection *k = calloc(1, sizeof *k);
-  *k_out = NULL;
-  if (!k) return SQLITE_NOMEM;
-  *k = (ext_connection){.db = db, .users = 1};
-  pthread_mutex_lock(&list_lock);
-  ext_connection **at = find(db);
-  if (!*at) {
-    *at = *k_out = k;
-    k = NULL;
-  }
-  pthread_mutex_unlock(&list_lock);
-  free(k);
-  return SQLITE_OK;
+/* sqlite3_open() fails if an automatic extension leaves an error. */
+bool ext_is_loaded(sqlite3 *db) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(db, "SELECT zke_untell('')", -1, &st, NULL);
+  sqlite3_finalize(st);
+  sqlite3_exec(db, "SELECT 1", NULL, NULL, NULL);
+  return rc == SQLITE_OK;
 }
 
 bool ext_is_another(const sqlite3_api_routines *api) {
@@ -127,10 +109,11 @@ bool ext_is_another(const sqlite3_api_routines *api) {
   (void)api;
   return false;
 #else
-  pthread_mutex_lock(&list_lock);
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&lock);
   bool another = sqlite3_api && sqlite3_api != api;
   if (!another) sqlite3_api = api;
-  pthread_mutex_unlock(&list_lock);
+  pthread_mutex_unlock(&lock);
   return another;
 #endif
 }

@@ -56,7 +56,6 @@ typedef struct ext_connection {
   int64_t open_ms;   /* alone.c: when it last looked at each descriptor, */
   int64_t open;      /* and how many there were; 0: unknown */
   int users;         /* SQLite's functions and tables that point to it */
-  struct ext_connection *next;
 } ext_connection;
 
 /* One call of a function. */
@@ -98,9 +97,10 @@ enum { EXT_NEW_ATTEMPTS = 5 };
 extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
     ext_waiting[], ext_rows[], ext_sending[];
 
-/* ext_begin      - adds a connection to the list of the process, with one user;
- *                  NULL: it is there already.  An SQLite code
+/* ext_begin      - a connection, with one user; NULL without memory
  * ext_release    - removes one user; without any it is closed, and gone
+ * ext_is_loaded  - does the connection have all functions, perhaps of another
+ *                  copy of this library?
  * ext_is_another - was the extension loaded before by another SQLite?  Two in
  *                  one process drop each other's locks
  * ext_open       - makes sure of the handle, with the connection as its guest
@@ -111,8 +111,9 @@ extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
  *                  open, at most once a second
  * ext_error_text - the code's name and the sentence; for sqlite3_free(), or
  *                  NULL without memory */
-int ext_begin(sqlite3 *db, ext_connection **k_out);
+ext_connection *ext_begin(sqlite3 *db);
 void ext_release(ext_connection *k);
+bool ext_is_loaded(sqlite3 *db);
 bool ext_is_another(const sqlite3_api_routines *api);
 int ext_open(ext_connection *k);
 void ext_leave(ext_connection *k);

@@ -141,10 +141,10 @@ int sqlite3_zkembed_init(sqlite3 *db, char **error,
         "this process; each would drop the other's locks");
     return SQLITE_ERROR;
   }
-  ext_connection *k;
-  int rc = ext_begin(db, &k);
-  if (!k) return rc;
-  rc = add_all(k);
+  if (ext_is_loaded(db)) return SQLITE_OK;
+  ext_connection *k = ext_begin(db);
+  if (!k) return SQLITE_NOMEM;
+  int rc = add_all(k);
   ext_release(k);
   return rc;
 }

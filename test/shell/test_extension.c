@@ -527,12 +527,21 @@ TEST(log_stays_short) {
 
 /* ---- connections of all kinds ---- */
 
-/* Loaded twice, closed with open statements, closed and used again. */
+/* Loaded twice, also from another file, closed with open statements, closed and
+ * used again. */
 TEST(connection_ends) {
+  char command[1200];
   sqlite3 *a = connect_here(), *b = connect_here();
   sql_load(a);
   ck_assert_int_gt(number(a, "SELECT zke_lock('l')"), 0);
   sql_load(a);
+  snprintf(command, sizeof command, "cp '%s' '%s'", sql_library(),
+           test_path("zkembed.so"));
+  ck_assert_int_eq(system(command), 0);
+  sqlite3_enable_load_extension(a, 1);
+  ck_assert_int_eq(
+      sqlite3_load_extension(a, test_path("zkembed.so"), NULL, NULL),
+      SQLITE_OK);
   expect(a, "SELECT zke_holder('l') IS NULL", "0");
   sqlite3_stmt *st;
   ck_assert_int_eq(sqlite3_prepare_v2(a, "SELECT 1", -1, &st, NULL), SQLITE_OK);
