@@ -94,6 +94,14 @@ static void *copy(sqlite3_stmt *st, int column, char **at) {
   return to;
 }
 
+/* The same for a name.  With a zero byte in it, it is not cut there but empty,
+ * which is refused. */
+static char *copy_name(sqlite3_stmt *st, int column, char **at) {
+  char *name = copy(st, column, at);
+  if (strlen(name) != (size_t)sqlite3_column_bytes(st, column)) *name = '\0';
+  return name;
+}
+
 static bool is_null(sqlite3_stmt *st, int column) {
   return sqlite3_column_type(st, column) == SQLITE_NULL;
 }
@@ -124,8 +132,7 @@ static void free_rows(mover *m) {
   while (m->count) free_row(m->rows[--m->count]);
 }
 
-/* The current row of a statement; NULL without memory.  A path with a zero byte
- * is not cut there. */
+/* The current row of a statement; NULL without memory. */
 static row *read_row(sqlite3_stmt *st) {
   size_t size = sizeof(row);
   for (int i = 1; i <= 4; i++) size += (size_t)sqlite3_column_bytes(st, i) + 1;
@@ -134,11 +141,10 @@ static row *read_row(sqlite3_stmt *st) {
   char *at = (char *)(r + 1);
   r->id = sqlite3_column_int64(st, 0);
   r->operation = which(copy(st, 1, &at));
-  r->path = copy(st, 2, &at);
-  if (strlen(r->path) != (size_t)sqlite3_column_bytes(st, 2)) *r->path = '\0';
+  r->path = copy_name(st, 2, &at);
   r->len = is_null(st, 3) ? -1 : sqlite3_column_bytes(st, 3);
   if (r->len >= 0) r->data = copy(st, 3, &at);
-  if (!is_null(st, 4)) r->guid = copy(st, 4, &at);
+  if (!is_null(st, 4)) r->guid = copy_name(st, 4, &at);
   r->full = full_path(r);
   if (r->full) return r;
   free_row(r);
@@ -209,7 +215,7 @@ static int bury_row(sqlite3 *db, int64_t zxid, void *context) {
   int rc = sqlite3_exec(db, ext_outbox_tables, NULL, NULL, NULL);
   if (rc != SQLITE_OK) return rc;
   int n = change(db,
-                 "INSERT INTO main.zkembed_outbox_dead(id,operation,path,data,"
+                 "REPLACE INTO main.zkembed_outbox_dead(id,operation,path,data,"
                  "guid,error,sentence,time)SELECT id,operation,path,data,guid,"
                  "?2,?3,strftime('%Y-%m-%dT%H:%M:%SZ','now')FROM "
                  "main.zkembed_outbox WHERE id=?1",

@@ -244,18 +244,24 @@ TEST(refused_rows_hold_up_nobody) {
       "('set','/e/f','7'),('set','/large',zeroblob(2000000)),"
       "('set','/z'||char(0)||'y','8'),('set','/ok','9');"
       "INSERT INTO zkembed_outbox(operation,path,guid)VALUES"
-      "('push','jobs',char(10)),('push','jobs','g')");
+      "('push','jobs',char(10)),('push','jobs','g'||char(0)),"
+      "('push','jobs','g')");
   expect(db, "SELECT zke_outbox()", "1");
   expect(db, waiting, "0");
   expect(db, "SELECT CAST(zke_get('/ok')AS TEXT),zke_version('/ok')", "9|2");
   expect(db, "SELECT id,error FROM zkembed_outbox_dead ORDER BY id",
          "2|ZKE_BADARGUMENTS;4|ZKE_UNIMPLEMENTED;5|ZKE_OTHERKIND;"
          "7|ZKE_NOCHILDRENFOREPHEMERALS;8|ZKE_BADARGUMENTS;"
-         "9|ZKE_BADARGUMENTS;11|ZKE_BADARGUMENTS");
+         "9|ZKE_BADARGUMENTS;11|ZKE_BADARGUMENTS;12|ZKE_BADARGUMENTS");
   expect(db,
          "SELECT operation,path,data,sentence FROM zkembed_outbox_dead "
          "WHERE id=2 AND time LIKE '20__-__-__T__:__:__Z'",
          "set|nopath|2|malformed path nopath: it does not begin with /");
+  run(other,
+      "INSERT INTO zkembed_outbox SELECT id,operation,path,data,guid FROM "
+      "zkembed_outbox_dead WHERE id=2");
+  expect(db, "SELECT zke_outbox()", "1");
+  expect(db, waiting, "0");
   expect(db, items, "6");
   sql_close(other);
   sql_close(db);
