@@ -56,6 +56,7 @@ typedef struct ext_connection {
   int64_t open_ms;   /* alone.c: when it last looked at each descriptor, */
   int64_t open;      /* and how many there were; 0: unknown */
   int users;         /* SQLite's functions and tables that point to it */
+  struct ext_connection *next; /* connection.c */
 } ext_connection;
 
 /* One call of a function. */
@@ -104,9 +105,9 @@ extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
  * ext_is_another - was the extension loaded before by another SQLite?  Two in
  *                  one process drop each other's locks
  * ext_open       - makes sure of the handle, with the connection as its guest
- * ext_leave      - ends the transaction of zke_begin(), if the program has not
- *                  ended it by zke_commit() or zke_rollback()
- * ext_close      - releases everything, and ends its session
+ * ext_close      - releases everything, and ends its session.  ZKE_OK, or
+ *                  ZKE_MISUSE between zke_begin() and its end
+ * ext_end_left   - ends the sessions for which this was so
  * ext_alone      - checks that no other SQLite of the process has the file
  *                  open, at most once a second
  * ext_error_text - the code's name and the sentence; for sqlite3_free(), or
@@ -116,8 +117,8 @@ void ext_release(ext_connection *k);
 bool ext_is_loaded(sqlite3 *db);
 bool ext_is_another(const sqlite3_api_routines *api);
 int ext_open(ext_connection *k);
-void ext_leave(ext_connection *k);
-void ext_close(ext_connection *k);
+int ext_close(ext_connection *k);
+void ext_end_left(void);
 int ext_alone(ext_connection *k);
 char *ext_error_text(int rc);
 
@@ -127,6 +128,14 @@ static inline int ext_nomem(void) {
   zke_fail(ZKE_NOMEM, "out of memory");
   return ZKE_NOMEM;
 }
+
+/* ext_enter - zke_begin() has begun: no other call on this thread
+ * ext_left  - its transaction has ended
+ * ext_leave - ends it if the program has not ended it by zke_commit() or
+ *             zke_rollback() */
+void ext_enter(ext_connection *k);
+void ext_left(ext_connection *k);
+void ext_leave(ext_connection *k);
 
 /* A znode's data: the bytes of a text or a blob, perhaps none; SQL's NULL is
  * NULL data. */

@@ -68,8 +68,7 @@ static void call(sqlite3_context *sql, int count, sqlite3_value **value) {
 static int run_close(ext_call *c) {
   if (c->k->guest && !sqlite3_get_autocommit(c->k->db))
     return zke_fail(ZKE_MISUSE, "zke_close() between zke_begin() and its end");
-  ext_close(c->k);
-  return ext_done(c, ZKE_OK);
+  return ext_done(c, ext_close(c->k));
 }
 
 /* zke_session(): its number. */

@@ -8,7 +8,7 @@ static int run_begin(ext_call *c) {
                     "zke_begin(): the connection has no file to write to");
   int rc = ext_tables_use(c->k);
   if (rc == ZKE_OK) rc = zke_sql_begin(c->k->z, c->k->db);
-  c->k->guest = rc == ZKE_OK;
+  if (rc == ZKE_OK) ext_enter(c->k);
   return ext_done(c, rc);
 }
 
@@ -18,7 +18,8 @@ static int finish(ext_call *c, int (*end)(zke *, sqlite3 *)) {
   if (rc == ZKE_MISUSE)
     return zke_fail(ZKE_MISUSE, "%s() without zke_begin() on this thread",
                     c->function->name);
-  c->k->guest = false;
+  ext_left(c->k);
+  ext_end_left();
   if (rc != ZKE_OK) return rc;
   c->k->unmoved = true; /* the engine had the hook meanwhile */
   ext_open(c->k);

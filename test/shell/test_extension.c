@@ -433,9 +433,10 @@ TEST(transactions) {
 }
 
 /* The transaction of zke_begin() belongs to a thread.  The end of the
- * connection, and the next call after a plain ROLLBACK, end it for others. */
+ * connection, and the next call after a plain ROLLBACK, end it for others.  A
+ * connection that is closed meanwhile holds nothing after that. */
 TEST(begin_ends) {
-  sqlite3 *a = connect_here(), *b = connect_here();
+  sqlite3 *a = connect_here(), *b = connect_here(), *c;
   pthread_t thread;
   asking x = {.db = a, .sql = "SELECT zke_commit()"};
   expect(b, "CREATE TABLE t(x)", "");
@@ -449,6 +450,14 @@ TEST(begin_ends) {
   expect(a, "ROLLBACK", "");
   expect(a, "SELECT zke_exists('/a')", "0");
   expect(b, "SELECT zke_create('/a')", "/a");
+  c = connect_here();
+  ck_assert_int_gt(number(c, "SELECT zke_lock('l')"), 0);
+  expect(a, "SELECT zke_begin()", "1");
+  refused(a, "SELECT zke_get('/a')", "ZKE_MISUSE", "between zke_begin()");
+  refused(b, "SELECT zke_close()", "ZKE_MISUSE", "between zke_begin()");
+  sql_close(c);
+  expect(a, "SELECT zke_commit()", "1");
+  ck_assert_int_gt(number(b, "SELECT zke_lock('l', 60000)"), 0);
   expect(a, "SELECT zke_begin()", "1");
   expect(a, "INSERT INTO t VALUES(1)", "");
   sql_close(a);
