@@ -7,6 +7,11 @@
 
 SQLITE_EXTENSION_INIT1
 
+enum {
+  OLDEST = 3037002
+}; /* the engine's; older tables of functions end
+                              before some that this calls */
+
 /* ---- a connection's handle ---- */
 
 /* The name of the VFS that opened the connection's file. */
@@ -145,16 +150,20 @@ bool ext_is_loaded(sqlite3 *db) {
   return rc == SQLITE_OK;
 }
 
-bool ext_is_another(const sqlite3_api_routines *api) {
+const char *ext_refuses(const sqlite3_api_routines *api) {
 #ifdef SQLITE_CORE
   (void)api;
-  return false;
 #else
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  if (api->libversion_number() < OLDEST)
+    return "zkembed needs SQLite 3.37.2 or later; this library is older";
   pthread_mutex_lock(&lock);
   bool another = sqlite3_api && sqlite3_api != api;
   if (!another) sqlite3_api = api;
   pthread_mutex_unlock(&lock);
-  return another;
+  if (another)
+    return "zkembed was loaded by another SQLite library of this process; "
+           "each would drop the other's locks";
 #endif
+  return NULL;
 }

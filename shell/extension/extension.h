@@ -102,8 +102,9 @@ extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
  * ext_release    - removes one user; without any it is closed, and gone
  * ext_is_loaded  - does the connection have all functions, perhaps of another
  *                  copy of this library?
- * ext_is_another - was the extension loaded before by another SQLite?  Two in
- *                  one process drop each other's locks
+ * ext_refuses    - why this SQLite cannot load it; NULL: it can.  It is too
+ *                  old, or another one has loaded it, and two in one process
+ *                  drop each other's locks
  * ext_open       - makes sure of the handle, with the connection as its guest
  * ext_close      - releases everything, and ends its session.  ZKE_OK, or
  *                  ZKE_MISUSE between zke_begin() and its end
@@ -115,7 +116,7 @@ extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
 ext_connection *ext_begin(sqlite3 *db);
 void ext_release(ext_connection *k);
 bool ext_is_loaded(sqlite3 *db);
-bool ext_is_another(const sqlite3_api_routines *api);
+const char *ext_refuses(const sqlite3_api_routines *api);
 int ext_open(ext_connection *k);
 int ext_close(ext_connection *k);
 void ext_end_left(void);

@@ -134,10 +134,9 @@ __attribute__((visibility("default"))) int sqlite3_zkembed_init(
 
 int sqlite3_zkembed_init(sqlite3 *db, char **error,
                          const sqlite3_api_routines *api) {
-  if (ext_is_another(api)) {
-    *error = api->mprintf(
-        "zkembed was loaded by another SQLite library of "
-        "this process; each would drop the other's locks");
+  const char *why = ext_refuses(api);
+  if (why) {
+    *error = api->mprintf("%s", why);
     return SQLITE_ERROR;
   }
   if (ext_is_loaded(db)) return SQLITE_OK;

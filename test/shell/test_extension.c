@@ -2,11 +2,14 @@
  *
  * The extension is the shared library that users load, in a program that has
  * SQLite linked statically. */
+#define SQLITE_CORE 1 /* no macros for its functions */
+
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sqlite3ext.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -653,6 +656,36 @@ static library_of load_another(void) {
   *(void **)&o.enable = symbol(so, "sqlite3_enable_load_extension");
   *(void **)&o.load = symbol(so, "sqlite3_load_extension");
   return o;
+}
+
+static sqlite3_api_routines old;
+
+static int says_old(void) { return 3031001; }
+
+static int copy_table(sqlite3 *db, char **error,
+                      const sqlite3_api_routines *api) {
+  (void)db, (void)error;
+  old = *api;
+  old.libversion_number = says_old;
+  return SQLITE_OK;
+}
+
+/* An older SQLite lacks functions that the extension would call. */
+TEST(old_library) {
+  sqlite3 *db;
+  char *error = NULL;
+  int (*init)(sqlite3 *, char **, const sqlite3_api_routines *);
+  void *so = dlopen(sql_library(), RTLD_NOW | RTLD_LOCAL);
+  if (!so) ck_abort_msg("%s", dlerror());
+  *(void **)&init = symbol(so, "sqlite3_zkembed_init");
+  sqlite3_auto_extension((void (*)(void))copy_table);
+  ck_assert_int_eq(sqlite3_open(":memory:", &db), SQLITE_OK);
+  sqlite3_cancel_auto_extension((void (*)(void))copy_table);
+  ck_assert_int_eq(init(db, &error, &old), SQLITE_ERROR);
+  ck_assert(strstr(error, "needs SQLite 3.37.2"));
+  sqlite3_free(error);
+  sql_close(db);
+  dlclose(so);
 }
 
 /* The extension cannot be loaded into a second SQLite.  When the second SQLite
