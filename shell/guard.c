@@ -665,8 +665,7 @@ static bool stays_are_gone(const run *r) {
   return n == 0;
 }
 
-/* Writes which processes keep it, in words or as JSON.  `list` comes from
- * holders_list(). */
+/* Writes which processes keep it, in words or as JSON. */
 static void stays_tell(const run *r, json_t *list, FILE *out) {
   if (r->c->format == FORMAT_JSON) {
     json_t *row = json_pack("{s:s,s:s,s:s,s:O}", "event", "waiting", "kind",
@@ -686,14 +685,12 @@ static void stays_tell(const run *r, json_t *list, FILE *out) {
 static void stays_say(const run *r) {
   char *text = NULL;
   size_t len;
-  holders h = holders_begin(r->c->sh->file);
-  json_t *list = holders_list(&h, zke_session_id(r->c->z), getpid());
+  json_t *list = holders_of_pipe(r->alive);
   FILE *out = open_memstream(&text, &len);
   if (out) stays_tell(r, list, out);
   if (out && fclose(out) == 0) fputs(text, stderr);
   free(text);
   json_decref(list);
-  holders_free(&h);
 }
 
 /* Begins STAYS, and reports the processes that it waits for: after SAY_MS, in
@@ -873,14 +870,13 @@ static void run_adopt(run *r) {
 }
 
 /* Makes the two descriptors by which descendants keep what is held; none if
- * nothing is held, or with --close.  A database in memory has no session that
- * could be kept alive, and that of an ensemble ends with this process. */
+ * nothing is held, or with --close.  Only the session of a file can outlive
+ * this process; in memory and on an ensemble the pipe is the only one. */
 static int run_keepalive(run *r, start *s) {
   int ends[2];
   if (!r->g || r->close) return 0;
   int rc = zke_keepalive_fd(r->c->z, &s->keepalive);
-  if (rc == ZKE_UNIMPLEMENTED) return 0;
-  if (rc != ZKE_OK) return fail_rc(r->c, rc);
+  if (rc != ZKE_OK && rc != ZKE_UNIMPLEMENTED) return fail_rc(r->c, rc);
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     return fail_errno(r->c, STATUS_SYSTEM, "cannot make a pipe");
   r->alive = ends[0];

@@ -11,6 +11,7 @@
  *   file description, and lasts until the last process with a descriptor of it
  *   has ended or closed it.  /proc/PID/fdinfo lists the locks of each
  *   description.
+ *   guard.c asks which processes have the pipe that keeps what it holds.
  *
  * All answers describe a past moment: processes come and go while /proc is
  * read, and numbers are reused.  So a process is identified by its number and
@@ -283,16 +284,21 @@ bool holders_have(holders *h, int64_t session, int64_t pid) {
   return holders_found(h, session, (pid_t)pid);
 }
 
-/* The first call examines all processes; later calls search the result. */
-json_t *holders_list(holders *h, int64_t session, pid_t but) {
+/* A process in a list of those that keep something. */
+static json_t *keeper_row(pid_t pid, const char *text) {
+  return json_pack("{s:i,s:o}", "pid", (int)pid, "command", value_text(text));
+}
+
+/* The processes with a session's descriptor; null: none is visible.  The first
+ * call examines all processes; later calls search the result. */
+static json_t *holders_list(holders *h, int64_t session) {
   json_t *list = NULL;
   holders_look_at_all(h);
   for (size_t i = 0; i < h->count; i++) {
     const holder *one = &h->data[i];
-    if (one->session != session || one->pid == but) continue;
+    if (one->session != session) continue;
     if (!list) list = json_array();
-    json_array_append_new(list, json_pack("{s:i,s:o}", "pid", (int)one->pid,
-                                          "command", value_text(one->command)));
+    json_array_append_new(list, keeper_row(one->pid, one->command));
   }
   return list ? list : json_null();
 }
@@ -307,7 +313,43 @@ int64_t holders_life(const zke_session_info *s) {
  * list of those that have it. */
 json_t *holders_instead(holders *h, int64_t session, int64_t pid) {
   if (holders_have(h, session, pid)) return json_null();
-  return holders_list(h, session, 0);
+  return holders_list(h, session);
+}
+
+/* Does the process have a descriptor with that text in /proc?  The files
+ * themselves are not looked at, since one on a network may not answer. */
+static bool has_descriptor(pid_t pid, const char *text) {
+  char name[400], target[64];
+  struct dirent *e;
+  bool has = false;
+  snprintf(name, sizeof name, "/proc/%d/fd", (int)pid);
+  DIR *fds = opendir(name);
+  while (fds && !has && (e = readdir(fds)) != NULL) {
+    snprintf(name, sizeof name, "/proc/%d/fd/%s", (int)pid, e->d_name);
+    ssize_t len = readlink(name, target, sizeof target - 1);
+    target[len < 0 ? 0 : len] = '\0';
+    has = strcmp(target, text) == 0;
+  }
+  if (fds) closedir(fds);
+  return has;
+}
+
+/* /proc shows a pipe by its number: "pipe:[123]". */
+json_t *holders_of_pipe(int fd) {
+  char name[64], text[sizeof((holder *)0)->command];
+  struct stat of = {0};
+  json_t *list = json_array();
+  processes all = processes_all();
+  fstat(fd, &of);
+  snprintf(name, sizeof name, "pipe:[%ju]", (uintmax_t)of.st_ino);
+  for (size_t i = 0; i < all.count; i++) {
+    pid_t pid = all.data[i].pid;
+    if (pid == getpid() || !has_descriptor(pid, name)) continue;
+    command_of(pid, text, sizeof text);
+    json_array_append_new(list, keeper_row(pid, text));
+  }
+  free(all.data);
+  return list;
 }
 
 /* Other users chose the words, so control characters are escaped. */

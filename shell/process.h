@@ -65,15 +65,15 @@ typedef struct holders {
  * holders_free    - free the results
  * holders_life    - the session whose descriptor keeps this one alive
  * holders_have    - does a process have the descriptor of a session?
- * holders_list    - the processes with a session's descriptor, as an array of
- *                   objects with pid and command; null: none is visible
- * holders_instead - the same if the process that began the session no longer
- *                   has it; otherwise null
+ * holders_instead - the processes with a session's descriptor, as an array of
+ *                   objects with pid and command, if the process that began the
+ *                   session no longer has it; null: it has, or none is visible
+ * holders_of_pipe - the other processes with a descriptor of that pipe, as such
+ *                   an array
  * holders_human   - "sleep 60 (pid 12), cat (pid 13)" for people, or a word for
  *                   invisible ones
  *
  *   file  of the database
- *   but   a process to leave out
  *   pid   of the process that began it, in its own PID namespace
  *
  * This finds only what this process may see: not the descriptors of another
@@ -83,8 +83,8 @@ holders holders_begin(const char *file);
 void holders_free(holders *h);
 bool holders_have(holders *h, int64_t session, int64_t pid);
 int64_t holders_life(const zke_session_info *s);
-json_t *holders_list(holders *h, int64_t session, pid_t but);
 json_t *holders_instead(holders *h, int64_t session, int64_t pid);
+json_t *holders_of_pipe(int fd);
 void holders_human(const json_t *list, FILE *out);
 
 #endif

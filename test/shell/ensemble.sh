@@ -114,6 +114,18 @@ kill -KILL $holder
 expect "a killed holder's lock is had by another" \
   prints next z lock --wait 30 job -- echo next
 
+"$zke" "$ensemble" lock work -- sh -c '(trap "" TERM; : >in
+  until [ -e out ]; do sleep 0.05; done) & wait' 2>said &
+worker=$!
+started="$started $worker"
+until_true [ -e in ]
+kill $worker
+expect "work that a signal did not end is named" \
+  until_true has 'the lock /locks/work stays held by sh -c (trap' said
+expect "and keeps the lock" refused 75 "" z lock --nonblock work -- echo in
+touch out
+expect "until it ends" prints next z lock --wait 30 work -- echo next
+
 # A script that is silent for longer than its session's timeout.
 idle() {
   { echo 'create -e /idle x'; sleep 5; echo 'get /idle'; } |
