@@ -374,11 +374,11 @@ static int locks_party(call *c, look *l, const look_line *line, int i) {
   int64_t life = who ? holders_life(who) : p->session;
   json_t *row = party_row(line, i);
   if (!row) return emit_row(c, row);
-  json_t *kept = holders_instead(&l->holders, life, p->pid);
-  json_object_set_new(row, "kept_by", kept);
+  json_object_set_new(row, "kept_by",
+                      holders_instead(&l->holders, life, p->pid));
   json_object_set_new(row, "bound",
                       take_value(p->data, p->len, p->held ? p->since_ms : 0,
-                                 json_is_null(kept)));
+                                 holders_sight(&l->holders, who)));
   return emit_row(c, row);
 }
 

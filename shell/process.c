@@ -284,6 +284,12 @@ bool holders_have(holders *h, int64_t session, int64_t pid) {
   return holders_found(h, session, (pid_t)pid);
 }
 
+/* An ensemble has no directory, and a server's clients have light sessions. */
+enum sight holders_sight(holders *h, const zke_session_info *s) {
+  if (!h->directory || !s || s->carrier) return ELSEWHERE;
+  return holders_have(h, s->id, s->pid) ? VISIBLE : ON_HOST;
+}
+
 /* A process in a list of those that keep something. */
 static json_t *keeper_row(pid_t pid, const char *text) {
   return json_pack("{s:i,s:o}", "pid", (int)pid, "command", value_text(text));

@@ -52,6 +52,13 @@ typedef struct holder {
   char command[100]; /* its words, cut to fit */
 } holder;
 
+/* Where the process is that began a session. */
+enum sight {
+  ELSEWHERE, /* on another host, for all that is known */
+  ON_HOST,   /* on this one, but not visible to this process */
+  VISIBLE
+};
+
 /* Results so far.  To examine a process costs some reads of /proc, so each is
  * examined once, when it is first asked about. */
 typedef struct holders {
@@ -65,6 +72,7 @@ typedef struct holders {
  * holders_free    - free the results
  * holders_life    - the session whose descriptor keeps this one alive
  * holders_have    - does a process have the descriptor of a session?
+ * holders_sight   - where is the process that began it?  NULL: elsewhere
  * holders_instead - the processes with a session's descriptor, as an array of
  *                   objects with pid and command, if the process that began the
  *                   session no longer has it; null: it has, or none is visible
@@ -82,6 +90,7 @@ typedef struct holders {
 holders holders_begin(const char *file);
 void holders_free(holders *h);
 bool holders_have(holders *h, int64_t session, int64_t pid);
+enum sight holders_sight(holders *h, const zke_session_info *s);
 int64_t holders_life(const zke_session_info *s);
 json_t *holders_instead(holders *h, int64_t session, int64_t pid);
 json_t *holders_of_pipe(int fd);

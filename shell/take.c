@@ -320,26 +320,29 @@ bool take_is(const char *data, int len) {
 
 /* Has the process ended?  Its number is that of the process that holds, so it
  * tells nothing where that one is not seen.  null if it is not known. */
-static json_t *bond_ended(const bond *b, bool seen) {
+static json_t *bond_ended(const bond *b, enum sight sight) {
   process p;
-  if (!seen || !b->start) return json_null();
+  if (sight != VISIBLE || !b->start) return json_null();
   if (process_read((pid_t)b->pid, &p))
     return json_boolean(!p.live || p.start != b->start);
   return kill((pid_t)b->pid, 0) != 0 && errno == ESRCH ? json_true()
                                                        : json_null();
 }
 
-json_t *take_value(const char *data, int len, int64_t since_ms, bool seen) {
+/* The start is counted from the start of the holder's host. */
+json_t *take_value(const char *data, int len, int64_t since_ms,
+                   enum sight sight) {
   bond b;
   if (!bond_read(data, len, &b)) return json_null();
+  bool dated = b.start && sight != ELSEWHERE;
   json_t *row = json_pack("{s:n,s:n,s:n,s:n,s:n,s:n}", "pid", "command",
                           "started_at", "ended", "for_ms", "until_at");
   if (b.pid) {
     json_object_set_new(row, "pid", json_integer(b.pid));
     json_object_set_new(row, "command", value_text(b.name));
     json_object_set_new(row, "started_at",
-                        value_time(b.start ? clock_of_ticks(b.start) : 0));
-    json_object_set_new(row, "ended", bond_ended(&b, seen));
+                        value_time(dated ? clock_of_ticks(b.start) : 0));
+    json_object_set_new(row, "ended", bond_ended(&b, sight));
   }
   if (b.for_ms) json_object_set_new(row, "for_ms", json_integer(b.for_ms));
   if (b.for_ms && since_ms)

@@ -2,6 +2,7 @@
 #ifndef ZKE_SHELL_TAKE_H
 #define ZKE_SHELL_TAKE_H
 
+#include "process.h"
 #include "shell.h"
 
 /* take_fork - before the program has a thread or an open file: fork a process
@@ -27,11 +28,12 @@ void take_end(void);
 /* take_is    - do the data of a lock's entry say that "lock take" made it?
  * take_value - what it is bound to, as an object; null if it is none
  *   since_ms  since when it is held; 0: it waits
- *   seen      is the holding process one of those that this one sees?
+ *   sight     of the process that holds it
  * take_human - the same in words; nothing for null
  *   before    what stands before it */
 bool take_is(const char *data, int len);
-json_t *take_value(const char *data, int len, int64_t since_ms, bool seen);
+json_t *take_value(const char *data, int len, int64_t since_ms,
+                   enum sight sight);
 void take_human(const json_t *bound, const char *before, FILE *out);
 
 #endif

@@ -71,10 +71,10 @@ static bool is_waiter(const graph *g, const zke_keeper *k) {
   return false;
 }
 
-/* What a keeper's hold is bound to, as its entry says at this moment; null if
- * lock take has not made it. */
-static json_t *bound_of(call *c, const graph *g, const zke_keeper *k,
-                        bool seen) {
+/* What the hold of a session's keeper is bound to, as its entry says at this
+ * moment; null if lock take has not made it. */
+static json_t *bound_of(call *c, graph *g, const zke_keeper *k,
+                        const zke_session_info *by) {
   char *data;
   int len;
   zke_stat stat;
@@ -82,7 +82,8 @@ static json_t *bound_of(call *c, const graph *g, const zke_keeper *k,
     return json_null();
   int head = zke_entry_read(data, len).head;
   int64_t since_ms = is_waiter(g, k) ? 0 : zke_recipe_since(&stat, data);
-  json_t *bound = take_value(data + head, len - head, since_ms, seen);
+  json_t *bound = take_value(data + head, len - head, since_ms,
+                             holders_sight(&g->holders, by));
   zke_free(data);
   return bound;
 }
@@ -111,8 +112,7 @@ static json_t *wait_row(call *c, graph *g, const zke_wait_info *w,
   json_t *kept = by ? holders_instead(&g->holders, holders_life(by), by->pid)
                     : json_null();
   json_object_set_new(row, "by_kept_by", kept);
-  json_object_set_new(row, "by_bound",
-                      bound_of(c, g, k, by && json_is_null(kept)));
+  json_object_set_new(row, "by_bound", bound_of(c, g, k, by));
   return row;
 }
 
