@@ -95,11 +95,14 @@ static int take_outcome(pid_t pid) {
 }
 
 /* No signal is taken here: one that ends this process closes the pipe, by which
- * the other one sees it. */
+ * the other one sees it.  So none stays blocked, as it may be by the caller. */
 int take_fork(shell *sh) {
   int ends[2];
   char byte;
   ssize_t n;
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
   (void)signal(SIGCHLD, SIG_DFL);
   pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
   if (pid < 0) {

@@ -111,6 +111,35 @@ TEST(terminal) {
   ends(first);
 }
 
+/* Start the command with TERM blocked; it waits for the lock. */
+static pid_t start_blocked(void) {
+  sigset_t term;
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid > 0) return pid;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  sigprocmask(SIG_BLOCK, &term, NULL);
+  execl(getenv("ZKE"), "zke", db, "lock", "take", "a", "--for", "1m",
+        (char *)NULL);
+  _exit(99);
+}
+
+/* A signal that the caller has blocked ends a wait for the lock, too. */
+TEST(blocked) {
+  begin();
+  int status;
+  ck_assert_int_eq(run("\"$ZKE\" $DB lock take a --for 1m >$OUT"), 0);
+  pid_t first, pid = start_blocked();
+  ck_until(parties(&first) == 2, 10000);
+  kill(pid, SIGTERM);
+  ck_until(waitpid(pid, &status, WNOHANG) == pid, 10000);
+  ck_assert_int_eq(test_status(status), 128 + SIGTERM);
+  ck_until(parties(&first) == 1, 10000);
+  kill(first, SIGTERM);
+  ends(first);
+}
+
 /* A hold that is bound to an idle process.  The holding process is stopped, and
  * then the bound process ends.  Returns the holding process. */
 static pid_t outlive_bound(pid_t *bound_out) {
