@@ -54,16 +54,18 @@ static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
 
 /* Takes one field of /proc/PID/stat, if it is wanted. */
 static void process_field(process *p, int field, const char *at) {
-  enum { STATE = 3, PARENT = 4, GROUP = 5, START = 22 };
+  enum { STATE = 3, PARENT = 4, GROUP = 5, THREADS = 20, START = 22 };
   if (field == STATE) p->state = *at;
   if (field == PARENT) p->parent = (pid_t)strtol(at, NULL, 10);
   if (field == GROUP) p->group = (pid_t)strtol(at, NULL, 10);
+  if (field == THREADS) p->threads = (int)strtol(at, NULL, 10);
   if (field == START) p->start = strtoull(at, NULL, 10);
 }
 
 /* Reads /proc/PID/stat; fields are numbered as in proc(5).  The second is the
  * program's name, which may have blanks and parentheses in it: so the later
- * fields are counted from the last parenthesis. */
+ * fields are counted from the last parenthesis.  The state is that of the first
+ * thread, which may have ended before the others. */
 bool process_read(pid_t pid, process *p) {
   enum { NAME = 2, LAST = 22 };
   char text[1024];
@@ -76,7 +78,7 @@ bool process_read(pid_t pid, process *p) {
     at = strchr(at, ' ');
     if (at) process_field(p, field + 1, ++at);
   }
-  p->live = p->state != 'Z' && p->state != 'X';
+  p->live = p->threads > 1 || (p->state != 'Z' && p->state != 'X');
   return at != NULL;
 }
 

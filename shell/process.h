@@ -19,10 +19,11 @@
 typedef struct process {
   pid_t pid, parent, group;
   uint64_t start; /* in clock ticks since the system's start */
-  char name[16];  /* its own, at most 15 bytes */
-  char state;     /* 'S' sleeps, 'T' is stopped, … as in proc(5) */
-  bool live;      /* it has not ended */
-  bool member;    /* guard.c's: descends from the command */
+  int threads;
+  char name[16]; /* its own, at most 15 bytes */
+  char state;    /* 'S' sleeps, 'T' is stopped, … as in proc(5) */
+  bool live;     /* it has not ended */
+  bool member;   /* guard.c's: descends from the command */
 } process;
 
 /* A list of processes. */

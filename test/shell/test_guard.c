@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <pty.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -150,6 +151,16 @@ static int count_signals(const char *directory) {
     calm = signal < 0 && access(name, F_OK) == 0 ? calm + 1 : 0;
   }
   return 0;
+}
+
+/* The same on a thread, after the first thread has ended: /proc shows such a
+ * process as a zombie. */
+static void *count_thread(void *directory) { exit(count_signals(directory)); }
+
+static int count_on_thread(char *directory) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, count_thread, directory) != 0) return 1;
+  pthread_exit(NULL);
 }
 
 /* How often the wrapped command has recorded a signal. */
@@ -377,6 +388,23 @@ TEST(lost_without_pidfds) {
   zke_close(z);
 }
 
+/* A lost lock ends a descendant whose first thread has ended, too. */
+TEST(lost_by_a_thread) {
+  begin();
+  zke *z = test_open(db);
+  char script[8192];
+  snprintf(script, sizeof script, "'%s' thread $T & echo $! > $T/pid; wait",
+           self);
+  pid_t pid = start("lock", "a", "--", "sh", "-c", script, NULL);
+  ck_until(strstr(content("signals"), "ready\n"), 10000);
+  ck_until(test_state(number_in("pid")) == 'Z', 10000);
+  ck_ok(zke_lock_break(z, "/locks/a", 0));
+  ck_until(times_got(SIGTERM) == 1, 10000);
+  touch("stop");
+  ck_assert_int_eq(code(pid), 76);
+  zke_close(z);
+}
+
 /* --ttl: a wrapper that is stopped for longer loses what it holds, and notices
  * that as soon as it continues. */
 TEST(stopped_for_too_long) {
@@ -420,5 +448,7 @@ TEST(killed_at_random) {
 
 int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "count") == 0) return count_signals(argv[2]);
+  if (argc == 3 && strcmp(argv[1], "thread") == 0)
+    return count_on_thread(argv[2]);
   return test_main(argc, argv);
 }
