@@ -75,8 +75,8 @@ static int fence_run(call *c) {
   if (store_of(c->sh) == STORE_MEMORY)
     return fail_with(c, STATUS_DENIED, "MEMORY",
                      "fence is about tables of a file, and :memory: has none");
-  if (c->count == 0 &&
-      (option_given(c, 'l') || option_given(c, 'o') || option_given(c, 'c')))
+  if (c->count == 0 && (option_given(c, 'l') || option_given(c, 'o') ||
+                        option_given(c, 'c') || option_given(c, 'r')))
     return fail_usage(c, "which TABLE?");
   if (c->count == 0) return fence_rows(c);
   const word *table = &c->args[0];

@@ -216,7 +216,8 @@ static int once_at(call *c, const place *at, const zke_periodic_options *o,
 static int job_usage(call *c) {
   zke_periodic_options o;
   if (c->count < 1) return fail_usage(c, "once wants a NAME");
-  if (option_given(c, 'D')) return 0;
+  if (option_given(c, 'D'))
+    return c->child ? fail_usage(c, "--done runs no command") : 0;
   if (!c->child && !c->sh->persists)
     return fail_usage(c, "once wants a command to run after \"--\"");
   return once_options(c, &o);
