@@ -171,8 +171,9 @@ static int version_run(call *c) {
   return emit_row(c, json_pack("{s:s}", "version", zke_version()));
 }
 
-/* session: its id, and whether it is alive. */
+/* session: its id, and whether it is alive, of which a dispatch hears. */
 static int session_run(call *c) {
+  zke_dispatch(c->z, NULL);
   json_t *row = json_pack(
       "{s:o*,s:b,s:s}", "session", value_session(zke_session_id(c->z)), "alive",
       zke_state(c->z) == ZKE_STATE_CONNECTED, "file", c->sh->file);

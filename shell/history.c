@@ -435,11 +435,16 @@ static void held_row(void *arg, const held_class *class_, const char *path,
                      token != 0));
 }
 
-/* held without a name: a row for each thing that the session holds. */
+/* held without a name: a row for each thing that the session holds.  Dispatches
+ * first, to hear of losses: in a script nothing else does, unless it waits. */
 static int held_now(call *c) {
   size_t i;
   json_t *row, *rows = json_array();
   int status = rows ? 0 : no_memory(c);
+  pthread_mutex_lock(&c->sh->m);
+  zke *z = c->sh->z;
+  pthread_mutex_unlock(&c->sh->m);
+  if (z) zke_dispatch(z, NULL);
   if (rows) held_each(c->sh, held_row, rows);
   json_array_foreach(rows, i, row) {
     if (!status) status = emit_row(c, json_incref(row));
