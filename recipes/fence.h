@@ -101,9 +101,10 @@ typedef struct zke_fence_options {
  *                      compiled in)
  *   ZKE_NOMEM, or what a durable change returns
  *
- * After ZKE_CONNECTIONLOSS the fence may have been set.  If others changed the
- * table's fence after the reply was lost, theirs stays.  But if they removed a
- * first fence by then, it is set again. */
+ * ZKE_CONNECTIONLOSS: the reply was lost, and then others changed the table's
+ * fence, or the next try failed.  The fence may have been set.  Others' fence
+ * stays; zke_fence_list() tells which one the table has.  But if they removed a
+ * first fence, it is set again. */
 ZKE_API int zke_fence_set(zke *z, const char *table, const char *path,
                           const zke_fence_options *options);
 

@@ -572,22 +572,25 @@ static void fence_in_pause(void *context, int64_t ns) {
 /* A change loses its reply, and then another process makes its own fence: that
  * one stays.  A removal succeeds: it was made, or its fence is gone.  If a new
  * fence was made, the call cannot know that. */
-TEST_LOOP(a_lost_reply_spares_the_next_fence, 0, 4) {
+TEST_LOOP(a_lost_reply_spares_the_next_fence, 0, 6) {
+  enum { REMOVES, REPLACES, BEGINS };
   zke *y = open_shop(), *z;
   zke_os os = {.size = sizeof os, .context = &y, .sleep = fence_in_pause};
   zke_options o = {.size = sizeof o, .os = &os};
-  zke_fence_options f = {.size = sizeof f, .replace = 1};
-  bool replaces = _i / 2;
+  int what = _i / 2;
+  bool made = _i % 2;
+  zke_fence_options f = {.size = sizeof f, .replace = what == REPLACES};
   ck_ok(zke_open(shop, &o, &z));
-  ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
-  ck_ok(
-      zke_test_fail(z, _i % 2 ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
-  if (replaces)
-    ck_rc(zke_fence_set(z, "pay", "/mine", &f),
-          _i % 2 ? ZKE_CONNECTIONLOSS : ZKE_OK);
-  else
+  if (what != BEGINS) ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
+  ck_ok(zke_test_fail(z, made ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
+  if (what == REMOVES)
     ck_ok(zke_fence_remove(z, "pay"));
-  if (_i % 2) expect_fence(z, "pay", "/others", "fence");
+  else if (made)
+    ck_rc(zke_fence_set(z, "pay", "/mine", &f), ZKE_CONNECTIONLOSS);
+  else
+    ck_rc(zke_fence_set(z, "pay", "/mine", &f),
+          what == BEGINS ? ZKE_NODEEXISTS : ZKE_OK);
+  if (made) expect_fence(z, "pay", "/others", "fence");
   ck_ok(zke_close(z));
 }
 
