@@ -1164,10 +1164,19 @@ static void choose_path(worker *w, int recipe, int resource) {
   snprintf(w->path, sizeof w->path, "/%s/%d", recipes[recipe].name, resource);
 }
 
+/* The disk does not fail here, so the engine has no errors to report.  Then the
+ * only lost replies are those that lose_a_reply() asks for. */
+static void hear_log(void *context, int level, const char *text) {
+  if (level != ZKE_LOG_ERROR) return;
+  note(context, HISTORY_FAILED, ZKE_SYSTEMERROR, 0);
+  fprintf(stderr, "the engine: %s\n", text);
+}
+
 static void open_worker(worker *w) {
+  zke_options o = {.size = sizeof o, .log = hear_log, .log_context = w};
   w->history = open(history_path, O_WRONLY | O_APPEND | O_CREAT, 0600);
   if (w->history < 0) abort();
-  must(w, zke_open(database, NULL, &w->z));
+  must(w, zke_open(database, &o, &w->z));
   if (!w->z) _exit(1);
 }
 
