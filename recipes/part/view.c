@@ -1036,6 +1036,7 @@ static void view_owe(zke_view *v, int due) {
 /* Record the path of an event.  If that fails, or an event says that others
  * were lost, everything is read again: never less than what changed. */
 void zke_view_event(zke_view *v, int type, const char *path) {
+  if (!v->watching) return; /* the first look will read everything */
   bool all = type <= 0 || v->scope.levels < 0;
   if (all || paths_note(v, type, path) != ZKE_OK)
     view_owe(v, VIEW_ALL);
@@ -1049,18 +1050,15 @@ void zke_view_refresh(zke_view *v) {
   v->r.changed = true;
 }
 
-/* Are the events' changes in the picture already?  That is so for most of many
+/* Is the event's change in the picture already?  That is so for most of many
  * events that come together: the look after the first one has read the changes
- * of all of them. */
+ * of all of them.  The first path tells: if the event's node came or went, it
+ * is the parent, whose pzxid has changed too; else it is the only one. */
 static bool view_knows(const zke_view *v) {
-  for (int i = 0; i < v->path_count; i++) {
-    zke_config_node n = {.name = path_name(v, &v->paths[i])};
-    const view_node *old = view_at(v, n.name);
-    int rc = zke_exists(v->r.z, v->paths[i].path, NULL, NULL, &n.stat);
-    if (rc == ZKE_OK ? !old || !node_is_same(old, &n) : rc != ZKE_NONODE || old)
-      return false;
-  }
-  return true;
+  zke_config_node n = {.name = path_name(v, &v->paths[0])};
+  const view_node *old = view_at(v, n.name);
+  int rc = zke_exists(v->r.z, v->paths[0].path, NULL, NULL, &n.stat);
+  return rc == ZKE_OK ? old && node_is_same(old, &n) : rc == ZKE_NONODE && !old;
 }
 
 /* Do what is due, in the cheapest way that suffices: nothing, the named nodes,

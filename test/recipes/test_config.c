@@ -670,6 +670,14 @@ TEST(unreadable_nodes_go) {
              "news +db:open, +db/host:b, +db/more:c, +db/port:1");
 }
 
+/* The same if only a child shows it. */
+TEST(unreadable_nodes_take_all_below_them) {
+  play_steps(&of_config,
+             "plant; eve signs; ann start; told " PLANTED
+             "; hide db; put db/more c;"
+             "news -db:, -db/host:a, -db/port:1; ann list . -> :root");
+}
+
 /* News that is still to be told, but may not be read, counts too. */
 TEST(unreadable_changes_count_before_they_are_told) {
   play_steps(&of_config,

@@ -141,6 +141,14 @@ TEST(joined_without_start) {
              "ann loses; news ann LOST; ann is LOST");
 }
 
+/* Events from before the start do not hide later ones. */
+TEST(joined_before_the_start) {
+  play_steps(&of_group,
+             "ann join 1; bob join 2; ann update 3; news ; ann start;"
+             "told ann +ann:3, ann +bob:2, ann READY; bob update 4;"
+             "news ann ~bob:4");
+}
+
 /* One object is one member: a second join is refused, and so is a second leave;
  * then it may join again. */
 TEST(join_twice_leave_twice) {
