@@ -505,8 +505,10 @@ int zke_election_resign(zke_election *e) {
   if (e->state != ZKE_ELECTION_STOP) {
     election_tell(e, ZKE_ELECTION_STOP_START, 0);
     rc = election_quit(e);
-    e->state = ZKE_ELECTION_STOP;
-    election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
+    if (!e->l.r.ended) { /* else it has told FAILURE */
+      e->state = ZKE_ELECTION_STOP;
+      election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
+    }
   }
   if (rc == ZKE_OK && !there) rc = zke_line_check(&e->l); /* reports it */
   return zke_recipe_leave(&e->l.r, rc);

@@ -129,6 +129,7 @@ static int multilock_take_back(zke_multilock *ml) {
  * later. */
 static int multilock_leave(zke_multilock *ml) {
   int rc = multilock_take_back(ml);
+  if (zke_recipe_has_ended(&ml->r, rc)) return rc; /* it is LOST, not OUT */
   multilock_change(ml, ZKE_LINE_OUT, 0);
   if (ml->blocking) zke_wake(ml->r.z); /* another thread waits in this place */
   return rc;

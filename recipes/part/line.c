@@ -752,6 +752,7 @@ int zke_line_quit(zke_line *l) {
   line_unwatch_own(l);
   int rc = l->also ? line_leave_both(l) : line_grant(l);
   if (rc != ZKE_OK) rc = line_discard_own(l);
+  if (zke_recipe_has_ended(&l->r, rc)) return rc; /* it is LOST, not OUT */
   if (rc != ZKE_OK) zke_recipe_keep(&kept);
   if (line_does(l)->tidy && l->state == ZKE_LINE_HELD && rc == ZKE_OK)
     line_does(l)->tidy(l); /* the mark for it */

@@ -167,9 +167,10 @@ int zke_line_try(zke_line *l);
 /* zke_line_quit - leave the line, from any state
  *
  * Deletes the znode, and in the same step marks the heir or deletes `also`.
- * The object is OUT whatever this returns.  If the delete fails, the session
- * deletes the znode later (zke_discard()).  A thread inside zke_line_acquire()
- * is woken, and finds the place gone. */
+ * The object is OUT whatever this returns, unless it finds that the session has
+ * ended: then it is LOST.  If the delete fails, the session deletes the znode
+ * later (zke_discard()).  A thread inside zke_line_acquire() is woken, and
+ * finds the place gone. */
 int zke_line_quit(zke_line *l);
 
 /* zke_line_give_up - quit after a failure, from any state

@@ -1048,11 +1048,13 @@ static void session_ends(void) {
   ck_ok(zke_expire(intruder, zke_session_id(caller)));
 }
 
-/* The session ends in the middle of a call, which is the first to find out.
- * The listener of a participant hears LOST, once, and nothing else. */
-TEST_LINES(a_call_that_finds_its_session_ended_tells_the_loss) {
-  int found = 0;
-  line = &line_kinds[_i];
+/* The session ends in the middle of a call, which is the first to find out: a
+ * waiter acquires or releases, a holder releases.  The listener hears LOST,
+ * once, and nothing else. */
+TEST_LOOP(a_call_that_finds_its_session_ended_tells_the_loss, 0,
+          3 * LINE_KINDS) {
+  int found = 0, how = _i / LINE_KINDS;
+  line = &line_kinds[_i % LINE_KINDS];
   bool more = true;
   for (int n = 1; more; n++) {
     open_two();
@@ -1060,9 +1062,12 @@ TEST_LINES(a_call_that_finds_its_session_ended_tells_the_loss) {
     other_party = make_party(intruder, &(line_options){0});
     ck_ok(line->acquire(other_party, line->first, ZKE_FOREVER));
     ck_ok(line->start(own, line->others));
+    if (how == 2) ck_ok(line->release(other_party));
+    dispatch_on(caller);
     told[0] = '\0';
     act_at(n, session_ends);
-    int rc = line->acquire(own, line->others, zke_now(caller) + 50);
+    int rc = how ? line->release(own)
+                 : line->acquire(own, line->others, zke_now(caller) + 50);
     more = acted();
     if (rc == ZKE_INVALIDSTATE) {
       ck_told("ann LOST");
