@@ -155,6 +155,8 @@ int zke_semaphore_resize(zke *z, const char *path, int limit,
   semaphore_change c = {path, limit};
   if (limit < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d is below 1", limit);
+  if (path && strcmp(path, "/") == 0)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a semaphore cannot be at /");
   return zke_recipe_do(z, semaphore_try_change, &c, deadline_ms);
 }
 

@@ -78,6 +78,7 @@ TEST(arguments_are_checked) {
   ck_assert_ptr_null(sem);
   ck_rc(zke_semaphore_resize(z[0], PATH, 0, ZKE_FOREVER), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_resize(z[0], "nope", 1, ZKE_FOREVER), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_resize(z[0], "/", 1, ZKE_FOREVER), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_limit(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   sem = make(z[0], 1);
   ck_rc(zke_semaphore_acquire(sem, 0, 0), ZKE_BADARGUMENTS);
