@@ -138,10 +138,8 @@ static void election_determined(zke_election *e, bool asked) {
   }
 }
 
-/* The candidacy has failed, and this is told once: the failed step is repeated,
- * and has no DETERMINE to tell any more. */
+/* The candidacy has failed; this is told once. */
 static void election_fail(zke_election *e) {
-  e->again = false;
   if (e->state != ZKE_ELECTION_FAILED)
     election_tell(e, ZKE_ELECTION_FAILURE, 0);
   e->state = ZKE_ELECTION_FAILED;
@@ -305,13 +303,15 @@ static int election_follow_line(zke_election *e, bool asked) {
 }
 
 /* The line first: the word must exist if the candidate leads.  A refusal that
- * no call can return has put the candidate out. */
+ * no call can return has put the candidate out.  An entry in front may have
+ * gone before a look that has failed: by now the candidate may no longer wait.
+ */
 static int election_step(zke_recipe *r) {
   zke_election *e = (zke_election *)r;
   int rc = zke_line_step(&e->l);
   if (rc != ZKE_OK && e->l.state == ZKE_LINE_OUT) election_fail(e);
   if (rc != ZKE_OK) return rc;
-  bool asked = e->again;
+  bool asked = e->again && e->l.state == ZKE_LINE_WAITING;
   e->again = false;
   return election_follow_line(e, asked);
 }

@@ -120,6 +120,7 @@ static zke_observer *observer_of(zke *session) {
 STEP(start, zke_election_start(s->object))
 STEP(ready, zke_election_ready(s->object))
 STEP(resign, zke_election_resign(s->object))
+STEP(step, zke_election_step(s->object))
 STEP(hands, zke_election_hand_over(s->object, s->word[0]))
 STEP(value, zke_election_set(s->object, *s->rest ? s->rest : NULL,
                              (int)strlen(s->rest), s->deadline))
@@ -237,7 +238,7 @@ static const step_verb verbs[] = {
     VERB(value),      VERB(check),  VERB(is),       VERB(loses),
     VERB(queue),      VERB(office), VERB(changed),  VERB(observes),
     VERB(looks_away), VERB(awaits), VERB(gives_up), VERB(leader),
-    VERB(last),       {NULL, NULL}};
+    VERB(last),       VERB(step),   {NULL, NULL}};
 
 static void release(void *object) { zke_election_free(object); }
 static bool waits(const step *s) { return sleeps(observer[s->who]); }
@@ -281,6 +282,15 @@ TEST(the_others_are_ready_and_follow_in_order) {
       "ann resign; news ann STOPPED, bob ELECTED; queue bob cid; bob check;"
       "ann start; news ann READY; cid resign; news cid STOPPED, ann READY;"
       "bob resign; news bob STOPPED, ann ELECTED");
+}
+
+/* A look that failed when the one in front had left is made up for, but a
+ * candidate that has resigned since is told nothing more. */
+TEST(a_failed_look_tells_nothing_after_a_resignation) {
+  play_election(
+      "ann start; bob start; told ann ELECTED, bob READY; ann resign;"
+      "bob fails read; news ann STOPPED; bob resign; told bob STOPPED;"
+      "bob step; told ");
 }
 
 /* A leader whose session has ended hears FAILED.  Its word is gone, and none of
