@@ -67,7 +67,9 @@
  * latest.
  *
  * ON AN ENSEMBLE (zookeeper.h): after a lost connection it reads everything
- * again, and tells all changes that it finds as one change.  Nothing else
+ * again, and tells all changes that it finds as one change.  Everything is read
+ * by one request: so more than a few thousand nodes are ZKE_BADARGUMENTS,
+ * unless options.data_limit says that the servers accept more.  Nothing else
  * differs.
  *
  * MISTAKES, and their results:

@@ -48,10 +48,10 @@
  *
  * COSTS: a candidacy is one write and three reads, one of which sets a watch
  * (two of them if it has to wait).  "leader" is one write and one more watch,
- * and each change of its value one write.  Resigning is one write and one read.
- * Removing a watch is a small write.  Only making the directory is synced.  An
- * observer is three reads, one of which sets a watch, and one read and a watch
- * for each change.
+ * and each change of its value one write.  Resigning is one write and two
+ * reads.  Removing a watch is a small write.  Only making the directory is
+ * synced.  An observer is three reads, one of which sets a watch, and one read
+ * and a watch for each change.
  *
  * LOSING THE SESSION, or the znode, ends the candidacy: the listener hears
  * ZKE_ELECTION_FAILURE, zke_election_check() fails, and so does a multi that

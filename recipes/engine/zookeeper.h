@@ -111,9 +111,10 @@
  *
  * OTHER DIFFERENCES from a file
  *   - A change is one frame of at most 1048575 bytes, path and data together,
- *     else ZKE_BADARGUMENTS.  The same limit holds for the path of a
- *     zke_discard(), that of a watch, and an identity of zke_add_auth().  If
- *     the servers accept more, set options.data_limit to that.
+ *     else ZKE_BADARGUMENTS.  The same limit holds for all paths of a
+ *     zke_multi_read(), the path of a zke_discard(), that of a watch, and an
+ *     identity of zke_add_auth().  If the servers accept more, set
+ *     options.data_limit to that.
  *   - A create returns ZKE_CONNECTIONLOSS if the reply's path is not the one
  *     asked for, with a number if sequential.
  *   - zke_close() is ZKE_OK even if it could not end the session: without a
