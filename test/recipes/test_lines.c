@@ -38,6 +38,7 @@ TEST_LINES(acquire_holds_and_release_gives_up) {
     ck_assert_int_eq(in_line(), 1);
     play(
         "ann release;"
+        "ann dispatches -> 0;" /* it is not woken by itself */
         "line");
   }
   play("told ann HELD, ann OUT, ann HELD, ann OUT");
