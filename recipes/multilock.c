@@ -244,10 +244,8 @@ static int multilock_look(zke_multilock *ml) {
 static int multilock_take_office(zke_multilock *ml) {
   int64_t token = ml->czxid;
   int rc = ml->at_once ? ZKE_OK : multilock_write_all(ml, "held", &token);
-  if (rc != ZKE_OK) return rc;
-  multilock_unwatch(ml);
-  multilock_change(ml, ZKE_LINE_HELD, token);
-  return ZKE_OK;
+  if (rc == ZKE_OK) multilock_change(ml, ZKE_LINE_HELD, token);
+  return rc;
 }
 
 /* A look in either state.  While held, it only checks that the own entries
