@@ -400,7 +400,9 @@ TEST(only_the_leader_takes_office) {
 TEST(the_word_comes_and_goes_in_one_step) {
   play_election(
       "ann start; bob start; ann ready; changed ; ann resign; changed 2;"
-      "office nobody; all dispatch; bob ready; office bob; bob resign;"
+      "office nobody; all dispatch; bob ready; office bob;"
+      "ann start; ann resign; office bob;" /* a former leader leaves it */
+      "bob resign;"
       "ann start; create " WORD
       " 1 old; changed ; ann ready; changed 2;"
       "office ann; ann resign;"
