@@ -189,10 +189,7 @@ void zke_line_free(zke_line *l) {
   zke_free((void *)(uintptr_t)l->data);
   line_forget_own(l);
   for (int i = 0; i < ZKE_LINE_FORMER; i++) zke_free(l->gone[i]);
-  memset(l->gone, 0, sizeof l->gone);
   zke_free(l->watched);
-  l->data = NULL;
-  l->watched = NULL;
 }
 
 /* ---- watching ----
