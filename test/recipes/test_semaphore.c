@@ -160,12 +160,14 @@ TEST(more_permits_than_the_limit_are_refused_at_once) {
   free_all(&sem, 1);
 }
 
-/* Waiting sessions watch the limit: when it is raised from 1 to 4, three more
- * get in, in order. */
+/* Waiting sessions watch the limit, also when they wait a second time: when it
+ * is raised from 1 to 4, three more get in, in order. */
 TEST(a_raised_limit_lets_waiters_in) {
   int limit;
   open_limited(1);
   play(
+      "ann start 1; bob start 1; ann release; bob dispatches; bob release;"
+      "told ann HELD, ann OUT, bob HELD, bob OUT;"
       "ann start 1; bob start 1; cid start 1; dan start 1;"
       "eve start 1;"
       "line ann (bob) (cid) (dan) (eve);"
