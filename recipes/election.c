@@ -327,10 +327,9 @@ static void election_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&e->l, path);
 }
 
-/* The word went with the session, so nothing must be deleted. */
+/* The word went with the session. */
 static void election_ended(zke_recipe *r) {
   zke_line_ended((zke_line *)r);
-  ((zke_election *)r)->ready = false;
   election_determined((zke_election *)r, false);
 }
 

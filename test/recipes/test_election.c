@@ -284,13 +284,27 @@ TEST(the_others_are_ready_and_follow_in_order) {
       "bob resign; news bob STOPPED, ann ELECTED");
 }
 
-/* A look that failed when the one in front had left is made up for, but a
- * candidate that has resigned since is told nothing more. */
+/* The one in front of bob leaves, and bob cannot look, since he may not read
+ * the directory; he resigns. */
+static void resign_unseeing(void) {
+  play("ann start; bob start; told ann ELECTED, bob READY; ann resign");
+  ck_ok(zke_set_acl(z[4], PATH, -1, ZKE_CREATOR_ALL_ACL, NULL));
+  play("bob dispatches; told ann STOPPED; bob resign; told bob STOPPED");
+  ck_ok(zke_set_acl(z[4], PATH, -1, ZKE_OPEN_ACL, NULL));
+}
+
+/* A failed look is made up for, but a candidate that has resigned since is told
+ * nothing more, nor where it stood before its next candidacy. */
 TEST(a_failed_look_tells_nothing_after_a_resignation) {
-  play_election(
-      "ann start; bob start; told ann ELECTED, bob READY; ann resign;"
-      "bob fails read; news ann STOPPED; bob resign; told bob STOPPED;"
+  open_all();
+  ck_ok(zke_add_auth(z[4], "digest", "me:pw", 5));
+  resign_unseeing();
+  play("bob step; told ");
+  resign_unseeing();
+  play(
+      "ann start; bob start; told ann ELECTED, bob READY;"
       "bob step; told ");
+  close_all();
 }
 
 /* A leader whose session has ended hears FAILED.  Its word is gone, and none of
@@ -434,6 +448,15 @@ TEST(a_lost_place_takes_the_word_back) {
       "office nobody; all dispatch; office nobody;"
       "bob resign; ann start; bob start; ann ready; ann loses; bob dispatches;"
       "bob ready; ann dispatches; office bob; all dispatch; office bob");
+}
+
+/* A new office has no word before ready(), and has it then without a dispatch,
+ * whether the last one was handed over or lost. */
+TEST(each_office_has_its_own_word) {
+  play_election(
+      "ann start; bob start; ann ready; ann hands bob; bob resign;"
+      "ann start; office nobody; ann ready; office ann; ann loses;"
+      "ann check -> LOST; ann start; office nobody; ann ready; office ann");
 }
 
 /* Without a dispatch: a leader that has lost its place is told so when it
