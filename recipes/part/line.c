@@ -1024,7 +1024,6 @@ int zke_line_yield(zke_line *l, const char *heir, const char *word) {
     rc = line_watch_again(l, rc); /* it may find the own znode gone */
     return l->state == ZKE_LINE_HELD ? rc : zke_line_check(l);
   }
-  line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
   return ZKE_OK;
