@@ -281,8 +281,9 @@ static const char *compare_written(const reply *a, const reply *b) {
 /* checkWatches of 3.8.0 also finds the watches of other connections, and both
  * it and removeWatches have a special code for an invalid path. */
 static bool is_other_watch(const cf_op *op, const reply *a, const reply *b) {
-  bool bad = !cf_client_passes(op), check = op->kind == CF_CHECK_WATCH;
-  if (!check && op->kind != CF_REMOVE_WATCH) return false;
+  const cf_op *real = op->kind == CF_MALFORMED ? op->subs : op;
+  bool bad = !cf_client_passes(real), check = real->kind == CF_CHECK_WATCH;
+  if (!check && real->kind != CF_REMOVE_WATCH) return false;
   if (a->head.err == b->head.err || b->head.err != ZKE_NOWATCHER) return false;
   if (!bad && !(check && a->head.err == ZKE_OK)) return false;
   cf_mask_used[bad ? CF_MASK_BAD_PATH : CF_MASK_OTHER_WATCH]++;

@@ -1,8 +1,6 @@
 #!/bin/sh
 # conformance.sh - start a ZooKeeper server, compare zkembed with it, stop it
-# .8, which filter events by READ like Debian's 3.8.0).  It listens on a free
-# port of 127.0.0.1, keeps its data in its own directory, and is always stopped:
-# if this shell is killed, the kernel stops it.
+#
 #   conformance.sh PROGRAM
 #
 # With ENGINE=zookeeper there are two servers, and zkembed opens the second one
@@ -11,7 +9,9 @@
 # PROGRAM is conformance.c's; it reads OPS, SEED, SEEDS, WIRE and ZKE in the
 # environment, and with MASKS only prints its table.  The server is that of
 # Debian's package zookeeper, or of the unpacked release in ZOOKEEPER_HOME
-# (3.8.4 or a later
+# (3.8.4 or a later 3.8, which filter events by READ like Debian's 3.8.0).  It
+# listens on a free port of 127.0.0.1, keeps its data in its own directory, and
+# is always stopped: if this shell is killed, the kernel stops it.
 program=$1
 
 if [ "$MASKS" ]; then exec "$program" --masks; fi

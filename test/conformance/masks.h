@@ -33,9 +33,12 @@
     "zkembed has nothing to sync and does not look at the path")              \
   X(CONNECTION, "session events of connecting: not kept",                     \
     "zkembed has no connection")                                              \
-  X(OWN_END, "events of a session's own end: as if it were told of the end",  \
+  X(OWN_END,                                                                  \
+    "events of a session's own end: as if it were told of the end; over the " \
+    "wire, events before the close of a connection: not compared",            \
     "the server sends them while it ends a session, and hardly ever is "      \
-    "there somebody to deliver them")                                         \
+    "there somebody to deliver them; and it closes a connection for a bad "   \
+    "frame before it has sent everything")                                    \
   X(AUTH_END, "session after failed authentication: ended by the harness",    \
     "the server keeps it until it times out, zke_close() on a file ends it")  \
   X(CLIENT_MULTI,                                                             \

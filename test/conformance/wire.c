@@ -140,7 +140,10 @@ static bool exchange(run *r, int at, const cf_op *ops, int count,
     }
     answers += cf_is_answered(&ops[i]);
   }
-  if (cf_ends_connection(&ops[count - 1])) answers = TO_THE_END;
+  if (cf_ends_connection(&ops[count - 1])) {
+    answers = TO_THE_END;
+    how |= CF_OWN_END;
+  }
   cf_pair_send(&s->pair);
   cf_pair_take(&s->pair, answers, both);
   r->why =
@@ -167,7 +170,7 @@ static bool flush(run *r, unsigned how) {
 
 static bool close_seat(run *r, int i) {
   static const cf_op close = {.kind = CF_CLOSE};
-  bool same = exchange(r, i, &close, 1, CF_OWN_END);
+  bool same = exchange(r, i, &close, 1, 0);
   cf_pair_hang_up(&r->seats[i].pair);
   r->seats[i].open = false;
   return same;
