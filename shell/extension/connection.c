@@ -62,42 +62,26 @@ static int adopt(ext_connection *k) {
   return rc;
 }
 
-/* Is this thread between zke_begin() and its end?  Then the engine refuses all
- * its calls, for whichever connection. */
-static _Thread_local bool begun;
-
-void ext_enter(ext_connection *k) { k->guest = begun = true; }
-void ext_left(ext_connection *k) { k->guest = begun = false; }
-
 void ext_leave(ext_connection *k) {
-  bool there = k->guest;
-  k->guest = false;
-  if (there && zke_sql_rollback(k->z, k->db) != ZKE_MISUSE) ext_left(k);
-}
-
-static int may_call(void) {
-  if (!begun) return ZKE_OK;
-  return zke_fail(ZKE_MISUSE, "this thread is between zke_begin() and its end");
+  if (k->guest && zke_sql_rollback(k->z, k->db) != ZKE_MISUSE) ext_left(k);
 }
 
 int ext_open(ext_connection *k) {
-  if (sqlite3_get_autocommit(k->db)) ext_leave(k);
-  int rc = may_call();
-  if (rc != ZKE_OK) return rc;
-  ext_end_left();
-  if (!k->z) rc = open_handle(k);
+  bool ended = sqlite3_get_autocommit(k->db);
+  if (ended) ext_leave(k);
+  int rc = k->z ? ZKE_OK : open_handle(k);
   if (rc == ZKE_OK) rc = ext_alone(k);
   if (rc == ZKE_OK) rc = adopt(k);
-  if (rc != ZKE_OK || !k->adopted || k->guest) return rc;
+  if (rc != ZKE_OK || !k->adopted || (k->guest && !ended)) return rc;
   rc = ext_outbox_hook(k);
   if (rc == ZKE_OK) ext_outbox_look(k);
   return rc;
 }
 
+/* On a thread that is between zke_begin() and its end, for whichever
+ * connection, the engine refuses all calls, also one that does nothing. */
 int ext_close(ext_connection *k) {
-  ext_leave(k);
-  int rc = k->z ? may_call() : ZKE_OK;
-  if (rc != ZKE_OK) return rc;
+  if (k->z && zke_sleep(k->z, 0) == ZKE_MISUSE) return ZKE_MISUSE;
   ext_owned_free(k);
   if (k->z) zke_close(k->z);
   k->z = NULL;
@@ -113,31 +97,27 @@ ext_connection *ext_begin(sqlite3 *db) {
   return k;
 }
 
-/* Connections that are gone, but whose sessions could not end: their thread was
- * between zke_begin() and its end, on another connection. */
-static ext_connection *left;
+/* Connections that this thread has closed, but whose sessions could not end: it
+ * is between zke_begin() and its end, on another connection.  Another thread
+ * would wait for that end. */
+static _Thread_local ext_connection *closed;
 
-static void end(ext_connection *k) {
+void ext_release(ext_connection *k) {
+  if (--k->users) return;
   if (ext_close(k) == ZKE_OK) {
     free(k);
     return;
   }
-  k->next = __atomic_load_n(&left, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(&left, &k->next, k, true,
-                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-  }
+  k->next = closed;
+  closed = k;
 }
 
-void ext_release(ext_connection *k) {
-  if (--k->users == 0) end(k);
-}
-
-void ext_end_left(void) {
-  if (!__atomic_load_n(&left, __ATOMIC_RELAXED)) return;
-  ext_connection *k = __atomic_exchange_n(&left, NULL, __ATOMIC_ACQ_REL);
-  for (ext_connection *next; k; k = next) {
-    next = k->next;
-    end(k);
+void ext_left(ext_connection *k) {
+  k->guest = false;
+  while ((k = closed)) {
+    closed = k->next;
+    ext_close(k);
+    free(k);
   }
 }
 

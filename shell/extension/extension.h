@@ -44,7 +44,7 @@ typedef struct ext_connection {
   zke *z;            /* NULL: not opened yet */
   bool adopted;      /* zke_sql_adopt() has succeeded; this is permanent */
   bool echoed;       /* wait.c: the alarm of ext_dispatch() was called */
-  bool guest;        /* between zke_begin() and its end */
+  bool guest;        /* between zke_begin() and its end, on some thread */
   ext_owned *owned;  /* owned.c */
   int64_t items;     /* queue.c: the last number of a claimed item */
   bool moving;       /* outbox.c: rows are being moved */
@@ -107,8 +107,7 @@ extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
  *                  drop each other's locks
  * ext_open       - makes sure of the handle, with the connection as its guest
  * ext_close      - releases everything, and ends its session.  ZKE_OK, or
- *                  ZKE_MISUSE between zke_begin() and its end
- * ext_end_left   - ends the sessions for which this was so
+ *                  ZKE_MISUSE if this thread is between zke_begin() and its end
  * ext_alone      - checks that no other SQLite of the process has the file
  *                  open, at most once a second
  * ext_error_text - the code's name and the sentence; for sqlite3_free(), or
@@ -119,7 +118,6 @@ bool ext_is_loaded(sqlite3 *db);
 const char *ext_refuses(const sqlite3_api_routines *api);
 int ext_open(ext_connection *k);
 int ext_close(ext_connection *k);
-void ext_end_left(void);
 int ext_alone(ext_connection *k);
 char *ext_error_text(int rc);
 
@@ -130,11 +128,9 @@ static inline int ext_nomem(void) {
   return ZKE_NOMEM;
 }
 
-/* ext_enter - zke_begin() has begun: no other call on this thread
- * ext_left  - its transaction has ended
- * ext_leave - ends it if the program has not ended it by zke_commit() or
- *             zke_rollback() */
-void ext_enter(ext_connection *k);
+/* ext_left  - the transaction of zke_begin() has ended
+ * ext_leave - ends it if this thread has begun it, and the program has ended it
+ *             neither by zke_commit() nor by zke_rollback() */
 void ext_left(ext_connection *k);
 void ext_leave(ext_connection *k);
 

@@ -66,7 +66,8 @@ static void call(sqlite3_context *sql, int count, sqlite3_value **value) {
 
 /* zke_close(): ends the session; the next call begins another. */
 static int run_close(ext_call *c) {
-  if (c->k->guest && !sqlite3_get_autocommit(c->k->db))
+  if (sqlite3_get_autocommit(c->k->db)) ext_leave(c->k);
+  if (c->k->guest)
     return zke_fail(ZKE_MISUSE, "zke_close() between zke_begin() and its end");
   return ext_done(c, ext_close(c->k));
 }

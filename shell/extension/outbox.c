@@ -414,7 +414,7 @@ static bool would_harm(const ext_connection *k) {
 
 /* Moves the rows, and waits for others at most until then. */
 static int look(ext_connection *k, int64_t until) {
-  if (!k->z || !k->adopted || k->guest || k->moving) return ZKE_OK;
+  if (!k->z || !k->adopted || k->moving) return ZKE_OK;
   int64_t before = zke_limit(k->z, until);
   k->moving = true;
   k->moved_ms = zke_now(k->z);

@@ -8,7 +8,7 @@ static int run_begin(ext_call *c) {
                     "zke_begin(): the connection has no file to write to");
   int rc = ext_tables_use(c->k);
   if (rc == ZKE_OK) rc = zke_sql_begin(c->k->z, c->k->db);
-  if (rc == ZKE_OK) ext_enter(c->k);
+  if (rc == ZKE_OK) c->k->guest = true;
   return ext_done(c, rc);
 }
 
@@ -19,7 +19,6 @@ static int finish(ext_call *c, int (*end)(zke *, sqlite3 *)) {
     return zke_fail(ZKE_MISUSE, "%s() without zke_begin() on this thread",
                     c->function->name);
   ext_left(c->k);
-  ext_end_left();
   if (rc != ZKE_OK) return rc;
   c->k->unmoved = true; /* the engine had the hook meanwhile */
   ext_open(c->k);

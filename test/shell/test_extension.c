@@ -435,37 +435,56 @@ TEST(transactions) {
   sql_close(db);
 }
 
-/* The transaction of zke_begin() belongs to a thread.  The end of the
- * connection, and the next call after a plain ROLLBACK, end it for others.  A
- * connection that is closed meanwhile holds nothing after that. */
-TEST(begin_ends) {
-  sqlite3 *a = connect_here(), *b = connect_here(), *c;
+static const char *ask_elsewhere(sqlite3 *db, const char *sql) {
+  static asking x;
   pthread_t thread;
-  asking x = {.db = a, .sql = "SELECT zke_commit()"};
-  expect(b, "CREATE TABLE t(x)", "");
-  expect(a, "SELECT zke_begin()", "1");
+  x = (asking){.db = db, .sql = sql};
   ck_assert_int_eq(pthread_create(&thread, NULL, ask_aside, &x), 0);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  return x.answer;
+}
+
+/* The transaction of zke_begin() belongs to a thread.  The end of the
+ * connection, and the thread's next call after a plain ROLLBACK, end it for
+ * others. */
+TEST(begin_ends) {
+  sqlite3 *a = connect_here(), *b = connect_here();
+  expect(b, "CREATE TABLE t(x)", "");
+  expect(a, "SELECT zke_begin()", "1");
   ck_assert_str_eq(
-      x.answer, "ZKE_MISUSE: zke_commit() without zke_begin() on this thread");
-  expect(a, "SELECT zke_commit()", "1");
+      ask_elsewhere(a, "SELECT zke_commit()"),
+      "ZKE_MISUSE: zke_commit() without zke_begin() on this thread");
+  expect(a, "SELECT zke_session() > 0, zke_commit()", "1|1");
   expect(a, "SELECT zke_begin()", "1");
   expect(a, "ROLLBACK", "");
+  ck_assert_str_eq(ask_elsewhere(a, "SELECT zke_close()"),
+                   "ZKE_MISUSE: zke_close() between zke_begin() and its end");
   expect(a, "SELECT zke_exists('/a')", "0");
   expect(b, "SELECT zke_create('/a')", "/a");
-  c = connect_here();
-  ck_assert_int_gt(number(c, "SELECT zke_lock('l')"), 0);
-  expect(a, "SELECT zke_begin()", "1");
-  refused(a, "SELECT zke_get('/a')", "ZKE_MISUSE", "between zke_begin()");
-  refused(b, "SELECT zke_close()", "ZKE_MISUSE", "between zke_begin()");
-  sql_close(c);
-  expect(a, "SELECT zke_commit()", "1");
-  ck_assert_int_gt(number(b, "SELECT zke_lock('l', 60000)"), 0);
   expect(a, "SELECT zke_begin()", "1");
   expect(a, "INSERT INTO t VALUES(1)", "");
   sql_close(a);
   expect(b, "SELECT zke_create('/b'), count(*) FROM t", "/b|0");
   sql_close(b);
+}
+
+/* A connection that is closed meanwhile holds nothing after that.  The calls of
+ * other threads do not wait to end its session. */
+TEST(closed_beside_begin) {
+  sqlite3 *a = connect_here(), *b = connect_here(), *c = connect_here();
+  sqlite3 *other = connect_to(test_path("b.db"), 0);
+  expect(b, "SELECT zke_create('/a')", "/a");
+  ck_assert_int_gt(number(c, "SELECT zke_lock('l')"), 0);
+  expect(a, "SELECT zke_begin()", "1");
+  refused(a, "SELECT zke_get('/a')", "ZKE_MISUSE", "and its end");
+  refused(b, "SELECT zke_close()", "ZKE_MISUSE", "and its end");
+  sql_close(c);
+  int64_t before = test_now();
+  ck_assert_str_eq(ask_elsewhere(other, "SELECT zke_get('/a')"), "NULL");
+  ck_assert_int_lt(test_now() - before, test_patience(5000));
+  expect(a, "SELECT zke_commit()", "1");
+  ck_assert_int_gt(number(b, "SELECT zke_lock('l', 60000)"), 0);
+  sql_close(a), sql_close(b), sql_close(other);
 }
 
 /* The first call would wait for the transaction's own lock. */
@@ -614,7 +633,9 @@ TEST(forked) {
   sqlite3 *db = connect_here();
   ck_assert_int_gt(number(db, "SELECT zke_lock('l')"), 0);
   ck_assert_int_eq(test_child_end(test_child(ask_in_child, db)), 0);
-  expect(db, "SELECT zke_unlock('l')", "1");
+  expect(db, "SELECT zke_unlock('l'), zke_begin()", "1|1");
+  ck_assert_int_eq(test_child_end(test_child(ask_in_child, db)), 0);
+  expect(db, "SELECT zke_commit()", "1");
   sql_close(db);
 }
 
