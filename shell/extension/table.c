@@ -233,17 +233,20 @@ static int table_close(sqlite3_vtab_cursor *v) {
   return SQLITE_OK;
 }
 
-/* Copies the arguments' texts, since the values live only as long as the
- * call. */
+/* Copies the arguments as texts, since the values live only as long as the
+ * call.  A double's own text may be rounded. */
 static int take_arguments(reading *r, const table *is, int given,
                           sqlite3_value **value) {
   for (int at = 0, i = 0; at < TABLE_ARGUMENTS; at++) {
     if (!(given & 1 << at)) continue;
-    int rc = ext_check(is->name, at, is->arguments[at], value[i]);
+    sqlite3_value *v = value[i++];
+    int rc = ext_check(is->name, at, is->arguments[at], v);
     if (rc != ZKE_OK) return rc;
-    const char *text = (const char *)sqlite3_value_text(value[i++]);
-    if (text) r->text[at] = sqlite3_mprintf("%s", text);
-    if (text && !r->text[at]) return ext_nomem();
+    if (sqlite3_value_type(v) == SQLITE_NULL) continue;
+    r->text[at] = is->arguments[at] == 'n'
+                      ? sqlite3_mprintf("%lld", sqlite3_value_int64(v))
+                      : sqlite3_mprintf("%s", sqlite3_value_text(v));
+    if (!r->text[at]) return ext_nomem();
   }
   for (int at = 0; at < is->needed; at++)
     if (!r->text[at])

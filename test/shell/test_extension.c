@@ -392,6 +392,7 @@ TEST(changes) {
            "zke_changes(%lld)",
            zxid, zxid);
   expect(db, sql, "1|2");
+  expect(db, "SELECT count(*) FROM zke_changes(1e18)", "0");
   refused(db, "SELECT * FROM zke_changes(-1)", "ZKE_BADARGUMENTS",
           "zke_changes(): after the zxid -1");
   refused(db, "SELECT * FROM zke_changes(0, 'a')", "ZKE_BADARGUMENTS",
