@@ -10,44 +10,56 @@ static void has_changed(zke *z, int type, int state, const char *path,
   *(bool *)context = true;
 }
 
-/* Reads the znode, and sets a watch for its next change.  Its version; -1:
- * there is none. */
-static int look(ext_call *c, const char *path, bool *changed, int64_t *out) {
+/* The state of a call. */
+typedef struct waiting {
+  ext_patience p;
+  const char *path;
+  int64_t deadline;
+  bool changed; /* the watcher was called */
+} waiting;
+
+/* Reads the znode, and sets a watch for its next change.  While another program
+ * keeps SQLite's write lock, it tries that again.  Its version; -1: there is
+ * none. */
+static int look(waiting *w, int64_t *out) {
+  zke *z = w->p.c->k->z;
   zke_stat stat;
-  *changed = false;
-  int rc = zke_exists(c->k->z, path, has_changed, changed, &stat);
+  int rc;
+  w->changed = false;
+  do {
+    rc = zke_exists(z, w->path, has_changed, &w->changed, &stat);
+  } while (rc == ZKE_OPERATIONTIMEOUT && zke_now(z) < w->deadline &&
+           zke_dispatch(z, NULL) == ZKE_OK && !w->p.ended);
   *out = rc == ZKE_OK ? stat.version : -1;
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* Sleeps until the watcher was called, the deadline, or an interruption. */
-static int sleep_on(ext_call *c, const ext_patience *p, const bool *changed,
-                    int64_t deadline) {
+static int sleep_on(const waiting *w) {
   int rc = ZKE_OK;
-  while (rc == ZKE_OK && !*changed && !p->ended)
-    rc = zke_wait(c->k->z, deadline);
+  while (rc == ZKE_OK && !w->changed && !w->p.ended)
+    rc = zke_wait(w->p.c->k->z, w->deadline);
   return rc;
 }
 
 /* zke_wait(path, version [, ms]): the version, once it differs; -1: there is no
  * znode.  NULL at the deadline. */
 static int run_wait(ext_call *c) {
-  const char *path;
-  bool changed;
-  int64_t version = 0, known = ext_int(c, 1, -1), deadline = ext_until(c, 2);
-  int rc = ext_znode(c, &path);
+  waiting w = {.p.c = c, .deadline = ext_until(c, 2)};
+  zke *z = c->k->z;
+  int64_t version = 0, known = ext_int(c, 1, -1);
+  int rc = ext_znode(c, &w.path);
   if (rc != ZKE_OK) return rc;
-  ext_patience p = {.c = c};
-  int64_t before = zke_limit(c->k->z, deadline);
-  rc = ext_patience_begin(&p);
-  if (rc == ZKE_OK) rc = look(c, path, &changed, &version);
-  while (rc == ZKE_OK && version == known && !p.ended) {
-    rc = sleep_on(c, &p, &changed, deadline);
-    if (rc == ZKE_OK && !p.ended) rc = look(c, path, &changed, &version);
+  int64_t before = zke_limit(z, w.deadline);
+  rc = ext_patience_begin(&w.p);
+  if (rc == ZKE_OK) rc = look(&w, &version);
+  while (rc == ZKE_OK && version == known && !w.p.ended) {
+    rc = sleep_on(&w);
+    if (rc == ZKE_OK && !w.p.ended) rc = look(&w, &version);
   }
-  zke_limit(c->k->z, before);
-  int ended = ext_patience_end(&p);
-  zke_forget(c->k->z, has_changed, &changed);
+  zke_limit(z, before);
+  int ended = ext_patience_end(&w.p);
+  zke_forget(z, has_changed, &w.changed);
   if (ended != ZKE_OK) return ext_say_waited(c, ended);
   if (rc == ZKE_OK) sqlite3_result_int64(c->sql, version);
   return ext_say_waited(c, rc);

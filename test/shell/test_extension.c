@@ -325,7 +325,8 @@ TEST_LOOP(interrupted, 0, 5) {
   sql_close(a), sql_close(b);
 }
 
-/* A deadline holds also while another program keeps SQLite's write lock. */
+/* A deadline holds also while another program keeps SQLite's write lock: the
+ * wait ends neither later nor earlier. */
 TEST(wait_beside_a_writer) {
   sqlite3 *db = connect_here(), *other;
   expect(db, "SELECT zke_create('/a')", "/a");
@@ -334,6 +335,9 @@ TEST(wait_beside_a_writer) {
   int64_t before = test_now();
   expect(db, "SELECT zke_wait('/a', 0, 1)", "NULL");
   ck_assert_int_lt(test_now() - before, test_patience(2000));
+  before = test_now(); /* longer than a call waits for the lock */
+  expect(db, "SELECT zke_wait('/a', 0, 5500)", "NULL");
+  ck_assert_int_ge(test_now() - before, 5500);
   expect(other, "ROLLBACK", "");
   sql_close(other), sql_close(db);
 }
