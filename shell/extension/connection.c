@@ -7,10 +7,9 @@
 
 SQLITE_EXTENSION_INIT1
 
-enum {
-  OLDEST = 3037002
-}; /* the engine's; older tables of functions end
-                              before some that this calls */
+/* The oldest SQLite of the engine.  An older one's table of functions ends
+ * before some that are called here. */
+enum { OLDEST = 3037002 };
 
 /* ---- a connection's handle ---- */
 
