@@ -9,6 +9,12 @@ const zkembed = require('zkembed')
 const driver = process.argv[2]
 const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
 
+// How many are in the line of the lock l.
+async function line (z) {
+  return Number(await z.get(
+    "SELECT count(*) FROM zke_nodes WHERE path GLOB '/locks/l/*'", []))
+}
+
 async function waits (a, b) {
   const token = await a.lock('l')
   assert.strictEqual(typeof token, 'bigint')
@@ -17,8 +23,7 @@ async function waits (a, b) {
   setTimeout(() => abort.abort(), 50)
   assert.strictEqual(await b.lock('l', { signal: abort.signal }), null)
   // Nothing is left in the line.
-  const line = "SELECT count(*) FROM zke_nodes WHERE path GLOB '/locks/l/*'"
-  assert.strictEqual(Number(await a.get(line, [])), 1)
+  assert.strictEqual(await line(a), 1)
   // The event loop continues, and one session waits for two things.
   let ticks = 0
   const ticker = setInterval(() => ticks++, 10)
@@ -69,7 +74,7 @@ async function ends (a, file) {
   await a.lock('l')
   const z = await zkembed.open(file, driver)
   const waiter = assert.rejects(z.lock('l'))
-  await sleep(50)
+  while (await line(a) < 2) await sleep(1)
   await z.close()
   await waiter
   await assert.rejects(z.call('get', '/a'))
