@@ -492,9 +492,7 @@ int zke_election_lead(zke_election *e, int64_t deadline_ms) {
   return election_leave(e, rc);
 }
 
-/* The events come in ZooKeeper's order: STOP_START, then out, then
- * STOP_COMPLETE.  If the process dies in between, its session's end does the
- * rest. */
+/* If the process dies while it leaves, its session's end does the rest. */
 int zke_election_resign(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -502,10 +500,10 @@ int zke_election_resign(zke_election *e) {
     election_determined(e, false); /* a loss that was not heard of */
   bool there = e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD;
   if (e->state != ZKE_ELECTION_STOP) {
-    election_tell(e, ZKE_ELECTION_STOP_START, 0);
     rc = election_quit(e);
     if (!e->l.r.ended) { /* else it has told FAILURE */
       e->state = ZKE_ELECTION_STOP;
+      election_tell(e, ZKE_ELECTION_STOP_START, 0);
       election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
     }
   }

@@ -61,7 +61,8 @@ static bool follows(int event, int before) {
       return before == ZKE_ELECTION_OFFER_COMPLETE ||
              before == ZKE_ELECTION_READY_COMPLETE;
     case ZKE_ELECTION_FAILURE:
-      return before != ZKE_ELECTION_FAILURE;
+      return before != ZKE_ELECTION_FAILURE &&
+             before != ZKE_ELECTION_STOP_START;
     default:
       return true;
   }
