@@ -1053,7 +1053,8 @@ void zke_view_refresh(zke_view *v) {
 /* Is the event's change in the picture already?  That is so for most of many
  * events that come together: the look after the first one has read the changes
  * of all of them.  The first path tells: if the event's node came or went, it
- * is the parent, whose pzxid has changed too; else it is the only one. */
+ * is the parent, whose pzxid has changed too, or at least its cversion if no
+ * numbers are left; else it is the only one. */
 static bool view_knows(const zke_view *v) {
   zke_config_node n = {.name = path_name(v, &v->paths[0])};
   const view_node *old = view_at(v, n.name);
