@@ -63,8 +63,8 @@
  * LIMITS.  A watch of mode ZKE_WATCH_PERSISTENT on the same path by the same
  * session replaces this one (zke_add_watch()): do not register one.  Nodes that
  * the session may not read are not seen, and nothing below them is.  A change
- * of an ACL is no event: the node is hidden or shown at its next change at the
- * latest.
+ * of an ACL is no event: the node is shown at its next change at the latest,
+ * and hidden at the next change that the session may see.
  *
  * ON AN ENSEMBLE (zookeeper.h): after a lost connection it reads everything
  * again, and tells all changes that it finds as one change.  Everything is read
