@@ -44,9 +44,10 @@
  * one that keeps the session alive, and the writing end of a pipe that is never
  * written.  The reading end is ours, and tells us when the last of them is
  * gone.  They have high numbers, so that a script's own 3 to 9 do not replace
- * them.
+ * them.  Only the session of a file has the first one: in memory and on an
+ * ensemble there is only the pipe, and a kill of this process ends the session.
  *
- * WHEN THIS PROCESS IS KILLED:
+ * WHEN THIS PROCESS IS KILLED, and the session is that of a file:
  *
  * - What is held stays held until the last process that has the keep-alive
  *   descriptor is gone, or has closed it.
