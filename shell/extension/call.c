@@ -6,11 +6,12 @@
 
 /* Is it a number of so many bits, perhaps as a double or a text? */
 static bool is_number(sqlite3_value *value, int bits) {
+  const double end = 9223372036854775808.0; /* of 64 bits: 2 to the 63rd */
   int type = sqlite3_value_numeric_type(value);
   double d = sqlite3_value_double(value);
   if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) return false;
   if (bits == 32) return d >= INT_MIN && d <= INT_MAX;
-  return type == SQLITE_INTEGER || (d >= -0x1p63 && d < 0x1p63);
+  return type == SQLITE_INTEGER || (d >= -end && d < end);
 }
 
 static int check_number(const char *function, int at, int bits,
