@@ -563,11 +563,11 @@ static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   if (s) {
     s->data = (char **)(void *)(s + 1);
     char *text = (char *)(s->data + count);
-    while (s->count < count) {
-      const char *name = e->data[s->count].name;
-      s->data[s->count++] = text;
-      text += sprintf(text, "%s/%s", rw->l.r.path, name) + 1;
+    for (int i = 0; i < count; i++) {
+      s->data[i] = text;
+      text += sprintf(text, "%s/%s", rw->l.r.path, e->data[i].name) + 1;
     }
+    s->count = count;
   }
   zke_free(e);
   *out = s;
