@@ -101,7 +101,7 @@ for program in "$@"; do
   if [ "$failed" -gt 0 ]; then
     echo
     echo "---- $name ($logs/$name.log)"
-    tail -n 100 "$logs/$name.log"
+    grep -v ': [0-9]* passed, 0 failed$' "$logs/$name.log" | tail -n 100
   fi
 done
 echo
