@@ -7,8 +7,9 @@
 
 SQLITE_EXTENSION_INIT1
 
-/* The oldest SQLite of the engine.  An older one's table of functions ends
- * before some that are called here. */
+/* The oldest SQLite that the engine accepts (zkembed.c, ZKE_SQLITE_OLDEST).  An
+ * older one does not have all functions that are called here: a call would
+ * crash. */
 enum { OLDEST = 3037002 };
 
 /* ---- a connection's handle ---- */

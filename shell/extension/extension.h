@@ -80,8 +80,8 @@ enum ext_kind {
 
 struct ext_function {
   const char *name;
-  int least;             /* how many arguments it needs, and */
-  const char *arguments; /* those it can have: ext_check() */
+  int least;             /* how many arguments it needs */
+  const char *arguments; /* a letter for each that it can have: ext_check() */
   enum ext_kind kind;
   int (*run)(ext_call *c); /* ZKE_OK: its result is set, or is NULL */
 };
@@ -141,9 +141,9 @@ typedef struct ext_data {
   int len; /* -1: NULL */
 } ext_data;
 
-/* Refuses a value that cannot be an argument of this sort, where NULL can be
- * any: 't' text without a zero byte, 'n' a number of 64 bits, 'i' one of 32
- * bits, 'd' data. */
+/* Refuses a value that cannot be an argument of this sort: 't' text without a
+ * zero byte, 'n' a number of 64 bits, 'i' one of 32 bits, 'd' data.  NULL is
+ * never refused. */
 int ext_check(const char *function, int at, char sort, sqlite3_value *value);
 
 /* ext_text  - an argument as text; NULL if it is NULL or not given.  Valid
