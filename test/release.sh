@@ -32,6 +32,15 @@ step test-tsan make test-tsan
 step coverage make coverage
 step test-ensemble make test-ensemble
 
+# Would the tests notice a mistake?  The longest begins first.
+beside sim-mutants make SEEDS=$(so 1 5) ONLY=$(so gate_open) sim-mutants
+beside mutate make LINES=$(so 3 50) mutate
+beside sim-calibrate-mutants make ONLY=$(so timer_past) \
+  sim-calibrate-mutants
+beside lab-mutants make SEEDS=$(so 1 11) lab-mutants
+beside lab-bugs env SEEDS=$(so 1 11) SECONDS=20 build/test/test_lab_bugs
+beside torture-host-mistakes make torture-host-mistakes
+
 # Other SQLites, C libraries, systems, clients and tools.
 beside lint nice env JOBS=2 LINT_NODES=$(so 1000 225000) make lint
 beside fresh make fresh
@@ -45,15 +54,6 @@ beside sqlite-oldest make sqlite-oldest
 beside valgrind make $(so VALGRIND_TESTS=multi) valgrind
 beside bench make QUICK=1 bench # its figures mean nothing
 if [[ $only = *curator* ]]; then step curator make SUITE=curator foreign; fi
-
-# Would the tests notice a mistake?
-beside mutate make LINES=$(so 3 50) mutate
-beside sim-calibrate-mutants make ONLY=$(so timer_past) \
-  sim-calibrate-mutants
-beside lab-mutants make SEEDS=$(so 1 11) lab-mutants
-beside lab-bugs env SEEDS=$(so 1 11) SECONDS=20 build/test/test_lab_bugs
-beside torture-host-mistakes make torture-host-mistakes
-beside sim-mutants make SEEDS=$(so 1 5) ONLY=$(so gate_open) sim-mutants
 
 # As much as was enough to find everything found so far.
 beside fuzz make SECONDS=$(so 3 120) fuzz
