@@ -55,6 +55,7 @@ needs_of() {
       echo $command
       case $SERVER$SERVERS in '' | zke) ;; *) echo zookeeper ;; esac ;;
     torture-serve) echo $command ;;
+    powerloss-machine) echo $command qemu-system-x86_64 mkfs.ext4 xz ;;
     torture-extension) echo $command python3 shell ;;
     bench-extension) echo python3 python-filelock ;;
     order-ensemble) echo $command zookeeper ;;
@@ -202,6 +203,9 @@ packages() {
     go-zookeeper) echo golang-github-samuel-go-zookeeper-dev ;;
     libfuzzer) echo clang libclang-rt-dev ;;
     qemu-*-static) echo qemu-user-static ;;
+    qemu-system-x86_64) echo qemu-system-x86 ;;
+    mkfs.ext4) echo e2fsprogs ;;
+    xz) echo xz-utils ;;
     *-gcc) echo "gcc-${1%-gcc}" ;; # a cross compiler
     *) echo "$1" ;;
   esac

@@ -18,10 +18,10 @@ so() { if [[ ${SHORT-} ]]; then echo "$1"; else echo "${2-}"; fi; }
 step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
   node npm tmux c++ clang clang-format clang-tidy cppcheck valgrind libfuzzer \
   pkg-config ctags gcovr musl cmake meson ninja mandoc zookeeper \
-  zookeeper-client kazoo python-objgraph cppunit dpkg-dev javac \
-  zookeeper-java curator junit5 go go-zookeeper mmdebstrap qemu-arm-static \
-  i686-linux-gnu-gcc arm-linux-gnueabihf-gcc aarch64-linux-gnu-gcc \
-  s390x-linux-gnu-gcc
+  zookeeper-client kazoo python-objgraph cppunit dpkg-dev javac zookeeper-java \
+  curator junit5 go go-zookeeper mmdebstrap qemu-system-x86_64 mkfs.ext4 xz \
+  qemu-arm-static i686-linux-gnu-gcc arm-linux-gnueabihf-gcc \
+  aarch64-linux-gnu-gcc s390x-linux-gnu-gcc
 full=$(so '' FULL=1)
 step build make -j2 $full programs mutate-programs fuzz-programs sqlite-sources
 
@@ -59,6 +59,7 @@ if [[ $only = *curator* ]]; then step curator make SUITE=curator foreign; fi
 beside fuzz make SECONDS=$(so 3 120) fuzz
 beside lab make SECONDS=$(so 1 12) lab
 beside powerloss make $(so 'CUTS=5 EVERY=200') powerloss
+beside powerloss-machine make CUTS=$(so 2 20) powerloss-machine
 beside sim-calibrate make SECONDS=$(so 3 300) sim-calibrate
 beside fault make $full $(so '' FAULT_ALIKE=0) test-fault
 beside flipped-bytes env FLIP_STRIDE=$(so 50 1) build/test/test_corpus

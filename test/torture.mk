@@ -46,8 +46,10 @@ programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
 ##                 KILLS= LOSSES= SEED= SERVER=zookeeper SERVERS=3
 ## powerloss       power cuts while fenced rows are written: CUTS=200 EVERY=30
 ##                 SEED=
+## powerloss-machine  a virtual machine loses its power while zke works in it:
+##                 CUTS=20 SEED=
 .PHONY: torture-recipes torture-serve torture-host torture-host-mistakes \
-  torture-ensemble powerloss
+  torture-ensemble powerloss powerloss-machine
 torture-recipes: export KILLS := $(or $(KILLS),2000)
 torture-recipes: $(BUILD)/torture-recipes
 	$< $T
@@ -64,6 +66,8 @@ powerloss: export CUTS := $(or $(CUTS),200)
 powerloss: export EVERY := $(or $(EVERY),30)
 powerloss: $T/test_power_fence
 	$<
+powerloss-machine: $(BUILD)/zke
+	@bash test/power/machine.sh
 
 ##@ The same calls elsewhere
 ## model           random operations on zkembed and on a model of it in memory:

@@ -1,0 +1,198 @@
+#!/bin/bash
+# machine.sh - a virtual machine loses its power while processes work in it
+#
+#   CUTS=20     how often
+#   SEED=1      of the moments
+#
+# qemu boots a kernel of Debian's, without KVM, with ext4 on a disk.  A cut is
+# SIGKILL for qemu: what that kernel had not yet written is lost.  Three
+# processes work on a file: two change it without pause, one takes a lock and
+# releases it.  Each writes what was acknowledged to a serial port of its own,
+# which is a log here.  After the next boot the file must have all of it, the
+# lock must be free, and its next token above all others.  Every second boot
+# begins with a new file, so that some cuts come while it is made.  In the end
+# the syncs there do nothing: that must be found.
+. test/report.sh
+: "${CUTS:=20}" "${SEED:=1}"
+RANDOM=$SEED
+kept=$BUILD/machine # the packages
+modules='virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev'
+modules="$modules virtio_pci virtio_blk"
+scratch room machine
+trap '[ "${machine-}" ] && kill -9 "$machine"' EXIT
+
+# stop WHY: ends the script
+stop() {
+  echo "machine.sh: $*"
+  failed=$((failed + 1))
+  report
+}
+
+# unpack PACKAGE: a package of Debian's, without installing it
+unpack() {
+  (cd "$kept" && apt-get download "$1" && dpkg-deb -x "$1"_*.deb .) ||
+    stop "apt-get did not bring $1"
+}
+
+fetch() {
+  [ -e "$kept/all" ] && return
+  rm -rf "$kept" && mkdir -p "$kept" || exit 1
+  unpack busybox-static
+  unpack "$(apt-cache depends linux-image-cloud-amd64 |
+    sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')"
+  touch "$kept/all"
+}
+
+# The first program of the machine.  It judges the file OLD, which the last cut
+# met, and works on NEW; both are boot arguments, and may be empty.
+init() {
+  cat <<'END'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+for module in $MODULES; do insmod /$module.ko; done
+mount -t ext4 /dev/vda /disk && cd /disk || echo FAULT: no disk
+for port in 0 1 2 3; do stty -F /dev/ttyS$port -opost; done
+if [ "$OLD" ]; then
+  zke "$OLD" create -s /boot- || echo FAULT: the file is not opened
+  zke "$OLD" check || echo FAULT: check
+  echo "COUNT $(zke "$OLD" get /count)"
+  echo "TOKEN $(zke "$OLD" lock take job --for 1m)"
+  zke "$OLD" lock release job || echo FAULT: the lock is not released
+  zke "$OLD" ls /all | sed 's/^/CHILD /'
+  echo JUDGED
+fi
+if [ "$NEW" ]; then
+  echo WORK
+  export LD_PRELOAD=$PRELOAD
+  zke "$NEW" exists /all || {
+    zke "$NEW" create /count 0
+    zke "$NEW" create /all && echo MADE
+  }
+  count=$(zke "$NEW" get /count)
+  seq $((count + 1)) $((count + 100000)) |
+    sed 's/.*/set \/count &\nget \/count/' | zke "$NEW" >/dev/ttyS1 &
+  yes 'create -s /all/n-' | zke "$NEW" >/dev/ttyS2 &
+  while zke "$NEW" lock take job --for 1m && zke "$NEW" lock release job; do
+    continue
+  done >/dev/ttyS3
+  echo FAULT: the work has ended
+fi
+poweroff -f
+END
+}
+
+# make_machine: its disk, and what it boots
+make_machine() {
+  local file root=$room/root
+  mkdir -p "$root"/{bin,proc,sys,dev,disk}
+  init >"$root/init" && chmod +x "$root/init"
+  echo 'int fsync(int fd) { return fd < 0; }
+    int fdatasync(int fd) { return fd < 0; }' >"$room/nosync.c"
+  $CC -shared -fPIC -o "$root/nosync.so" "$room/nosync.c" &&
+    cp "$kept"/bin/busybox "$BUILD/zke" "$root/bin" || exit 1
+  for file in $(ldd "$BUILD/zke" | grep -o '/[^ ]*'); do
+    mkdir -p "$root$(dirname "$file")" && cp -L "$file" "$root$file" || exit 1
+  done
+  for file in $modules; do
+    find "$kept/lib/modules" -name "$file.ko*" -exec cp -t "$root" {} +
+    [ ! -e "$root/$file.ko.xz" ] || xz -d "$root/$file.ko.xz" || exit 1
+  done
+  (cd "$root" && find . | bin/busybox cpio -o -H newc 2>/dev/null) |
+    gzip -1 >"$room/initrd"
+  truncate -s 256M "$room/disk" && mkfs.ext4 -q -F "$room/disk" || exit 1
+}
+
+# boot OLD NEW: starts the machine; its logs begin again
+boot() {
+  rm -f "$room"/log.*
+  qemu-system-x86_64 -accel tcg -m 256 -display none -nodefaults -no-reboot \
+    -kernel "$kept"/boot/vmlinuz-* -initrd "$room/initrd" -append "$(
+      echo console=ttyS0 quiet panic=-1 OLD="$1" NEW="$2" \
+        PRELOAD="$preload" \"MODULES=$modules\")" \
+    -drive file="$room/disk",format=raw,if=virtio \
+    $(printf -- "-serial file:$room/log.%s " 0 1 2 3) &
+  machine=$!
+}
+
+# lines N: the whole lines of a log, which a cut may end within one
+lines() { [ ! -e "$room/log.$1" ] || sed -n '$!p' <(cat "$room/log.$1"; echo); }
+
+# wait_for COUNT N PATTERN: until so many lines of log N match; 60 s
+wait_for() {
+  local i
+  for ((i = 0; i < 3000; i++)); do
+    (($(lines "$2" | grep -c -- "$3") >= $1)) && return
+    kill -0 "$machine" 2>/dev/null || break
+    sleep 0.02
+  done
+  cat "$room"/log.0
+  stop "the machine did not come so far: $*"
+}
+
+# cut: the power fails; what was acknowledged is added to $room/acked.N
+cut() {
+  kill -9 "$machine"
+  wait "$machine" 2>/dev/null
+  machine=
+  for n in 0 1 2 3; do lines $n >>"$room/acked.$n"; done
+}
+
+# told WORD: what the machine has said of the old file
+told() { lines 0 | sed -n "s/^$1 //p"; }
+
+# survived: the old file has all that was acknowledged
+survived() {
+  local count token
+  ! lines 0 | grep FAULT || return
+  grep -q MADE "$room/acked.0" || return 0
+  count=$(tail -n 1 "$room/acked.1")
+  token=$(sort -n "$room/acked.3" | tail -n 1)
+  echo "$(told COUNT) of $count; token $(told TOKEN) after $token"
+  [ "$(told COUNT)" -ge "${count:-0}" ] &&
+    [ "$(told TOKEN)" -gt "${token:-0}" ] &&
+    nothing comm -23 <(sed 's,.*/,,' "$room/acked.2" | sort) \
+      <(told CHILD | sort)
+}
+
+# work_on FILE: the machine judges the old file, and then works on this one
+work_on() {
+  boot "$old" "$1"
+  [ -z "$old" ] || judge "cut $cuts of seed $SEED" survived
+  [ "$old" = "$1" ] || rm -f "$room"/acked.*
+  old=$1
+  wait_for 1 0 WORK
+}
+
+# judge WHAT COMMAND: of the old file
+judge() {
+  wait_for 1 0 JUDGED
+  expect "$@"
+  told TOKEN >>"$room/acked.3"
+}
+
+lost() { ! survived; }
+
+fetch
+make_machine
+old= preload=
+for ((cuts = 0; cuts < CUTS; cuts++)); do
+  work_on $((cuts / 2)).db
+  case $((RANDOM % 4)) in
+    0) sleep 0.$((RANDOM % 500 + 100)) ;; # while the file is made
+    *) wait_for $((RANDOM % 300)) 2 . ;;
+  esac
+  cut
+done
+preload=/nosync.so
+work_on unsynced.db
+wait_for 50 2 .
+cut
+boot "$old" ''
+judge 'the loss is found if syncs do nothing' lost
+wait "$machine"
+machine=
+report
