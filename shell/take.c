@@ -322,12 +322,16 @@ bool take_is(const char *data, int len) {
 }
 
 /* Has the process ended?  Its number is that of the process that holds, so it
- * tells nothing where that one is not seen.  null if it is not known. */
-static json_t *bond_ended(const bond *b, enum sight sight) {
+ * tells nothing where that one is not seen.  null if it is not known.  If it
+ * lives, it may have another name since an exec. */
+static json_t *bond_ended(bond *b, enum sight sight) {
   process p;
   if (sight != VISIBLE || !b->start) return json_null();
-  if (process_read((pid_t)b->pid, &p))
-    return json_boolean(!p.live || p.start != b->start);
+  if (process_read((pid_t)b->pid, &p)) {
+    bool lives = p.live && p.start == b->start;
+    if (lives) memcpy(b->name, p.name, sizeof b->name);
+    return json_boolean(!lives);
+  }
   return kill((pid_t)b->pid, 0) != 0 && errno == ESRCH ? json_true()
                                                        : json_null();
 }
@@ -341,11 +345,11 @@ json_t *take_value(const char *data, int len, int64_t since_ms,
   json_t *row = json_pack("{s:n,s:n,s:n,s:n,s:n,s:n}", "pid", "command",
                           "started_at", "ended", "for_ms", "until_at");
   if (b.pid) {
+    json_object_set_new(row, "ended", bond_ended(&b, sight));
     json_object_set_new(row, "pid", json_integer(b.pid));
     json_object_set_new(row, "command", value_text(b.name));
     json_object_set_new(row, "started_at",
                         value_time(dated ? clock_of_ticks(b.start) : 0));
-    json_object_set_new(row, "ended", bond_ended(&b, sight));
   }
   if (b.for_ms) json_object_set_new(row, "for_ms", json_integer(b.for_ms));
   if (b.for_ms && since_ms)
