@@ -308,8 +308,8 @@ _Static_assert(sizeof(off_t) == 8, "session ids are file offsets");
  * ==================================================================== */
 
 /* Will COMMIT sync (FULL) or not, as far as can be told beforehand?  Only the
- * line uses this forecast: COMMIT itself decides by what was changed.  A
- * handle's first change of a node, of which nothing is known yet, is FULL. */
+ * line uses this forecast: COMMIT itself decides by what was changed.  Nothing
+ * is known before a handle's first change of a node: it is FULL. */
 enum txn_class { TXN_FULL, TXN_NORMAL };
 
 /* A thread's last sentence.  It is per thread because another thread could
@@ -2280,9 +2280,9 @@ typedef struct store {
   /* guarded by the lock */
   int64_t deadline; /* of the running call, monotonic ns */
   zke *caller;      /* whose call it is; NULL: it renews no lease */
-  int64_t since;    /* boottime ns: from then on the call has kept the store's
-                       sessions from calling in, and their leases are not
-                       extended for it yet; INT64_MAX: they need not be */
+  int64_t since;    /* boottime ns since when the call has kept the store's
+                       sessions from calling in, and their leases are not yet
+                       extended for that; INT64_MAX: they need not be */
   sqlite3 *db;
   sqlite3_stmt *statement[SQL_COUNT];
   enum app_mode app; /* what a function of the program may do now */
@@ -5295,9 +5295,9 @@ static int db_renew_log_apart(store *s) {
   return rc == ZKE_OK ? ended : rc;
 }
 
-/* Before a commit relies on the log: rewrite it if a process has died in a sync
- * of it, which may have failed, or if another store has yet to recover from a
- * failed one.  In a transaction that has written nothing yet. */
+/* Before a commit relies on the log, rewrite it if a process has died in a sync
+ * of it, which may have failed, or if another store must still recover from a
+ * failed one.  The transaction must have written nothing yet. */
 static int db_trust_log(store *s) {
   REQUIRE(WRITING(s));
   int rc = wal_read_doubt(s) ? db_renew_log(s) : ZKE_OK;
@@ -8174,8 +8174,8 @@ static size_t node_cached_most(const store *s) {
   return (size_t)base_min(places, NODE_CACHED_MOST);
 }
 
-/* The place in which a node is cached, or NULL: it cannot be.  Each place holds
- * the node with its hash that was read last.
+/* The place in which a node is cached, or NULL: it cannot be.  Of the nodes
+ * with its hash a place holds the one that was read last.
  *
  * A cached row is valid as long as the read that loaded it stays open.  That
  * read continues across calls until some process commits (db_begin_read()).

@@ -53,15 +53,15 @@
  * Time.  Deadlines are absolute, in milliseconds of zke_now(), a monotonic
  *   clock; ZKE_FOREVER means none.  ctime and mtime are milliseconds since
  *   1970.
- * Threads.  "Any": any thread may call the function, also while other threads
+ * Threads.  "Any": any thread may call the function, even while other threads
  *   use the same handle.
  * Blocks.  "On the disk": the call waits for SQLite's I/O, and for other
  *   processes' transactions at most options.busy_timeout_ms.  After that it
- *   returns ZKE_OPERATIONTIMEOUT and has changed nothing.  Such a call also
- *   does the sweep, which removes dead sessions and expired nodes, if it is due
- *   and no process is waiting, in zke_wait() or by polling.  "No": the call
- *   waits at most for another thread's call on the same store, and never fails
- *   because that call takes long.
+ *   returns ZKE_OPERATIONTIMEOUT and has changed nothing.  If no process waits
+ *   in zke_wait() or by polling, such a call also does the sweep when it is
+ *   due: it removes dead sessions and expired nodes.  "No": the call waits at
+ *   most for another thread's call on the same store, and never fails because
+ *   that call takes long.
  * Callbacks.  They run only inside zke_dispatch() and zke_wait() and their
  *   variants, on the calling thread, with no lock held.  "In a callback: yes"
  *   also allows the handle that is dispatching; "no" means not on this handle.
@@ -466,8 +466,8 @@ typedef struct zke_options {
                               deaths are noticed within about a second */
   int64_t busy_timeout_ms; /* longest wait of a call for others; 5000.
                               ZKE_AT_ONCE: it does not wait */
-  int64_t lease_ms;        /* lose the session after so long without a call; 0:
-                              never.  The time that another session's call on
+  int64_t lease_ms;        /* the session ends after this long without a call;
+                              0: never.  Time that another session's call on
                               the same store waits for other processes does not
                               count */
   int64_t container_ms;    /* how long an empty container is kept; 60000.
@@ -483,8 +483,9 @@ typedef struct zke_options {
   zke_allocator allocator; /* the C library's */
   const struct zke_os *os; /* system calls; the library's own; copied */
   int64_t timeout_ms;      /* for zke_open_session() and zke_attach(): makes a
-                         kept session, which ends if not heard from for so long;
-                         0: none.  At most ZKE_MAX_TIMEOUT, not with lease_ms */
+                              kept session, which ends if not heard from for
+                              this long; 0: none.  At most ZKE_MAX_TIMEOUT, not
+                              with lease_ms */
   int64_t read_limit;      /* bytes of memory for the values and names of one
                          zke_multi_read(); no limit.  For a program that reads
                          for others: a short list can name a large node many
@@ -579,7 +580,7 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  * ZKE_CLOSING, and this call waits for them; watchers get no event.  The handle
  * is gone afterwards, whatever the result, except after ZKE_MISUSE.
  *
- * Returns ZKE_OK (also for NULL and for an expired session), or
+ * Returns ZKE_OK (even for NULL and for an expired session), or
  *   ZKE_FORKED   a child's copy; only the flag that says so is read
  *   other codes  the end could not be written.  Other processes will find the
  *                session dead and remove what it owned.  For a light or kept
@@ -622,7 +623,7 @@ ZKE_API int zke_expire(zke *z, int64_t session);
  *             (which must then be thread-safe); NULL if there is no memory.
  *             For layers above the library.
  *
- * A block may be released on any thread, in any order, also after zke_close().
+ * A block may be released on any thread, in any order, even after zke_close().
  * Blocks: no. */
 ZKE_API void zke_free(void *block);
 ZKE_API void *zke_alloc(zke *z, size_t size);
@@ -843,7 +844,7 @@ ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
  * running on another thread.  In a callback of this handle, the running call is
  * not waited for.  The caller must not hold a lock that the watcher takes.
  *   fn,context  the pair, as registered
- * Returns ZKE_OK, also if the pair was not registered.  Another code, except
+ * Returns ZKE_OK, even if the pair was not registered.  Another code, except
  * ZKE_FORKED, ZKE_CLOSING and ZKE_MISUSE, means that the pair is forgotten but
  * its rows could not be removed: they fire without effect.
  * Blocks: also until the watcher has returned. */
@@ -893,7 +894,7 @@ ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
  * leave the descriptor readable.  Returns immediately if another thread is
  * dispatching this session.  Also removes what zke_discard() could not.
  *   count_out  out: watchers called
- * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
+ * Returns ZKE_OK, even when it delivered the session's end; ZKE_CONNECTIONLOSS
  * while the file cannot be reopened after an I/O error: the events stay.
  *
  * In a callback: yes, it takes events that arrived since.  A watcher that
@@ -1038,7 +1039,7 @@ ZKE_API void zke_op_get(zke_op *op, const char *path);
  *     zke_results_clear(&page, 1);
  *
  *   after  begin after this text, compared by bytes; NULL: at the beginning
- *   most   at most so many names; 0: all that follow; below 0 the read is
+ *   most   at most this many names; 0: all that follow; below 0 the read is
  *          ZKE_BADARGUMENTS */
 ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
                              int most);
@@ -1059,7 +1060,7 @@ ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
  *   ZKE_BADARGUMENTS      an operation that this call does not accept, or with
  *                         reserved members that are not zero; data over the
  *                         limit, in one value or in sum.  (A name that only the
- *                         server refuses is an operation refused.) */
+ *                         server refuses counts as a refused operation.) */
 ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
                       zke_op_result *results);
 
@@ -1173,8 +1174,8 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  * fn must be short, and must not wait for anything, least of all for a thread
  *   that uses the store.  While it runs, other threads' calls on this store
  *   wait, and so do all changes by other processes, each at most its own busy
- *   timeout; other processes' reads continue.  Leases of the store's other
- *   sessions do not run.
+ *   timeout; other processes' reads continue.  The leases of the store's other
+ *   sessions are paused.
  * fn must return.  If it ends its thread (pthread_exit()) nothing of the batch
  *   is left, and the handle stays usable.  A child that fn forks may return
  *   from it and gets ZKE_FORKED; it cannot open a store until it execs.
@@ -1271,8 +1272,8 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  *          one.  Needs no permission, like a session's end
  *   mode   ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all
  *          nodes made with this path before their numbers, also by a create
- *          whose reply was lost.  (This includes a node of the session that was
- *          made without a number, if its name ends like that.)
+ *          whose reply was lost.  (A node of the session that was made without
+ *          a number counts, too, if its name ends in such a number.)
  *   czxid  the incarnation to remove, or 0 for any
  * Returns ZKE_OK when it is gone, or
  *   ZKE_BADARGUMENTS  another mode, or a malformed path
@@ -1317,7 +1318,7 @@ ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
  *   if the answer is not known: there are more than `most`, or events were
  *   dropped (ZKE_EVENT_OVERFLOW will be delivered).
  *
- *   most  at most so many paths, 0 or more */
+ *   most  at most this many paths, 0 or more */
 ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
 
 /* zke_op_fail - an operation that is refused with this code
@@ -1345,7 +1346,7 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *               call replaces the earlier
  *   fn,context  the pair; fn is not NULL.  Only its first call here allocates
  *               memory; zke_forget() removes the pair and releases it
- * Returns ZKE_OK, also after the session's end, or
+ * Returns ZKE_OK, even after the session's end, or
  *   ZKE_BADARGUMENTS  fn is NULL
  *   ZKE_READONLY      a read-only handle, which dispatches nothing
  *   ZKE_NOMEM         at the pair's first call
@@ -1363,9 +1364,9 @@ ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
 
 /* zke_limit - give this thread's calls on a handle a common deadline
  *
- * From now on none of them waits for other processes or threads beyond the
- * deadline, or longer than the busy timeout: it then returns
- * ZKE_OPERATIONTIMEOUT and has changed nothing.  After the deadline, calls
+ * From now on no call waits for other processes or threads beyond the deadline,
+ * or longer than the busy timeout: instead it returns ZKE_OPERATIONTIMEOUT and
+ * has changed nothing.  After the deadline, calls
  * still do what needs no waiting.  The limit does not apply to callbacks, to
  * calls described as "Blocks: no", and to zke_wait() and its like, which have
  * their own deadlines.
@@ -1450,16 +1451,15 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  * Returns ZKE_OK, or
  *   ZKE_SESSIONEXPIRED  there is no such session (any more); zke_touch() and
  *                       zke_password() do not check, and return ZKE_OK then;
- *                       zke_detach(): or the session was ended now, since there
- *                       had been no memory to note a discarded node
+ *                       zke_detach(): or it has ended the session, since an
+ *                       earlier zke_discard() had run out of memory
  *   ZKE_AUTHFAILED      it has another password, or none
  *   ZKE_BADARGUMENTS    the handle's session is not a kept one (zke_touch()
  *                       accepts that); options.lease_ms; no password, or an
  *                       invalid id; z_out or out is NULL
- *   ZKE_CONNECTIONLOSS  zke_attach(): it is unknown whether it was attached.  A
- *                       handle of this store that had it has moved in either
- *                       case, unless nothing was tried because the file cannot
- *                       be written; attach it again
+ *   ZKE_CONNECTIONLOSS  zke_attach(): the outcome is unknown; attach it again.
+ *                       If a handle of this store had the session, that handle
+ *                       has moved, unless the file cannot be written at all
  * In a callback: yes, zke_detach() no.  Blocks: no, zke_attach(), zke_detach()
  * and zke_rearm() on the disk. */
 ZKE_API int zke_attach(zke *z, int64_t session,
@@ -1688,8 +1688,8 @@ ZKE_API int64_t zke_event_zxid(zke *z);
  *   zke_fail(), zke_now(), zke_touch(), zke_wake(), zke_call_at() and the like,
  *   but not zke_state().  fn must not wait for anything, as in zke_batch(), or
  *   end its thread.  A child that fn forks must not return from it.
- * zke_multi() calls fn once.  But a recipe repeats the call if its reply was
- *   lost and it was not made; at most one of the calls changes the database.
+ * zke_multi() calls fn once.  But if a reply is lost and nothing was changed, a
+ *   recipe calls it again; at most one of the calls changes the database.
  *
  * A transaction with SQL is synced like one that changes a persistent znode,
  * unless options.durability is ZKE_DURABLE_NONE.  In a callback: yes.  Blocks:
@@ -1752,7 +1752,7 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  *   ZKE_SESSIONEXPIRED    the session of z has ended
  *   ZKE_MISUSE            in a batch, or begun already
  *   or what a change returns if its transaction cannot begin
- * In a callback: yes, and it is ended there.  Blocks: on the disk. */
+ * In a callback: yes; end it there, too.  Blocks: on the disk. */
 ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
 
 /* zke_sql_commit, zke_sql_rollback - end the transaction of zke_sql_begin()
@@ -1855,8 +1855,8 @@ ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
 /* zke_history_keep - start a history, change its limits, or end it
  *
  * Rows beyond either limit are removed, oldest first, some with each change.
- *   rows  keep about so many rows; 0: any number
- *   ms    keep rows for about so long; 0: for ever.  Both 0: no history, and
+ *   rows  keep about this many rows; 0: any number
+ *   ms    keep rows for about this long; 0: for ever.  Both 0: no history, and
  *         all its rows are dropped in this change: the more there are, the
  *         longer other writers wait
  * Returns ZKE_OK, ZKE_BADARGUMENTS (below 0), or what a durable change does. */
@@ -1918,9 +1918,9 @@ enum {
 
 /* zke_test_fail - lose the reply of a coming change or read
  *
- * The session's change number skip+1 from now (create, delete, set, multi,
- * set_acl, discard, raise_sequence, batch) returns ZKE_CONNECTIONLOSS, before
- * or after it took effect, as if the connection to a server broke.  A change
+ * Of the session's next changes (create, delete, set, multi, set_acl, discard,
+ * raise_sequence, batch), number skip+1 returns ZKE_CONNECTIONLOSS, before or
+ * after it took effect, as if the connection to a server had broken.  A change
  * that would have been refused loses its reply, too.  A batch counts as one
  * change; the calls inside count neither as changes nor as reads.  If a batch
  * is lost before it takes effect, its function is called and then everything is

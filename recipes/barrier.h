@@ -110,8 +110,8 @@ typedef void (*zke_barrier_fn)(zke_barrier *barrier, int event, int64_t token,
 
 typedef struct zke_barrier_options {
   size_t size;
-  int ephemeral; /* 1: a barrier set through this object goes with its session;
-                    else it stands until it is removed */
+  int ephemeral; /* 1: a barrier set through this object is removed with its
+                    session; else it stays until it is removed */
   zke_barrier_fn listener;
   void *context;
 } zke_barrier_options;

@@ -172,7 +172,7 @@ ZKE_API void zke_config_free(zke_config *config);
  * The listener hears of every node first, then ZKE_CONFIG_READY, and then of
  * each change, on the thread that calls zke_dispatch() or zke_wait().
  *
- * Returns ZKE_OK, also if the root is missing, or the reason why the file could
+ * Returns ZKE_OK, even if the root is missing, or the reason why the file could
  * not be read: then the call can be repeated. */
 ZKE_API int zke_config_start(zke_config *config);
 

@@ -26,7 +26,7 @@
  * made, whatever others have counted since.
  *
  * IF THE PROCESS DIES before a change, it was not made; after it, it was; there
- * is no state in between.  The writer's znode goes with its session.
+ * is no state in between.  The writer's znode is removed with its session.
  *
  * WHO IS WOKEN: objects that listen or wait, by every change.
  *
@@ -189,7 +189,7 @@ ZKE_API int zke_counter_step(zke_counter *counter);
  *   value_out    out: the number; token_out: its change, 0 if it has been
  *                deleted
  *
- * Returns ZKE_OK, also if the last change is already another one than token;
+ * Returns ZKE_OK, even if the last change is already another one than token;
  * ZKE_OPERATIONTIMEOUT, with a sentence that says the number; ZKE_CANCELLED,
  * ZKE_MISUSE, ZKE_INVALIDSTATE; or as zke_counter_get(). */
 ZKE_API int zke_counter_wait(zke_counter *counter, int64_t token,

@@ -217,7 +217,7 @@ ZKE_API int zke_election_lead(zke_election *e, int64_t deadline_ms);
  *
  * Writes the znode "leader", in one step with a check that the candidate leads.
  *
- * Returns ZKE_OK, also if others were told before, or ZKE_LOST if it does not
+ * Returns ZKE_OK, even if others were told before, or ZKE_LOST if it does not
  * lead.  After any other code the next step tries again. */
 ZKE_API int zke_election_ready(zke_election *e);
 

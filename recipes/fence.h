@@ -89,7 +89,7 @@ typedef struct zke_fence_options {
  *            the handle's chroot
  *   options  NULL for the defaults
  *
- * Returns ZKE_OK, also if that fence was already there; or, with nothing
+ * Returns ZKE_OK, even if that fence was already there; or, with nothing
  * changed,
  *   ZKE_NODEEXISTS     the table has another fence; the sentence says which
  *   ZKE_BADARGUMENTS   a malformed path, "/"; no table of that name; a view, a

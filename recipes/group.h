@@ -31,7 +31,7 @@
  * Members are ordered by that number, which is the order of joining.  A child
  * with a name of another form, or a persistent one, is not a member.
  *
- * IF THE PROCESS DIES its membership goes with its session, and the others
+ * IF THE PROCESS DIES its membership ends with its session, and the others
  * hear that it left.  Joining and leaving are one step each; a death before or
  * after leaves nothing.
  *
@@ -222,7 +222,7 @@ ZKE_API int zke_group_step(zke_group *group);
  *   list_out  count 0 if there are no members */
 ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
 
-/* zke_group_wait - wait until the group has at least so many members
+/* zke_group_wait - wait until the group has at least this many members
  *
  * It starts the object if necessary, and looks into the file first.  Whatever
  * it returns, the object stays a member or not, as before.

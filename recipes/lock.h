@@ -24,13 +24,14 @@
  *       _c_<guid>-lock-0000000001       waits, watching the one before it
  *       _c_<guid>-front-0000000002      stole it: before all others
  *
- * IF THE PROCESS DIES after making its znode, holding or waiting, the znode
- * goes with its session.  The kernel tells the process that waits for it, and
- * that process continues.  A death before the znode was made, or after the
- * release, leaves nothing.  A release is one step: the znode goes and, if
+ * IF THE PROCESS DIES after making its znode, holding or waiting, the znode is
+ * removed with its session.  The kernel tells the process that waits for it,
+ * and that process continues.  A death before the znode was made, or after the
+ * release, leaves nothing.  A release is one step: the znode is removed and, if
  * somebody waits, the next in line is marked as the holder.  If the next one
- * dies before it looks, its znode goes like any holder's.  If it is stopped, it
- * holds from the release on.  If it gives up at its deadline, it releases.
+ * dies before it looks, its znode is removed like any holder's.  If it is
+ * stopped, it holds from the release on.  If it gives up at its deadline, it
+ * releases.
  *
  * WHO IS WOKEN: a release wakes only the next in line.
  *
@@ -83,10 +84,10 @@
  *
  * OTHER LIBRARIES: Curator's and go-zookeeper's locks stand in the same line.
  * Locks with kazoo's own names, or of another library, do not: both sides would
- * hold.  So acquire, try, start and steal return ZKE_OTHERKIND if an ephemeral
- * of such a name (zke_recipe_foreign()) is in the directory, and so does a wait
- * when its turn comes.  If one comes while this lock is held, the holder is not
- * told, not even by zke_lock_check(), and the other library holds as well.
+ * hold.  So if an ephemeral of such a name (zke_recipe_foreign()) is in the
+ * directory, acquire, try, start and steal return ZKE_OTHERKIND, and a wait
+ * does when its turn comes.  If one comes while this lock is held, the holder
+ * is not told, not even by zke_lock_check(), and the other library holds, too.
  * doc/server.md says how to share a line.
  *
  * ON AN ENSEMBLE (zookeeper.h): at most one holds by the ensemble's order of
@@ -389,7 +390,7 @@ typedef int (*zke_lock_do_fn)(zke *z, int64_t token, void *arg);
  *   fn           called while the lock is held
  *   arg          for fn
  *
- * The lock is released however fn ends, also if its thread is cancelled.  It is
+ * The lock is released however fn ends, even if its thread is cancelled.  It is
  * not reentrant: if fn asks for the same lock in this way it gets ZKE_DEADLOCK.
  *
  * Returns the result of fn, if that is not ZKE_OK; else as zke_lock_acquire()

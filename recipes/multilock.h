@@ -185,7 +185,7 @@ ZKE_API int zke_multilock_try(zke_multilock *ml);
  * When the turns of all entries have come, inside zke_dispatch(), the listener
  * is told, and zke_multilock_state() tells.
  *
- * Returns as zke_multilock_acquire(), and ZKE_OK also if it waits. */
+ * Returns as zke_multilock_acquire(), and ZKE_OK even if it waits. */
 ZKE_API int zke_multilock_start(zke_multilock *ml);
 
 /* zke_multilock_step - look again now */

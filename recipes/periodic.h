@@ -27,7 +27,7 @@
  * gets it.  While that process lives, no other can claim, not even by force.
  *
  * IF THE PROCESS DIES before that step, nothing is there; after it, `running`
- * goes with its session and the record has no end: the run counts for the
+ * is removed with its session and the record has no end: the run counts for the
  * period, or with ZKE_PERIODIC_RETRY_DEAD the job is due again.  After
  * zke_periodic_release(), which writes the end and removes `running` in one
  * step, only the record is left.  A kept session (zke_attach()) outlives its

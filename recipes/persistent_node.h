@@ -19,14 +19,14 @@
  * nothing else.  Missing parents are made as persistent nodes and stay.
  *
  * A znode at the path that another session owns is left alone: the object waits
- * until it goes, and then makes its own.  So a restarted process gets its znode
- * as soon as its former session has ended.
+ * until it is gone, and then makes its own.  So a restarted process gets its
+ * znode as soon as its former session has ended.
  *
- * IF THE PROCESS DIES the znode goes with its session.  Every step is one
+ * IF THE PROCESS DIES the znode is removed with its session.  Every step is one
  * change; there is no state in between.
  *
- * WHO IS WOKEN: the owner, when its znode changes or goes; a waiting object,
- * when the other session's znode changes or goes.
+ * WHO IS WOKEN: the owner, when its znode is changed or removed; a waiting
+ * object, when the other session's znode is.
  *
  * COSTS, in transactions of the database: making the znode is one look and two
  * writes, the znode and its watch.  A set is a read and a write, and a small
@@ -168,7 +168,7 @@ ZKE_API int zke_persistent_node_release(zke_persistent_node *node);
  *   data,len     as for zke_create(); copied
  *   deadline_ms  for repeating calls that got no reply
  *
- * Returns ZKE_OK, also if it is not there at the moment; or as zke_set(), and
+ * Returns ZKE_OK, even if it is not there at the moment; or as zke_set(), and
  * then the next znode made has the value, and the call can be repeated. */
 ZKE_API int zke_persistent_node_set(zke_persistent_node *node, const void *data,
                                     int len, int64_t deadline_ms);
@@ -198,7 +198,7 @@ ZKE_API int zke_persistent_node_cancel(zke_persistent_node *node);
  *   node  in, out: the old object, the new one; on failure it is unchanged
  *   z     the other handle
  *
- * Returns ZKE_OK, also if the znode cannot be made yet: ask its state.  Or as
+ * Returns ZKE_OK, even if the znode cannot be made yet: ask its state.  Or as
  * zke_persistent_node_new(). */
 ZKE_API int zke_persistent_node_renew(zke_persistent_node **node, zke *z);
 

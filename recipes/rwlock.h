@@ -33,10 +33,10 @@
  * deadline, and the victim hears ZKE_RWLOCK_LOST.  Changing the mode is not a
  * release: the new znode is asked, and taken away, like the old one.
  *
- * IF THE PROCESS DIES its znode goes with its session, and the kernel tells the
- * processes that wait for it.  Downgrade and upgrade replace one znode by
- * another in one step: a death there leaves neither.  If a revoker dies, the
- * word stays.
+ * IF THE PROCESS DIES its znode is removed with its session, and the kernel
+ * tells the processes that wait for it.  Downgrade and upgrade replace one
+ * znode by another in one step: a death there leaves neither.  If a revoker
+ * dies, the word stays.
  *
  * WHO IS WOKEN: a writer's release wakes the readers right after it, or the
  * next writer; a reader's release wakes only a writer right after it.

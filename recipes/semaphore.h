@@ -206,7 +206,7 @@ ZKE_API int zke_semaphore_try(zke_semaphore *sem, int permits);
  * zke_semaphore_state() tells.  If the limit is lowered below the permits asked
  * for, the wait ends by itself: ZKE_SEMAPHORE_OUT.
  *
- * Returns as zke_semaphore_acquire(), and ZKE_OK also if it waits. */
+ * Returns as zke_semaphore_acquire(), and ZKE_OK even if it waits. */
 ZKE_API int zke_semaphore_start(zke_semaphore *sem, int permits);
 
 /* zke_semaphore_step - look again now */
@@ -272,7 +272,7 @@ ZKE_API int zke_semaphore_op(zke_semaphore *sem, zke_op *op);
  *   limit        1 or more, else ZKE_BADARGUMENTS
  *   deadline_ms  for repeating calls that got no reply
  *
- * Returns ZKE_OK, also if it was the limit already; ZKE_OTHERKIND; or as
+ * Returns ZKE_OK, even if it was the limit already; ZKE_OTHERKIND; or as
  * zke_set().  Repeating it is safe. */
 ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
                                  int64_t deadline_ms);

@@ -119,9 +119,9 @@
  *   immediately (state, listener), and every call except free returns
  *   ZKE_INVALIDSTATE.  Make new objects on a new handle.
  *
- * Death.  Everything a process holds is ephemeral: it goes with its session, in
- *   one step, and the kernel tells the processes that wait for it.  Changes
- *   that belong together are one zke_multi(), so none is half done.
+ * Death.  Everything a process holds is ephemeral: it is removed with its
+ *   session, in one step, and the kernel tells the processes that wait for it.
+ *   Changes that belong together are one zke_multi(), so none is half done.
  *
  * The token is a zxid: of the change that took the lock or the lead, or made
  *   the claim, the setting or the decision.  It is greater than every earlier
