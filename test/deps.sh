@@ -149,6 +149,7 @@ there() {
     c++) command -v c++ >/dev/null ;;
     musl) command -v musl-gcc >/dev/null ;;
     cppunit) [ -e /usr/include/cppunit/Test.h ] ;;
+    mkfs.ext4) PATH=$PATH:/usr/sbin:/sbin command -v mkfs.ext4 >/dev/null ;;
     dpkg-dev) command -v dpkg-source >/dev/null ;;
     zookeeper-java) [ -e /usr/share/java/zookeeper.jar ] ;;
     curator) [ -e /usr/share/java/curator-recipes.jar ] ;;

@@ -2,16 +2,16 @@
 # machine.sh - a virtual machine loses its power while processes work in it
 #
 #   CUTS=20     how often
-#   SEED=1      of the moments
+#   SEED=1      the cuts come after so many changes, or at such a time
 #
 # qemu boots a kernel of Debian's, without KVM, with ext4 on a disk.  A cut is
-# SIGKILL for qemu: what that kernel had not yet written is lost.  Three
-# processes work on a file: two change it without pause, one takes a lock and
-# releases it.  Each writes what was acknowledged to a serial port of its own,
-# which is a log here.  After the next boot the file must have all of it, the
-# lock must be free, and its next token above all others.  Every second boot
-# begins with a new file, so that some cuts come while it is made.  In the end
-# the syncs there do nothing: that must be found.
+# SIGKILL for qemu: what that kernel had not yet written is lost.  Two processes
+# change a file without pause, and others take a lock and release it.  What is
+# acknowledged to them is written to a serial port for each, which is a log
+# here.  After the next boot the file must have all of it, the lock must be
+# free, and its next token above all others.  Every third boot begins with a new
+# file, so that some cuts come while it is made.  In the end the syncs there do
+# nothing: that must be found.
 . test/report.sh
 : "${CUTS:=20}" "${SEED:=1}"
 RANDOM=$SEED
@@ -19,7 +19,9 @@ kept=$BUILD/machine # the packages
 modules='virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev'
 modules="$modules virtio_pci virtio_blk"
 scratch room machine
-trap '[ "${machine-}" ] && kill -9 "$machine"' EXIT
+machine=
+PATH=$PATH:/usr/sbin:/sbin # mkfs.ext4
+trap '[ "$machine" ] && kill -9 "$machine"' EXIT
 
 # stop WHY: ends the script
 stop() {
@@ -38,7 +40,7 @@ fetch() {
   [ -e "$kept/all" ] && return
   rm -rf "$kept" && mkdir -p "$kept" || exit 1
   unpack busybox-static
-  unpack "$(apt-cache depends linux-image-cloud-amd64 |
+  unpack "$(LC_ALL=C apt-cache depends linux-image-cloud-amd64 |
     sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')"
   touch "$kept/all"
 }
@@ -60,7 +62,7 @@ if [ "$OLD" ]; then
   zke "$OLD" create -s /boot- || echo FAULT: the file is not opened
   zke "$OLD" check || echo FAULT: check
   echo "COUNT $(zke "$OLD" get /count)"
-  echo "TOKEN $(zke "$OLD" lock take job --for 1m)"
+  echo "TOKEN $(zke "$OLD" lock take job --for 1m --nonblock)"
   zke "$OLD" lock release job || echo FAULT: the lock is not released
   zke "$OLD" ls /all | sed 's/^/CHILD /'
   echo JUDGED
@@ -68,20 +70,21 @@ fi
 if [ "$NEW" ]; then
   echo WORK
   export LD_PRELOAD=$PRELOAD
-  zke "$NEW" exists /all || {
-    zke "$NEW" create /count 0
-    zke "$NEW" create /all && echo MADE
-  }
+  zke "$NEW" exists /all || zke "$NEW" create /count 0
+  zke "$NEW" exists /all || zke "$NEW" create /all
+  zke "$NEW" exists /all && echo MADE
   count=$(zke "$NEW" get /count)
-  seq $((count + 1)) $((count + 100000)) |
-    sed 's/.*/set \/count &\nget \/count/' | zke "$NEW" >/dev/ttyS1 &
-  yes 'create -s /all/n-' | zke "$NEW" >/dev/ttyS2 &
+  { seq $((count + 1)) $((count + 100000)) |
+      sed 's/.*/set \/count &\nget \/count/' | zke "$NEW" >/dev/ttyS1
+    echo FAULT: the changes have ended; } &
+  { yes 'create -s /all/n-' | zke "$NEW" >/dev/ttyS2
+    echo FAULT: the creations have ended; } &
   while zke "$NEW" lock take job --for 1m && zke "$NEW" lock release job; do
-    continue
+    echo free
   done >/dev/ttyS3
-  echo FAULT: the work has ended
+  echo FAULT: the locks have ended
 fi
-poweroff -f
+sleep 100000
 END
 }
 
@@ -93,12 +96,13 @@ make_machine() {
   echo 'int fsync(int fd) { return fd < 0; }
     int fdatasync(int fd) { return fd < 0; }' >"$room/nosync.c"
   $CC -shared -fPIC -o "$root/nosync.so" "$room/nosync.c" &&
-    cp "$kept"/bin/busybox "$BUILD/zke" "$root/bin" || exit 1
+    cp "$(find "$kept" -path '*bin/busybox')" "$BUILD/zke" "$root/bin" ||
+    exit 1
   for file in $(ldd "$BUILD/zke" | grep -o '/[^ ]*'); do
     mkdir -p "$root$(dirname "$file")" && cp -L "$file" "$root$file" || exit 1
   done
   for file in $modules; do
-    find "$kept/lib/modules" -name "$file.ko*" -exec cp -t "$root" {} +
+    find "$kept" -name "$file.ko*" -exec cp -t "$root" {} +
     [ ! -e "$root/$file.ko.xz" ] || xz -d "$root/$file.ko.xz" || exit 1
   done
   (cd "$root" && find . | bin/busybox cpio -o -H newc 2>/dev/null) |
@@ -108,25 +112,25 @@ make_machine() {
 
 # boot OLD NEW: starts the machine; its logs begin again
 boot() {
+  local n ports=()
   rm -f "$room"/log.*
+  for n in 0 1 2 3; do ports+=(-serial "file:$room/log.$n"); done
   qemu-system-x86_64 -accel tcg -m 256 -display none -nodefaults -no-reboot \
     -kernel "$kept"/boot/vmlinuz-* -initrd "$room/initrd" -append "$(
-      echo console=ttyS0 quiet panic=-1 OLD="$1" NEW="$2" \
+      echo console=ttyS0 loglevel=0 panic=-1 OLD="$1" NEW="$2" \
         PRELOAD="$preload" \"MODULES=$modules\")" \
-    -drive file="$room/disk",format=raw,if=virtio \
-    $(printf -- "-serial file:$room/log.%s " 0 1 2 3) &
+    -drive file="$room/disk",format=raw,if=virtio "${ports[@]}" &
   machine=$!
 }
 
 # lines N: the whole lines of a log, which a cut may end within one
 lines() { [ ! -e "$room/log.$1" ] || sed -n '$!p' <(cat "$room/log.$1"; echo); }
 
-# wait_for COUNT N PATTERN: until so many lines of log N match; 60 s
+# wait_for COUNT N PATTERN: until this many lines of log N match
 wait_for() {
-  local i
-  for ((i = 0; i < 3000; i++)); do
+  local end=$((SECONDS + 30 * ${CK_TIMEOUT_MULTIPLIER:-5}))
+  while ((SECONDS < end)) && kill -0 "$machine" 2>/dev/null; do
     (($(lines "$2" | grep -c -- "$3") >= $1)) && return
-    kill -0 "$machine" 2>/dev/null || break
     sleep 0.02
   done
   cat "$room"/log.0
@@ -135,27 +139,48 @@ wait_for() {
 
 # cut: the power fails; what was acknowledged is added to $room/acked.N
 cut() {
-  kill -9 "$machine"
+  kill -9 "$machine" || stop 'the machine ended by itself'
   wait "$machine" 2>/dev/null
   machine=
   for n in 0 1 2 3; do lines $n >>"$room/acked.$n"; done
+  [[ $(lines 3 | tail -n 1) = [0-9]* ]] && held=$((held + 1))
+  changes=$((changes + $(lines 1 | wc -l) + $(lines 2 | wc -l)))
 }
 
 # told WORD: what the machine has said of the old file
 told() { lines 0 | sed -n "s/^$1 //p"; }
 
-# survived: the old file has all that was acknowledged
-survived() {
-  local count token
-  ! lines 0 | grep FAULT || return
-  grep -q MADE "$room/acked.0" || return 0
+# The old file has all that was acknowledged:
+
+count_is_kept() {
+  local count
   count=$(tail -n 1 "$room/acked.1")
+  echo "count $(told COUNT), acknowledged $count"
+  [ "$(told COUNT | grep .)" -ge "${count:-0}" ]
+}
+
+children_are_kept() {
+  echo 'lost children:'
+  nothing comm -23 <(sed 's,.*/,,' "$room/acked.2" | sort) \
+    <(told CHILD | sort)
+}
+
+token_is_above() {
+  local token
   token=$(sort -n "$room/acked.3" | tail -n 1)
-  echo "$(told COUNT) of $count; token $(told TOKEN) after $token"
-  [ "$(told COUNT)" -ge "${count:-0}" ] &&
-    [ "$(told TOKEN)" -gt "${token:-0}" ] &&
-    nothing comm -23 <(sed 's,.*/,,' "$room/acked.2" | sort) \
-      <(told CHILD | sort)
+  echo "token $(told TOKEN) after $token"
+  [ "$(told TOKEN)" -gt "$((token))" ]
+}
+
+survived() {
+  ! grep FAULT "$room/log.0" "$room/acked.0" || return
+  grep -q MADE "$room/acked.0" || return 0
+  count_is_kept && children_are_kept && token_is_above
+}
+
+# lost: the last two are; a token may be above all the same
+lost() {
+  ! lines 0 | grep 'no disk' && ! count_is_kept && ! children_are_kept
 }
 
 # work_on FILE: the machine judges the old file, and then works on this one
@@ -174,25 +199,24 @@ judge() {
   told TOKEN >>"$room/acked.3"
 }
 
-lost() { ! survived; }
-
 fetch
 make_machine
-old= preload=
+old= preload= held=0 changes=0
 for ((cuts = 0; cuts < CUTS; cuts++)); do
-  work_on $((cuts / 2)).db
-  case $((RANDOM % 4)) in
-    0) sleep 0.$((RANDOM % 500 + 100)) ;; # while the file is made
-    *) wait_for $((RANDOM % 300)) 2 . ;;
-  esac
+  work_on $((cuts / 3)).db
+  if ((cuts % 6 == 0)); then
+    sleep $((RANDOM % 2)).$((RANDOM % 900 + 100)) # while the file is made
+  else
+    wait_for $((RANDOM % 300 + 1)) 2 .
+  fi
   cut
 done
 preload=/nosync.so
 work_on unsynced.db
 wait_for 50 2 .
+wait_for 50 1 .
 cut
 boot "$old" ''
 judge 'the loss is found if syncs do nothing' lost
-wait "$machine"
-machine=
+echo "$changes changes acknowledged; the lock was held at $held cuts"
 report
