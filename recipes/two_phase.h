@@ -12,7 +12,7 @@
  *     zke_two_phase_ack(all);
  *     zke_two_phase_free(all);
  *
- *     // each site, told of it by zke_two_phase_pending()
+ *     // each site, which finds it with zke_two_phase_pending()
  *     zke_two_phase_open(z, "/2pc", "order-7", "bank", NULL, &one);
  *     // Do the work on the disk, in a way that can be kept or undone.
  *     zke_two_phase_vote(one, ZKE_TWO_PHASE_COMMIT);
@@ -22,97 +22,100 @@
  *     zke_two_phase_free(one);
  *
  * support.h has the rules of all recipes (threads, time, failure, errors).
- * two_phase.c has the algorithm at its head.  It is the two-phased commit of
- * ZooKeeper's page "Recipes and Solutions" with its variants.  Additions: the
- * step that decides checks the votes, and there are a time limit and
+ * two_phase.c has the algorithm at its head.  It implements the two-phased
+ * commit of ZooKeeper's page "Recipes and Solutions", with its variants.
+ * Additions: a check of the votes in the step that decides, a time limit, and
  * acknowledgements.
  *
  * LAYOUT:
  *
  *     /2pc                  container, data "zkembed two-phase"
  *       order-7             persistent: form, time limit, sites, the payload
- *         id-<id>           this transaction, not a later one of the name
- *         coordinator       ephemeral: the process that began it lives
- *         vote-bank         empty: not yet, version 1: "commit" or "abort"
+ *         id-<id>           this transaction, not a later one of that name
+ *         coordinator       ephemeral: the process that began it is alive
+ *         vote-bank         empty: no vote; version 1: "commit" or "abort"
  *         vote-shop         (ephemeral in that form)
  *         came-bank         in the ephemeral form: version 0 until the site has
  *                           come
- *         work-bank         the site's vote had operations; of which call
+ *         work-bank         the site's vote had operations; id of the call
  *         decision          persistent: "commit" or "abort", why, by whom
- *         ack-bank          this site has carried out the decision; of which
+ *         ack-bank          this site has carried out the decision; id of the
  *                           call, if that had operations
  *
  * THE FORMS.  ZKE_TWO_PHASE_SITES: every site watches the votes, and the first
  * to see them all decides.  ZKE_TWO_PHASE_COORDINATOR: only the coordinator
  * watches them and decides; if it dies, the sites do.  ZKE_TWO_PHASE_EPHEMERAL:
- * each site makes its own vote when it opens the transaction, and the vote goes
- * when the site dies: that aborts.  A note that the site has come stays.  So a
- * participant that comes after the death also aborts, unless the site itself
- * has opened the transaction again before.  The last two forms can be combined.
+ * each site makes its own vote when it opens the transaction.  If the site
+ * dies, its vote is removed, which aborts the transaction.  A note that the
+ * site has come stays.  So even a participant that comes later aborts, unless
+ * the site itself has opened the transaction again first.  The last two forms
+ * can be combined.
  *
  * THE DECISION is one znode.  "commit" is made by a step that checks that each
- * vote exists and is "commit" at that moment.  "abort" is made by any
- * participant: in one step with a vote "abort", when a site's ephemeral vote
- * has gone, at the time limit, or by zke_two_phase_abort().  So it is decided
- * once, and no participant acts on votes that it merely saw.
+ * vote exists and is "commit" at that moment.  "abort" can be made by any
+ * participant: in the same step as its vote "abort", when a site's ephemeral
+ * vote has gone, at the time limit, or with zke_two_phase_abort().  So the
+ * decision is made only once, and no participant acts on votes that it merely
+ * saw.
  *
- * THE SITE'S OWN WORK can be done in one transaction with its vote
- * (zke_two_phase_vote_with()) and with its acknowledgement
- * (zke_two_phase_ack_with()): as znodes, or as rows by zke_op_sql().  Then its
- * part is prepared once it has voted, and kept or undone once it has
- * acknowledged, exactly once, whatever dies when.  Neither costs an extra sync.
- * The decision takes no operations: any participant may make it, in a process
- * that does not have the others' functions.
+ * THE SITE'S OWN WORK can be done in the transaction of its vote
+ * (zke_two_phase_vote_with()) and of its acknowledgement
+ * (zke_two_phase_ack_with()): as znodes, or as rows with zke_op_sql().  Then
+ * the work is prepared once the site has voted, and kept or undone once it has
+ * acknowledged: exactly once, whatever dies, and whenever.  Neither costs an
+ * extra sync.  The decision takes no operations, since any participant may make
+ * it, in a process that does not have the others' functions.
  *
  * IF A PROCESS DIES
  *   before begin's one step: nothing is there; after it: the transaction
  *     waits for its sites, until the limit;
- *   a site before its vote: the others wait for it, until the limit, or in the
- *     ephemeral form abort; it may also come back and vote;
- *   a site after its vote: persistent votes stand; an ephemeral one aborts
- *     unless the decision was there already;
- *   between votes and decision, coordinator or site: any survivor that waits,
- *     or that opens it later, decides;
- *   before acknowledging: zke_two_phase_pending() names it after the restart,
- *     with payload and outcome still there;
+ *   a site before its vote: the others wait for it until the limit, or, in the
+ *     ephemeral form, abort; the site may also come back and vote;
+ *   a site after its vote: a persistent vote stays valid; losing an
+ *     ephemeral one aborts, unless the decision exists already;
+ *   coordinator or site between votes and decision: any survivor that waits,
+ *     or that opens the transaction later, decides;
+ *   before acknowledging: after the restart, zke_two_phase_pending() names the
+ *     transaction, and its payload and outcome are still there;
  *   in zke_two_phase_vote_with() or zke_two_phase_ack_with(): the operations
- *     are done with the vote or the acknowledgement, or neither is.  The same
- *     call after the restart does what is missing, and no more.
- * The last participant to acknowledge removes the transaction in the same step;
- * if the coordinator died last, zke_two_phase_pending() or the next begin of
- * the name does.  If the process of a kept session (zke_attach()) has died, the
- * session still counts as living, since another process may take it over: until
- * its timeout is over its transaction stays, and so does its ephemeral vote.
- * That time runs only while some process has the database open.
+ *     are done together with the vote or acknowledgement, or not at all.  The
+ *     same call after the restart does what is missing, and no more.
+ * The last participant to acknowledge removes the transaction in the same step.
+ * If the coordinator died last, zke_two_phase_pending() or the next begin of
+ * that name does.  If the process of a kept session (zke_attach()) has died,
+ * the session still counts as alive, since another process may take it over.
+ * Its transaction and its ephemeral vote stay until its timeout is over.  That
+ * time runs only while some process has the database open.
  *
- * WHO IS WOKEN: all that wait, by the decision; participants that watch the
- * votes, when the first missing vote comes (in the ephemeral form, by each); in
- * the coordinator's form the sites, by the coordinator's death.
+ * WHO IS WOKEN: the decision wakes all that wait.  The first missing vote wakes
+ * the participants that watch the votes (in the ephemeral form, each vote
+ * does).  In the coordinator's form, the coordinator's death wakes the sites.
  *
  * COSTS, in transactions of the database: begin is one write, plus making the
  * directory once; a vote one write and some reads; the decision one write; an
  * acknowledgement two reads and one write.  So N sites take 2 N + 3 synced
- * writes; in the ephemeral form each site that opens it makes one more.  A vote
- * with operations makes one more znode in its write, and reads once more.
- * Watches are small writes, too: each look at an undecided transaction (begin,
- * open, vote, an event) sets the watch of the decision.  In the form
- * ZKE_TWO_PHASE_SITES each participant also reads the votes then, and sets a
- * watch on the first missing one; in the coordinator's form only the
- * coordinator does, and the others watch the coordinator.
+ * writes; in the ephemeral form, each site that opens the transaction adds one.
+ * A vote with operations makes one more znode in its write, and one more read.
+ * Watches are small writes, too.  Each look at an undecided transaction (begin,
+ * open, vote, an event) sets the watch on the decision.  In the form
+ * ZKE_TWO_PHASE_SITES, each participant then also reads the votes, and sets a
+ * watch on the first missing one.  In the coordinator's form, only the
+ * coordinator does this, and the others watch it.
  *
  * LOSING THE SESSION: the listener hears ZKE_TWO_PHASE_LOST.  Persistent votes
- * stand; open it again on a new session.
+ * stay valid; open the transaction again on a new session.
  *
  * FENCING: zke_two_phase_token() is the decision's zxid.
  *
- * THE TIME LIMIT is kept as wall-clock time, since it must survive a reboot: a
- * clock set forward aborts early, one set back late.  Each waiting participant
- * checks it; without blocking calls, call zke_two_phase_step() at that time.
+ * THE TIME LIMIT is kept as wall-clock time, since it must survive a reboot.
+ * If the clock is set forward, the abort comes early; if it is set back, late.
+ * Each waiting participant checks the limit; without blocking calls, call
+ * zke_two_phase_step() then.
  *
  * ON AN ENSEMBLE (zookeeper.h): votes and decisions are persistent and never
  * lost.  A coordinator that was silent for the session's timeout counts as
- * dead, as after the session's end.  Operations may be creates, deletes, sets
- * and checks there; zke_op_sql() is ZKE_UNIMPLEMENTED.
+ * dead, as after the session's end.  There, operations may be creates, deletes,
+ * sets and checks; zke_op_sql() is ZKE_UNIMPLEMENTED.
  *
  * MISTAKES, and their results:
  * - Voting commit before the work is on the disk: after a crash the site cannot
@@ -121,17 +124,17 @@
  *   come at that moment.  Only the decision says what to do; to undo the work,
  *   abort first.
  * - Doing the work before zke_two_phase_vote_with() or zke_two_phase_ack_with()
- *   and not in their operations: a death in between leaves one without the
+ *   instead of in their operations: a death in between leaves one without the
  *   other.
  * - Giving zke_two_phase_ack_with() the operations of one outcome without
  *   asking zke_two_phase_wait() which outcome it is: the recipe does not know
  *   what the operations mean.
- * - Acknowledging by zke_two_phase_ack() in one place and with operations in
- *   another: if the one without came first, the operations are not done.
+ * - Acknowledging with zke_two_phase_ack() in one place and with operations in
+ *   another: if the one without comes first, the operations are not done.
  * - Not acknowledging: the transaction stays, and its name cannot be used again
  *   (ZKE_HELD names the sites).
- * - Not asking zke_two_phase_pending() after a restart: the site's part of a
- *   transaction that was decided meanwhile is never done.
+ * - Not calling zke_two_phase_pending() after a restart: if a transaction was
+ *   decided in the meantime, the site's part of it is never done.
  * - No limit, and a site that never comes: the others wait for ever.
  */
 #ifndef ZKEMBED_RECIPES_TWO_PHASE_H
@@ -145,7 +148,7 @@ extern "C" {
 
 typedef struct zke_two_phase zke_two_phase;
 
-/* Forms: one of the first two, and perhaps the third. */
+/* Forms: one of the first two, optionally with the third. */
 enum {
   ZKE_TWO_PHASE_SITES = 0,       /* every site watches the votes */
   ZKE_TWO_PHASE_COORDINATOR = 1, /* the coordinator does, while it lives */
@@ -161,20 +164,20 @@ enum {
                             was removed before this object saw its decision */
 };
 
-/* What happened to the operations of a vote or an acknowledgement.  Of all
- * calls that vote for a site at most one gets ZKE_TWO_PHASE_DONE, and the same
- * holds for the calls that acknowledge for it, whatever replies were lost. */
+/* What happened to the operations of a vote or an acknowledgement.  At most one
+ * of the calls that vote for a site gets ZKE_TWO_PHASE_DONE, whatever replies
+ * were lost.  The same holds for the calls that acknowledge for it. */
 enum {
   ZKE_TWO_PHASE_NOT_DONE = 0,    /* neither these nor an earlier call's */
   ZKE_TWO_PHASE_DONE = 1,        /* by this call */
-  ZKE_TWO_PHASE_DONE_BEFORE = 2, /* an earlier call's were; not these */
+  ZKE_TWO_PHASE_DONE_BEFORE = 2, /* those of an earlier call were; not these */
   ZKE_TWO_PHASE_GONE = 3 /* all have acknowledged, and the transaction has gone:
                             it is unknown whether this call, which lost its
                             reply, or an earlier one did them */
 };
 
 /* Called once, with ZKE_TWO_PHASE_COMMIT or _ABORT, the token, and why; or
- * with ZKE_TWO_PHASE_LOST.  why lives until the listener returns; it is "" if
+ * with ZKE_TWO_PHASE_LOST.  why is valid until the listener returns, and "" if
  * there was no memory for it.
  *
  * Example: a site that does not block.
@@ -193,7 +196,7 @@ typedef void (*zke_two_phase_fn)(zke_two_phase *t, int state, int64_t token,
 typedef struct zke_two_phase_options {
   size_t size;
   int form;         /* for begin: ZKE_TWO_PHASE_… */
-  int64_t limit_ms; /* for begin: abort if undecided for so long; 0: never */
+  int64_t limit_ms; /* for begin: abort if undecided for this long; 0: never */
   zke_two_phase_fn listener;
   void *context;
 } zke_two_phase_options;
@@ -201,7 +204,7 @@ typedef struct zke_two_phase_options {
 /* zke_two_phase_begin - begin a transaction, as its coordinator
  *
  *   base         directory of transactions; made as a container
- *   name         of this one, without '/'
+ *   name         of this transaction, without '/'
  *   payload,len  the description of the work; at most about the data limit;
  *                copied
  *   sites,count  the names of the sites that take part, at least one: different
@@ -210,8 +213,8 @@ typedef struct zke_two_phase_options {
  *   t_out        out; for zke_two_phase_free()
  *
  * Returns ZKE_OK, or
- *   ZKE_HELD       there is one of that name; the sentence tells which sites
- *                  it waits for
+ *   ZKE_HELD       there is a transaction of that name; the sentence names the
+ *                  sites it waits for
  *   ZKE_OTHERKIND  base, or base/name, is something else */
 ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
                                 const void *payload, int len,
@@ -221,7 +224,7 @@ ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
 
 /* zke_two_phase_open - take part in a transaction, or look on
  *
- * In the ephemeral form this makes the site's vote, still empty.
+ * In the ephemeral form this makes the site's vote, which is still empty.
  *
  * Example: a site after a restart.
  *
@@ -241,14 +244,14 @@ ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
  *     }
  *     zke_free(names);
  *
- *   site     the site's name; NULL to look on (a restarted coordinator; it may
- *            come too late to see the decision)
+ *   site     the site's name; NULL to look on (for a restarted coordinator,
+ *            which may come too late to see the decision)
  *   options  NULL, or the listener; form and limit are the transaction's
  *   t_out    out; for zke_two_phase_free()
  *
  * Returns ZKE_OK, or
- *   ZKE_NONODE     no such transaction, or acknowledged by all
- *   ZKE_HELD       the site's vote is another live session's
+ *   ZKE_NONODE     no such transaction, or all have acknowledged it
+ *   ZKE_HELD       the site's vote belongs to another live session
  *   ZKE_OTHERKIND  base/name is something else
  *   ZKE_BADARGUMENTS  the site does not take part
  *   ZKE_RUNTIMEINCONSISTENCY  as for zke_two_phase_wait() */
@@ -259,9 +262,9 @@ ZKE_API int zke_two_phase_open(zke *z, const char *base, const char *name,
 
 /* zke_two_phase_free - leave, and release the object
  *
- * An ephemeral vote goes, which aborts an undecided transaction.  A coordinator
- * hands over to the sites, and acknowledges a decision that it has seen.  A
- * persistent vote stays: leaving is not aborting. */
+ * An ephemeral vote is removed, which aborts an undecided transaction.  A
+ * coordinator hands over to the sites, and acknowledges a decision that it has
+ * seen.  A persistent vote stays: leaving is not aborting. */
 ZKE_API void zke_two_phase_free(zke_two_phase *t);
 
 /* zke_two_phase_vote - vote, once
@@ -269,31 +272,31 @@ ZKE_API void zke_two_phase_free(zke_two_phase *t);
  * Before you vote ZKE_TWO_PHASE_COMMIT, be prepared to keep the work or to undo
  * it, whatever happens.  ZKE_TWO_PHASE_ABORT decides immediately.
  *
- * Returns ZKE_OK, also if the site has voted so before, or if it is decided
- * already (zke_two_phase_wait() tells how); or
+ * Returns ZKE_OK, even if the site has voted the same before, or the decision
+ * exists already (zke_two_phase_wait() tells how); or
  *   ZKE_MISUSE        the site has voted otherwise, or this object looks on
  *   ZKE_BADARGUMENTS  vote is neither of the two
  *   ZKE_LOST          the transaction has gone
- *   ZKE_HELD          the ephemeral vote is another session's
- *   ZKE_NONODE        somebody deleted the vote's znode: abort
- *   ZKE_RUNTIMEINCONSISTENCY  something else has written to the vote's znode,
- *                             or to the id's: abort; or to the decision's:
- *                             delete that znode */
+ *   ZKE_HELD          the ephemeral vote belongs to another session
+ *   ZKE_NONODE        somebody deleted the vote's znode: abort the transaction
+ *   ZKE_RUNTIMEINCONSISTENCY  something else has written to the vote's or the
+ *                             id's znode: abort; or to the decision's: delete
+ *                             that znode */
 ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
 
-/* zke_two_phase_vote_with - the same, and change more in the same step
+/* zke_two_phase_vote_with - vote, and make other changes in the same step
  *
  * The operations are done in the transaction that gives the vote; otherwise the
  * vote is not given.  They are done only with a site's first vote.  After a
- * lost reply, or a restart, a call finds that they were done, and leaves its
- * own out.  So a site calls this again with the same operations until it
+ * lost reply, or a restart, a call finds that they were done, and leaves out
+ * its own.  So a site repeats this call with the same operations until it
  * returns ZKE_OK, and need not know which of its calls did them.  In the
- * ephemeral form they stay done when the vote goes; a site that comes back in
- * time and votes once more does not repeat them.
+ * ephemeral form the operations stay done when the vote is removed.  A site
+ * that comes back in time and votes again does not repeat them.
  *
  * Example: a complete site.  Its row is reserved with its vote, and sold or
  * deleted with its acknowledgement.  The next call for that name finishes the
- * work that a death left undone; zke_two_phase_pending() tells the name.  The
+ * work that a death left undone; zke_two_phase_pending() gives the name.  The
  * three functions are for zke_op_sql().
  *
  *     static int sell(zke *z, char *name, zke_sql_fn insert_row,
@@ -320,29 +323,29 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
  *       return rc;
  *     }
  *
- *   ops, count  the changes that go with the vote; NULL, 0: as
+ *   ops, count  the changes to make with the vote; NULL, 0: as
  *               zke_two_phase_vote().  A function of zke_op_sql() may be called
  *               several times; at most one of its calls has an effect
  *   results     out, count of them, or NULL; zke_results_clear() releases them.
  *               All zero if nothing was tried, or if a reply was lost
  *   done_out    out, or NULL; set on ZKE_OK:
  *                 ZKE_TWO_PHASE_DONE         the vote was given by this call,
- *                                            also if its reply was lost
+ *                                            even if its reply was lost
  *                 ZKE_TWO_PHASE_DONE_BEFORE  the site's operations were done
  *                                            with an earlier vote
- *                 ZKE_TWO_PHASE_NOT_DONE     it was decided without the site's
- *                                            vote, or the site has voted before
+ *                 ZKE_TWO_PHASE_NOT_DONE     the decision came without the
+ *                                            site's vote, the site had voted
  *                                            without operations, or count is 0
  *                 ZKE_TWO_PHASE_GONE         this object has seen the decision,
  *                                            and all have acknowledged since
  *
  * Returns as zke_two_phase_vote(), or the error of zke_multi() for ops: then
- * nothing was changed, and the site has not voted by this call.  A refused
- * operation has the code in its result.  If no result has the code, it is the
- * recipe's own, such as ZKE_NONODE for a deleted vote, or ops is invalid (a
- * malformed path, data over the limit).  ZKE_BADARGUMENTS also for a count
- * below 0 and for ops of NULL.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE,
- * and ZKE_LOST after a lost reply, it is not known whether it was done; the
+ * nothing was changed, and this call gave no vote.  The result of a refused
+ * operation has the code.  If no result has it, the error is the recipe's own,
+ * such as ZKE_NONODE for a deleted vote, or ops is invalid (a malformed path,
+ * data over the limit).  A count below 0 or ops of NULL is also
+ * ZKE_BADARGUMENTS.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE, and
+ * ZKE_LOST after a lost reply, it is not known whether the step was done; the
  * next call tells. */
 ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
                                     const zke_op *ops, int count,
@@ -350,8 +353,8 @@ ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
 
 /* zke_two_phase_wait - wait for the decision
  *
- * Makes the decision if this participant can: see the forms.  The call can be
- * repeated after a timeout.
+ * The call makes the decision if this participant can: see THE FORMS.  It can
+ * be repeated after a timeout.
  *
  * Example: wait for a while, then force a decision.
  *
@@ -369,8 +372,7 @@ ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the sites that
  *                         have not voted
  *   ZKE_LOST              the transaction has gone
- *   ZKE_RUNTIMEINCONSISTENCY  the decision is not valid: something else has
- *                             made it
+ *   ZKE_RUNTIMEINCONSISTENCY  the decision is not valid: something else made it
  *   ZKE_CANCELLED, ZKE_MISUSE, ZKE_INVALIDSTATE */
 ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
                                int *decision_out);
@@ -380,27 +382,27 @@ ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
  *
  *   why  for the others, one line; copied.  NULL: ""
  *
- * Returns ZKE_OK if it is aborted now, ZKE_MISUSE if it is committed, ZKE_LOST
- * if it has gone, ZKE_RUNTIMEINCONSISTENCY as for zke_two_phase_wait(). */
+ * Returns ZKE_OK if it is aborted now; ZKE_MISUSE if it is committed; ZKE_LOST
+ * if it has gone; or ZKE_RUNTIMEINCONSISTENCY as for zke_two_phase_wait(). */
 ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
 
 /* zke_two_phase_ack - say that this participant has carried out the decision
  *
- * The last acknowledgement removes the transaction.  The coordinator's says
- * that it has seen the decision.
+ * The last acknowledgement removes the transaction.  A coordinator's
+ * acknowledgement says that it has seen the decision.
  *
- * Returns ZKE_OK, also a second time; ZKE_MISUSE while undecided, and from an
- * onlooker. */
+ * Returns ZKE_OK, even a second time; ZKE_MISUSE while it is undecided, and
+ * from an onlooker. */
 ZKE_API int zke_two_phase_ack(zke_two_phase *t);
 
-/* zke_two_phase_ack_with - the same for a site, and change more in the same
- * step
+/* zke_two_phase_ack_with - acknowledge as a site, and make other changes in the
+ *                          same step
  *
- * So the outcome is applied exactly once: the operations are done in the
- * transaction that acknowledges, also if that is the last one, which removes
- * all of it.  After a lost reply, or a restart, a call finds that the site has
- * acknowledged, and leaves its operations out.  The caller must know from
- * zke_two_phase_wait() which outcome they belong to.  The example is at
+ * So the outcome is applied exactly once.  The operations are done in the
+ * transaction that acknowledges, even if it is the last one, which removes
+ * everything.  After a lost reply, or a restart, a call finds that the site has
+ * acknowledged, and leaves out its operations.  The caller must know from
+ * zke_two_phase_wait() which outcome they belong to.  For an example, see
  * zke_two_phase_vote_with().
  *
  *   ops, count, results  as for zke_two_phase_vote_with()
@@ -408,29 +410,29 @@ ZKE_API int zke_two_phase_ack(zke_two_phase *t);
  *                 ZKE_TWO_PHASE_DONE         by this call
  *                 ZKE_TWO_PHASE_DONE_BEFORE  the site had acknowledged before,
  *                                            with operations
- *                 ZKE_TWO_PHASE_NOT_DONE     the same without any; or count is
- *                                            0
+ *                 ZKE_TWO_PHASE_NOT_DONE     it had acknowledged without any,
+ *                                            or count is 0
  *                 ZKE_TWO_PHASE_GONE         all have acknowledged.  The site's
  *                                            operations were done once, if all
  *                                            its acknowledgements had them
  *
  * Returns as zke_two_phase_ack(), or the error of zke_multi() for ops, as for
- * zke_two_phase_vote_with(): then nothing was changed, and the site has not
- * acknowledged by this call.  ZKE_MISUSE also from a coordinator if count is
- * not 0: a coordinator's part ends with its process.  If it has work to do, it
- * takes part as a site as well.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE
- * it is not known whether it was done; the next call tells. */
+ * zke_two_phase_vote_with(): then nothing was changed, and this call did not
+ * acknowledge.  A coordinator also gets ZKE_MISUSE if count is not 0: a
+ * coordinator's part ends with its process.  If it has work to do, it must also
+ * take part as a site.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE it is not
+ * known whether the step was done; the next call tells. */
 ZKE_API int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops,
                                    int count, zke_op_result *results,
                                    int *done_out);
 
-/* zke_two_phase_cancel - the blocking call on it returns ZKE_CANCELLED;
+/* zke_two_phase_cancel - make the blocking call return ZKE_CANCELLED;
  *                        ZKE_IDLE if none runs
- * zke_two_phase_step   - look again: at the time limit
+ * zke_two_phase_step   - look again; use it at the time limit
  * zke_two_phase_state  - ZKE_TWO_PHASE_…, from memory
  * zke_two_phase_token  - the decision's zxid, 0 while undecided; from memory
  * zke_two_phase_payload - the payload, from memory: one block for zke_free(),
- *                        with a NUL after it that len_out does not count */
+ *                        followed by a NUL that len_out does not count */
 ZKE_API int zke_two_phase_cancel(zke_two_phase *t);
 ZKE_API int zke_two_phase_step(zke_two_phase *t);
 ZKE_API int zke_two_phase_state(zke_two_phase *t);
@@ -441,9 +443,9 @@ ZKE_API int zke_two_phase_payload(zke_two_phase *t, char **data_out,
 /* The progress of one site. */
 typedef struct zke_two_phase_site {
   const char *name;
-  int vote;         /* ZKE_TWO_PHASE_UNDECIDED: none yet, or gone */
-  int present;      /* its vote's znode is there: in the ephemeral form, it
-                       lives */
+  int vote;         /* ZKE_TWO_PHASE_UNDECIDED: none yet, or removed */
+  int present;      /* its vote's znode exists: in the ephemeral form, the
+                       site is alive */
   int acknowledged; /* 1: it has carried out the decision */
   int64_t voted_ms; /* ms since 1970; 0: no vote */
   int64_t reserved[4];
@@ -459,7 +461,7 @@ typedef struct zke_two_phase_status {
   int64_t begun_ms;   /* ms since 1970 */
   int64_t limit_ms;   /* ms since 1970; 0: none */
   int64_t decided_ms; /* ms since 1970; 0: undecided */
-  int coordinator;    /* 1: it is there, and has not acknowledged */
+  int coordinator;    /* 1: it is present, and has not acknowledged */
   const char *payload;
   int len;
   int count;
@@ -485,16 +487,16 @@ ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
 
 /* zke_two_phase_pending - transactions that a site has not acknowledged
  *
- * A site calls this when it starts, and again when its watcher is called: new
- * transactions come to the list, too.  It removes transactions that all have
- * acknowledged.
+ * A site calls this when it starts, and again when its watcher is called, since
+ * new transactions also come to the list.  The call removes transactions that
+ * all have acknowledged.
  *
  *   site        its name; NULL for all transactions
- *   fn,context  called once when transactions come or go, or NULL.  Nothing
+ *   fn,context  called once, when transactions come or go; or NULL.  Nothing
  *               is registered if base is missing
  *   names_out   out, not NULL: sorted
  *
- * Returns ZKE_OK, also if base is missing (none). */
+ * Returns ZKE_OK, even if base is missing (there are none). */
 ZKE_API int zke_two_phase_pending(zke *z, const char *base, const char *site,
                                   zke_watch_fn fn, void *context,
                                   zke_strings **names_out);
