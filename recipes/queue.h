@@ -482,7 +482,7 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                               int item_count, const zke_op *ops, int count,
                               zke_op_result *results);
 
-/* zke_queue_release - give the item back: it is first again, after a delay
+/* zke_queue_release - give the item back to its place, after a delay
  *
  * After its last attempt the item becomes a dead letter immediately instead,
  * with the reason and with the session's identity.
@@ -506,8 +506,9 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
  * out of range; nothing was done), or the reason why it could not be written
  * (the disk is full, another writer is stopped).  In the last case the claim is
  * given up anyway: the session deletes it as soon as it can, in its next calls
- * and dispatches.  Then the item is first again, without a delay; after its
- * last attempt the next consumer that looks buries it, without the reason. */
+ * and dispatches.  Then the item is back in its place, without a delay.  After
+ * its last attempt, the next consumer that looks buries it without the reason.
+ */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item,
                               int64_t delay_ms, const char *reason);
 
@@ -720,7 +721,7 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  *   ZKE_OTHERKIND         the path belongs to something else
  *   ZKE_MISUSE            another thread waits with this object
  *   ZKE_OPERATIONTIMEOUT  another writer was stopped.  As after other errors,
- *                         some items have gone, and the call can be repeated */
+ *                         some items may have gone; the call can be repeated */
 ZKE_API int zke_queue_destroy(zke_queue *queue, int only_empty);
 
 #ifdef __cplusplus

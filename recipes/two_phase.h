@@ -70,7 +70,8 @@
  *   before begin's one step: nothing is there; after it: the transaction
  *     waits for its sites, until the limit;
  *   a site before its vote: the others wait for it until the limit, or, in the
- *     ephemeral form, abort; the site may also come back and vote;
+ *     ephemeral form if it had opened the transaction, abort; the site may also
+ *     come back and vote;
  *   a site after its vote: a persistent vote stays valid; losing an
  *     ephemeral one aborts, unless the decision exists already;
  *   coordinator or site between votes and decision: any survivor that waits,
@@ -99,8 +100,9 @@
  * Watches are small writes, too.  Each look at an undecided transaction (begin,
  * open, vote, an event) sets the watch on the decision.  In the form
  * ZKE_TWO_PHASE_SITES, each participant then also reads the votes, and sets a
- * watch on the first missing one.  In the coordinator's form, only the
- * coordinator does this, and the others watch it.
+ * watch on the first missing one, or in the ephemeral form on each.  In the
+ * coordinator's form, only the coordinator does this, and the others watch it;
+ * they read the votes once it is dead or the time limit is over.
  *
  * LOSING THE SESSION: the listener hears ZKE_TWO_PHASE_LOST.  Persistent votes
  * stay valid; open the transaction again on a new session.
@@ -112,10 +114,11 @@
  * Each waiting participant checks the limit; without blocking calls, call
  * zke_two_phase_step() then.
  *
- * ON AN ENSEMBLE (zookeeper.h): votes and decisions are persistent and never
- * lost.  A coordinator that was silent for the session's timeout counts as
- * dead, as after the session's end.  There, operations may be creates, deletes,
- * sets and checks; zke_op_sql() is ZKE_UNIMPLEMENTED.
+ * ON AN ENSEMBLE (zookeeper.h): decisions are persistent and never lost, and so
+ * are votes but for ephemeral ones.  A coordinator, or a site with an ephemeral
+ * vote, that was silent for the session's timeout counts as dead, as after the
+ * session's end.  There, operations may be creates, deletes, sets and checks;
+ * zke_op_sql() is ZKE_UNIMPLEMENTED.
  *
  * MISTAKES, and their results:
  * - Voting commit before the work is on the disk: after a crash the site cannot
@@ -172,8 +175,8 @@ enum {
   ZKE_TWO_PHASE_DONE = 1,        /* by this call */
   ZKE_TWO_PHASE_DONE_BEFORE = 2, /* those of an earlier call were; not these */
   ZKE_TWO_PHASE_GONE = 3 /* all have acknowledged, and the transaction has gone:
-                            it is unknown whether this call, which lost its
-                            reply, or an earlier one did them */
+                            it is unknown whether this call, if it lost a reply,
+                            or an earlier one did them */
 };
 
 /* Called once, with ZKE_TWO_PHASE_COMMIT or _ABORT, the token, and why; or
