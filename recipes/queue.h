@@ -339,8 +339,8 @@ ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
  *               All zero if a reply was lost, or if nothing was tried
  *
  * Returns as zke_queue_put_all(), or the error of zke_multi() for ops: then
- * nothing was put.  If no result has the code ZKE_NODEEXISTS, it is about the
- * key. */
+ * nothing was put.  If it returns ZKE_NODEEXISTS and no result has that code,
+ * another item has the key. */
 ZKE_API int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
                                int value_count,
                                const zke_queue_put_options *options,
@@ -696,7 +696,7 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  * several steps, and the rest in one.  Others are not asked:
  *
  * - A consumer that has claimed an item loses the claim: its listener hears
- *   ZKE_QUEUE_LOST, ack and release return ZKE_LOST.
+ *   ZKE_QUEUE_LOST, and its calls of ack and release return ZKE_LOST.
  * - A process that waits for an item keeps waiting, and a process that waits
  *   for room gets it.
  * - The next put, take or wait, even of an older object, makes the queue again,

@@ -88,9 +88,10 @@
  * Its transaction and its ephemeral vote stay until its timeout is over.  That
  * time runs only while some process has the database open.
  *
- * WHO IS WOKEN: the decision wakes all that wait.  The first missing vote wakes
- * the participants that watch the votes (in the ephemeral form, each vote
- * does).  In the coordinator's form, the coordinator's death wakes the sites.
+ * WHO IS WOKEN: the decision wakes all that wait.  The participants that watch
+ * the votes wake when the first missing vote is given (in the ephemeral form,
+ * at every vote).  In the coordinator's form, the coordinator's death wakes the
+ * sites.
  *
  * COSTS, in transactions of the database: begin is one write, plus making the
  * directory once; a vote one write and some reads; the decision one write; an
@@ -275,8 +276,8 @@ ZKE_API void zke_two_phase_free(zke_two_phase *t);
  * Before you vote ZKE_TWO_PHASE_COMMIT, be prepared to keep the work or to undo
  * it, whatever happens.  ZKE_TWO_PHASE_ABORT decides immediately.
  *
- * Returns ZKE_OK, even if the site has voted the same before, or the decision
- * exists already (zke_two_phase_wait() tells how); or
+ * Returns ZKE_OK, even if the site has already given the same vote, or the
+ * decision has already been made (zke_two_phase_wait() returns it); or
  *   ZKE_MISUSE        the site has voted otherwise, or this object looks on
  *   ZKE_BADARGUMENTS  vote is neither of the two
  *   ZKE_LOST          the transaction has gone
@@ -491,8 +492,8 @@ ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
 /* zke_two_phase_pending - transactions that a site has not acknowledged
  *
  * A site calls this when it starts, and again when its watcher is called, since
- * new transactions also come to the list.  The call removes transactions that
- * all have acknowledged.
+ * new transactions may have begun.  The call removes transactions that all have
+ * acknowledged.
  *
  *   site        its name; NULL for all transactions
  *   fn,context  called once, when transactions come or go; or NULL.  Nothing
