@@ -321,10 +321,11 @@ bool take_is(const char *data, int len) {
   return bond_read(data, len, &b);
 }
 
-/* Has the process ended?  Its number is that of the process that holds, so it
- * tells nothing where that one is not seen.  null if it is not known.  If it
- * lives, it may have another name since an exec. */
-static json_t *bond_ended(bond *b, enum sight sight) {
+/* Looks at the process: has it ended?  null if it is not known.  While it
+ * lives, takes its present name, which an exec may have changed.  Its number is
+ * as the process that holds sees it, so nothing is known if that one is not
+ * seen. */
+static json_t *bond_look(bond *b, enum sight sight) {
   process p;
   if (sight != VISIBLE || !b->start) return json_null();
   if (process_read((pid_t)b->pid, &p)) {
@@ -345,7 +346,7 @@ json_t *take_value(const char *data, int len, int64_t since_ms,
   json_t *row = json_pack("{s:n,s:n,s:n,s:n,s:n,s:n}", "pid", "command",
                           "started_at", "ended", "for_ms", "until_at");
   if (b.pid) {
-    json_object_set_new(row, "ended", bond_ended(&b, sight));
+    json_object_set_new(row, "ended", bond_look(&b, sight));
     json_object_set_new(row, "pid", json_integer(b.pid));
     json_object_set_new(row, "command", value_text(b.name));
     json_object_set_new(row, "started_at",

@@ -62,17 +62,20 @@ python_with() {
 # the script
 need_kazoo() {
   python_with 'kazoo, puresasl, pytest' && return
-  echo 'Missing.  Type:' \
+  give_up 'Missing.  Type:' \
     'apt-get install python3-kazoo python3-pure-sasl python3-pytest'
-  failed=1
-  report
 }
 
 # need_terminal: ends the script if tmux cannot open a terminal
 need_terminal() {
   python3 -c 'import os; os.openpty()' 2>/dev/null && return
-  echo 'No terminal can be opened.  Is devpts mounted on /dev/pts?'
-  failed=1
+  give_up 'No terminal can be opened.  Is devpts mounted on /dev/pts?'
+}
+
+# give_up WHY...: ends the script, with one failure more
+give_up() {
+  echo "$*"
+  failed=$((failed + 1))
   report
 }
 

@@ -2,38 +2,32 @@
 # machine.sh - a virtual machine loses its power while processes work in it
 #
 #   CUTS=20     how often
-#   SEED=1      the cuts come after so many changes, or at such a time
+#   SEED=1      of the numbers of changes after which the cuts come
 #
 # qemu boots a kernel of Debian's, without KVM, with ext4 on a disk.  A cut is
-# SIGKILL for qemu: what that kernel had not yet written is lost.  Two processes
-# change a file without pause, and others take a lock and release it.  What is
-# acknowledged to them is written to a serial port for each, which is a log
-# here.  After the next boot the file must have all of it, the lock must be
-# free, and its next token above all others.  Every third boot begins with a new
-# file, so that some cuts come while it is made.  In the end the syncs there do
-# nothing: that must be found.
+# SIGKILL for qemu: what that kernel had not yet written is lost.  In the
+# machine two processes change a file without pause, and others take a lock and
+# release it.  They write all acknowledgements to serial ports, and qemu keeps a
+# log of each port.  After the next boot the file must have everything that was
+# acknowledged, the lock must be free, and its next token above all others.
+# Every third boot begins with a new file, and half of these boots are cut while
+# the file is made.  In the last boot syncs do nothing: that must be found.
 . test/report.sh
 : "${CUTS:=20}" "${SEED:=1}"
 RANDOM=$SEED
 kept=$BUILD/machine # the packages
 modules='virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev'
 modules="$modules virtio_pci virtio_blk"
+stages=(WORK /count /all MADE) # of making a file, as log 0 has them
+PATH=$PATH:/usr/sbin:/sbin     # mkfs.ext4
 scratch room machine
-machine=
-PATH=$PATH:/usr/sbin:/sbin # mkfs.ext4
-trap '[ "$machine" ] && kill -9 "$machine"' EXIT
-
-# stop WHY: ends the script
-stop() {
-  echo "machine.sh: $*"
-  failed=$((failed + 1))
-  report
-}
+directory=$room
+. test/servers.sh # $servers: qemu
 
 # unpack PACKAGE: a package of Debian's, without installing it
 unpack() {
   (cd "$kept" && apt-get download "$1" && dpkg-deb -x "$1"_*.deb .) ||
-    stop "apt-get did not bring $1"
+    give_up "apt-get did not bring $1"
 }
 
 fetch() {
@@ -70,8 +64,8 @@ fi
 if [ "$NEW" ]; then
   echo WORK
   export LD_PRELOAD=$PRELOAD
-  zke "$NEW" exists /all || zke "$NEW" create /count 0
-  zke "$NEW" exists /all || zke "$NEW" create /all
+  zke "$NEW" create /count 0 # or it is there
+  zke "$NEW" create /all
   zke "$NEW" exists /all && echo MADE
   count=$(zke "$NEW" get /count)
   { seq $((count + 1)) $((count + 100000)) |
@@ -84,7 +78,7 @@ if [ "$NEW" ]; then
   done >/dev/ttyS3
   echo FAULT: the locks have ended
 fi
-sleep 100000
+read -r nothing # until the power fails
 END
 }
 
@@ -115,33 +109,33 @@ boot() {
   local n ports=()
   rm -f "$room"/log.*
   for n in 0 1 2 3; do ports+=(-serial "file:$room/log.$n"); done
-  qemu-system-x86_64 -accel tcg -m 256 -display none -nodefaults -no-reboot \
-    -kernel "$kept"/boot/vmlinuz-* -initrd "$room/initrd" -append "$(
+  $tied qemu-system-x86_64 -accel tcg -m 256 -display none -nodefaults \
+    -no-reboot -kernel "$kept"/boot/vmlinuz-* -initrd "$room/initrd" -append "$(
       echo console=ttyS0 loglevel=0 panic=-1 OLD="$1" NEW="$2" \
         PRELOAD="$preload" \"MODULES=$modules\")" \
     -drive file="$room/disk",format=raw,if=virtio "${ports[@]}" &
-  machine=$!
+  servers=$!
 }
 
-# lines N: the whole lines of a log, which a cut may end within one
-lines() { [ ! -e "$room/log.$1" ] || sed -n '$!p' <(cat "$room/log.$1"; echo); }
+# lines N: a log without its last line, if a cut came within that
+lines() { { cat "$room/log.$1" 2>/dev/null; echo; } | sed '$d'; }
 
 # wait_for COUNT N PATTERN: until this many lines of log N match
 wait_for() {
   local end=$((SECONDS + 30 * ${CK_TIMEOUT_MULTIPLIER:-5}))
-  while ((SECONDS < end)) && kill -0 "$machine" 2>/dev/null; do
+  while ((SECONDS < end)) && kill -0 "$servers" 2>/dev/null; do
     (($(lines "$2" | grep -c -- "$3") >= $1)) && return
     sleep 0.02
   done
   cat "$room"/log.0
-  stop "the machine did not come so far: $*"
+  give_up "the machine did not come so far: $*"
 }
 
-# cut: the power fails; what was acknowledged is added to $room/acked.N
+# cut: kills the machine, and adds log N to all that was acknowledged, acked.N
 cut() {
-  kill -9 "$machine" || stop 'the machine ended by itself'
-  wait "$machine" 2>/dev/null
-  machine=
+  kill -9 "$servers" || give_up 'the machine ended by itself'
+  wait "$servers" 2>/dev/null
+  servers=
   for n in 0 1 2 3; do lines $n >>"$room/acked.$n"; done
   [[ $(lines 3 | tail -n 1) = [0-9]* ]] && held=$((held + 1))
   changes=$((changes + $(lines 1 | wc -l) + $(lines 2 | wc -l)))
@@ -156,7 +150,7 @@ count_is_kept() {
   local count
   count=$(tail -n 1 "$room/acked.1")
   echo "count $(told COUNT), acknowledged $count"
-  [ "$(told COUNT | grep .)" -ge "${count:-0}" ]
+  [ "$(told COUNT)" -ge "${count:-0}" ]
 }
 
 children_are_kept() {
@@ -183,20 +177,19 @@ lost() {
   ! lines 0 | grep 'no disk' && ! count_is_kept && ! children_are_kept
 }
 
+# judge WHAT COMMAND: of the old file
+judge() {
+  wait_for 1 0 JUDGED
+  expect "$@"
+  told TOKEN >>"$room/acked.3"
+}
+
 # work_on FILE: the machine judges the old file, and then works on this one
 work_on() {
   boot "$old" "$1"
   [ -z "$old" ] || judge "cut $cuts of seed $SEED" survived
   [ "$old" = "$1" ] || rm -f "$room"/acked.*
   old=$1
-  wait_for 1 0 WORK
-}
-
-# judge WHAT COMMAND: of the old file
-judge() {
-  wait_for 1 0 JUDGED
-  expect "$@"
-  told TOKEN >>"$room/acked.3"
 }
 
 fetch
@@ -205,7 +198,7 @@ old= preload= held=0 changes=0
 for ((cuts = 0; cuts < CUTS; cuts++)); do
   work_on $((cuts / 3)).db
   if ((cuts % 6 == 0)); then
-    sleep $((RANDOM % 2)).$((RANDOM % 900 + 100)) # while the file is made
+    wait_for 1 0 "^${stages[RANDOM % 4]}"
   else
     wait_for $((RANDOM % 300 + 1)) 2 .
   fi
@@ -218,5 +211,6 @@ wait_for 50 1 .
 cut
 boot "$old" ''
 judge 'the loss is found if syncs do nothing' lost
+cut
 echo "$changes changes acknowledged; the lock was held at $held cuts"
 report
